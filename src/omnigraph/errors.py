@@ -1,0 +1,227 @@
+"""The one error family of OmniGraph.
+
+Every failure a caller can meet derives from `OmniGraphError` and carries machine-readable fields beside its
+message. Faces (CLI, HTTP, MCP) translate by class and never by parsing text. `http_status` is the wire
+contract of a class; the class itself knows nothing of HTTP otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+class OmniGraphError(Exception):
+    """Root of the family. `str(error)` is a complete sentence for a person."""
+
+    http_status: ClassVar[int] = 500
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class BadRequestError(OmniGraphError):
+    """The caller asked for something malformed or against a constraint; repeating it can't help."""
+
+    http_status = 400
+
+
+class NotFoundError(OmniGraphError):
+    http_status = 404
+
+
+class BranchNotFoundError(NotFoundError):
+    def __init__(self, branch: str, hint: str = "") -> None:
+        super().__init__(f"branch '{branch}' does not exist" + (f"; {hint}" if hint else ""))
+        self.branch = branch
+
+
+class HistoricalVersionReclaimedError(NotFoundError):
+    """A commit is known, but cleanup has reclaimed table data that it names."""
+
+    http_status = 410
+
+    def __init__(self, published_dataset_version: str, message: str) -> None:
+        super().__init__(message)
+        self.published_dataset_version = published_dataset_version
+
+
+class ConflictError(OmniGraphError):
+    http_status = 409
+
+
+class AlreadyInitializedError(ConflictError):
+    def __init__(self, uri: str, message: str | None = None) -> None:
+        super().__init__(message or f"'{uri}' already holds a graph; open it, or choose an empty location")
+        self.uri = uri
+
+
+class ReadSetChangedError(ConflictError):
+    """The branch moved under a strict write. Nothing was changed; the caller decides whether to run it again."""
+
+    def __init__(self, member: str, expected: str, actual: str) -> None:
+        super().__init__(
+            f"{member} changed while the write was prepared (expected {expected}, found {actual}); "
+            "nothing was written, read the new state and try again"
+        )
+        self.member = member
+        self.expected = expected
+        self.actual = actual
+
+
+class KeyConflictError(ConflictError):
+    """A strict insert met an id that exists already, or that its own input repeats."""
+
+    def __init__(self, type_key: str, entity_id: str | None = None, *, message: str | None = None) -> None:
+        named = f" '{entity_id}'" if entity_id is not None else ""
+        super().__init__(message or f"{type_key} already holds the id{named}; nothing was written")
+        self.type_key = type_key
+        self.entity_id = entity_id
+
+
+class PreconditionFailedError(OmniGraphError):
+    http_status = 412
+
+    def __init__(self, branch: str, expected: str, actual: str | None) -> None:
+        super().__init__(
+            f"branch '{branch}' is at commit {actual or 'none'}, not at the expected {expected}; nothing was written"
+        )
+        self.branch = branch
+        self.expected = expected
+        self.actual = actual
+
+
+class ResourceLimitError(OmniGraphError):
+    """A ceiling was reached; always raised before any effect."""
+
+    http_status = 413
+
+    def __init__(self, resource: str, limit: int, actual: int, remedy: str = "") -> None:
+        super().__init__(
+            f"{resource}: {actual} is over the limit of {limit}" + (f"; {remedy}" if remedy else "")
+        )
+        self.resource = resource
+        self.limit = limit
+        self.actual = actual
+
+
+class PolicyError(OmniGraphError):
+    http_status = 403
+
+
+class StorageErrorKind(StrEnum):
+    TRANSIENT = "transient"
+    CONFIGURATION = "configuration"
+    NOT_FOUND = "not_found"
+    PRECONDITION = "precondition"
+    PERMANENT = "permanent"
+    UNKNOWN = "unknown"
+
+
+class StorageError(OmniGraphError):
+    """The store failed. `transient` alone never authorises a retry: the operation may have happened."""
+
+    def __init__(self, kind: StorageErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class CommitOutcomeUnknownError(StorageError):
+    """The store stopped answering while it held our publish: the commit exists or not, and only the store knows.
+
+    Repeating the write with the same idempotency key is safe; so is looking the commit id up later.
+    """
+
+    def __init__(self, commit_id: str, cause: str) -> None:
+        super().__init__(
+            StorageErrorKind.UNKNOWN,
+            f"the store did not confirm commit {commit_id} ({cause}); look the commit up, "
+            "or repeat the write with the same idempotency key",
+        )
+        self.commit_id = commit_id
+
+
+class IntegrityError(OmniGraphError):
+    """A persisted object contradicts the format. Names the object; never guessed around."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class FormatVersionError(OmniGraphError):
+    """The graph was written by a version of OmniGraph that this one can't read."""
+
+    http_status = 409
+
+    def __init__(self, path: str, found: int, supported: int) -> None:
+        remedy = (
+            "upgrade omnigraph first"
+            if found > supported
+            else "export it with the omnigraph version that wrote it, then init and load it with this one"
+        )
+        super().__init__(
+            f"{path} has storage format {found}, this omnigraph reads format {supported}: {remedy}"
+        )
+        self.path = path
+        self.found = found
+        self.supported = supported
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where in a source text something stands: 1-based line and column, and the byte range."""
+
+    line: int
+    column: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding of a front end, complete enough to be shown without the source at hand."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    source_line: str | None = None
+    suggestion: str | None = None
+    path: str | None = None
+
+    def render(self) -> str:
+        """`path:line:column: code: message`, the offending line with a caret under it, and the suggestion."""
+        where = f"{self.path or '<input>'}:" + (f"{self.span.line}:{self.span.column}:" if self.span else "")
+        lines = [f"{where} {self.code}: {self.message}"]
+        if self.span is not None and self.source_line is not None:
+            # Tabs are kept in the padding so that the caret stands under its column in any terminal.
+            before = self.source_line[: self.span.column - 1]
+            padding = "".join(c if c == "\t" else " " for c in before)
+            room = max(1, len(self.source_line) - len(before))
+            width = max(1, min(self.span.end - self.span.start, room))
+            lines += [f"  {self.source_line}", f"  {padding}{'^' * width}"]
+        if self.suggestion:
+            lines.append(f"  help: {self.suggestion}")
+        return "\n".join(lines)
+
+
+class CompileError(BadRequestError):
+    """A schema or query that does not parse or typecheck. Carries every finding, in source order."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        if not diagnostics:
+            raise ValueError("a compile error needs at least one diagnostic")
+        super().__init__("\n".join(d.render() for d in diagnostics))
+        self.diagnostics = tuple(diagnostics)
+
+    @property
+    def code(self) -> str:
+        return self.diagnostics[0].code
+
+    @property
+    def span(self) -> Span | None:
+        return self.diagnostics[0].span
