@@ -87,7 +87,7 @@ class PreconditionFailedError(OmniGraphError):
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
         super().__init__(
-            f"branch '{branch}' is at commit {actual or 'none'}, not at the expected {expected}; nothing was written"
+            f"branch '{branch}' is at commit {actual or 'none'}, not at {expected} as expected; nothing was written"
         )
         self.branch = branch
         self.expected = expected
@@ -100,9 +100,7 @@ class ResourceLimitError(OmniGraphError):
     http_status = 413
 
     def __init__(self, resource: str, limit: int, actual: int, remedy: str = "") -> None:
-        super().__init__(
-            f"{resource}: {actual} is over the limit of {limit}" + (f"; {remedy}" if remedy else "")
-        )
+        super().__init__(f"{resource}: {actual} is over the limit of {limit}" + (f"; {remedy}" if remedy else ""))
         self.resource = resource
         self.limit = limit
         self.actual = actual
@@ -164,9 +162,7 @@ class FormatVersionError(OmniGraphError):
             if found > supported
             else "export it with the omnigraph version that wrote it, then init and load it with this one"
         )
-        super().__init__(
-            f"{path} has storage format {found}, this omnigraph reads format {supported}: {remedy}"
-        )
+        super().__init__(f"{path} has storage format {found}, this omnigraph reads format {supported}: {remedy}")
         self.path = path
         self.found = found
         self.supported = supported
