@@ -1,0 +1,1 @@
+"""The engine: graphs, snapshots, transactions and everything that reads or changes data."""

@@ -1,0 +1,196 @@
+"""`Graph`: the handle everything else is reached through.
+
+A handle is safe to share between threads. It holds no state of the graph that could go stale: naming a branch always
+means its newest head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from omnigraph.engine import history
+from omnigraph.engine.history import CommitPage
+from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, already_published
+from omnigraph.engine.publish import begin as begin_write
+from omnigraph.engine.publish import publish as publish_plan
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.turns import PROCESS_TURNS
+from omnigraph.engine.verify import Verification, verify
+from omnigraph.errors import BadRequestError
+from omnigraph.storage.branches import BranchHead
+from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import BranchRef, LogEntry
+from omnigraph.storage.root import GraphRoot, create_root, open_root
+from omnigraph.storage.tracing import Trace
+
+
+class Graph:
+    """A versioned graph of typed tables at one location."""
+
+    def __init__(self, root: GraphRoot) -> None:
+        self._root = root
+
+    # Lifecycle
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | Path,
+        tables: Mapping[str, pa.Schema],
+        *,
+        source: str = "",
+        catalog: bytes = b"null",
+        actor: str | None = None,
+        force: bool = False,
+        trace: Trace | None = None,
+    ) -> Graph:
+        """A new graph with one empty table per type key (`node:Person`, `edge:Knows`).
+
+        Every table has a string column `id`. `source` and `catalog` are the accepted schema, stored beside it.
+        """
+        for type_key, schema in tables.items():
+            if "id" not in schema.names or schema.field("id").type != pa.string():
+                raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
+        location = Location.parse(uri)
+        options = {"source": source, "catalog": catalog, "actor": actor, "force": force, "trace": trace}
+        return cls(create_root(location, tables, **options))  # type: ignore[arg-type]
+
+    @classmethod
+    def open(cls, uri: str | Path, *, trace: Trace | None = None) -> Graph:
+        return cls(open_root(Location.parse(uri), trace))
+
+    def close(self) -> None:
+        self._root.close()
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        return self._root.location.uri
+
+    @property
+    def id(self) -> str:
+        return self._root.identity.graph_id
+
+    @property
+    def root(self) -> GraphRoot:
+        """The storage parts of this handle, for the engine's own modules and for tests."""
+        return self._root
+
+    # Reading
+
+    def snapshot(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Snapshot:
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
+        if sum(x is not None for x in (snapshot, version, at)) > 1:
+            raise BadRequestError("give at most one of snapshot, version and at")
+        if snapshot is not None:
+            if branch is not None:
+                raise BadRequestError("a snapshot is a commit id and needs no branch")
+            located = history.find(self._root, snapshot)
+            return Snapshot(self._root, located.ref.branch, located.entry)
+        head = self._head(branch or MAIN)
+        if version is not None:
+            entry = history.at_version(self._root, head, version)
+        elif at is not None:
+            if at.tzinfo is None:
+                raise BadRequestError("the moment to read at needs a time zone")
+            entry = history.at_time(self._root, head, round(at.timestamp() * 1_000_000))
+        else:
+            entry = head.entry
+        return Snapshot(self._root, head.ref.branch, entry)
+
+    # Writing
+
+    def begin(self, branch: str = MAIN, intent: Intent | None = None) -> WriteTxn:
+        """Capture a branch head to write against. Most callers want `commit`."""
+        return begin_write(self._root, branch, intent or Intent(kind="write"))
+
+    def publish(self, txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
+        """Publish a plan that was prepared at leisure. Only the publish itself takes a turn."""
+        with PROCESS_TURNS.turn((self.id, txn.ref.branch_id)):
+            return publish_plan(txn, plan, prepare_again)
+
+    def commit(
+        self,
+        branch: str,
+        prepare: Callable[[WriteTxn], PublishPlan | None],
+        intent: Intent,
+        *,
+        strict: bool = False,
+    ) -> PublishedCommit | None:
+        """One write from head to commit. `prepare` may run again on a newer head unless the write is strict.
+
+        None when `prepare` found nothing to do. Writers of one branch in this process take turns for the whole of
+        it, so they never redo work because of each other.
+        """
+        branch = branch.strip()
+        with PROCESS_TURNS.turn((self.id, branch)):
+            txn = self.begin(branch, intent)
+            if (done := already_published(txn)) is not None:
+                return done
+            plan = prepare(txn)
+            if plan is None:
+                return None
+            return publish_plan(txn, plan, None if strict else _certain(prepare))
+
+    # Branches and history
+
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
+        """A branch from another branch's head, or from any commit that a live branch still has."""
+        source = (source or MAIN).strip()
+        names_branch = source == MAIN or not history.could_be_commit(source)
+        if names_branch:
+            head = self._head(source)
+            return self._root.branches.create(name, head.ref, head.entry, actor=actor)
+        located = history.find(self._root, source)
+        return self._root.branches.create(name, located.ref, located.entry, actor=actor)
+
+    def list_branches(self) -> list[str]:
+        return self._root.branches.names()
+
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+        self._root.branches.delete(name, actor=actor)
+
+    def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
+        return history.commits(self._root, self._head(branch), limit=limit, before=before)
+
+    def get_commit(self, commit_id: str) -> LogEntry:
+        return history.find(self._root, commit_id).entry
+
+    def merge_base(self, left: str, right: str) -> LogEntry | None:
+        """The nearest common ancestor of two branch heads."""
+        return history.merge_base(self._root, self._head(left).entry, self._head(right).entry)
+
+    def verify(self) -> Verification:
+        return verify(self._root)
+
+    def _head(self, branch: str) -> BranchHead:
+        return self._root.branches.head(branch.strip())
+
+
+def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
+    """A retried write that finds nothing left to do still publishes, empty: its first attempt had work."""
+
+    def again(txn: WriteTxn) -> PublishPlan:
+        return prepare(txn) or PublishPlan(staged={})
+
+    return again

@@ -1,0 +1,225 @@
+"""The publish machine: the one place where a prepared write becomes a commit.
+
+A write captures a head once (`WriteTxn`), stages tables against that snapshot only, and declares what it made and what
+it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log. When somebody else took it:
+
+1. nothing the plan touched or relied on has changed -> the same staged versions go into the next slot;
+2. the write can be prepared again -> it is, completely, against the new head;
+3. otherwise the caller gets a structured conflict, and nothing has happened.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BranchNotFoundError, PreconditionFailedError, ReadSetChangedError
+from omnigraph.storage.identifiers import new_commit_id, now_micros
+from omnigraph.storage.models import (
+    FORMAT_VERSION,
+    IDEMPOTENCY_WINDOW,
+    BranchRef,
+    Commit,
+    IdempotencyRecord,
+    LogEntry,
+    ParentLink,
+    TableState,
+)
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import StagedTable
+
+ATTEMPTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is known of a write before it looks at the graph. Stable over every retry."""
+
+    kind: str
+    actor: str | None = None
+    message: str | None = None
+    idempotency_key: str | None = None
+    expected_head: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    authored_at: int = field(default_factory=now_micros)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxn:
+    """One attempt's view of the graph: the captured head, and nothing newer."""
+
+    root: GraphRoot
+    ref: BranchRef
+    base: LogEntry
+    intent: Intent
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.root, self.ref.branch, self.base)
+
+    def state(self, type_key: str) -> TableState:
+        return self.snapshot.table(type_key).state
+
+    def stage(self, jobs: Mapping[str, Callable[[TableState], StagedTable]]) -> dict[str, StagedTable]:
+        """Run one staging job per table, all in parallel, each on the table's version in the captured head."""
+        self.root.trace.reached("stage.before")
+        futures = {key: self.root.workers.submit(job, self.state(key)) for key, job in jobs.items()}
+        staged = {key: future.result() for key, future in futures.items()}
+        self.root.trace.reached("stage.all.after")
+        return staged
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSet:
+    """What a plan's validity rests on, beyond the tables it writes.
+
+    `tables` were read as a whole; of `present` and `absent` only the named ids matter, so an unrelated change of the
+    same table does not invalidate the plan. `everything` is for plans that read the whole graph.
+    """
+
+    tables: frozenset[str] = frozenset()
+    present: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    absent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPlan:
+    """What a write made of the captured head."""
+
+    staged: Mapping[str, StagedTable]
+    read_set: ReadSet = field(default_factory=ReadSet)
+    added: Mapping[str, TableState] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    schema: str | None = None
+    merged: ParentLink | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCommit:
+    """Where a write ended up. `replayed` when an earlier write with the same idempotency key had done it already."""
+
+    branch: str
+    entry: LogEntry
+    replayed: bool = False
+
+    @property
+    def commit_id(self) -> str:
+        return self.entry.commit.id
+
+    @property
+    def version(self) -> int:
+        return self.entry.version
+
+
+Prepare = Callable[[WriteTxn], PublishPlan]
+
+
+def begin(root: GraphRoot, branch: str, intent: Intent) -> WriteTxn:
+    """Capture the head: the only head resolution of an attempt."""
+    head = root.branches.head(branch)
+    if intent.expected_head is not None and intent.expected_head != head.entry.commit.id:
+        raise PreconditionFailedError(branch, intent.expected_head, head.entry.commit.id)
+    return WriteTxn(root, head.ref, head.entry, intent)
+
+
+def already_published(txn: WriteTxn) -> PublishedCommit | None:
+    """The commit an earlier write with this idempotency key made, if the captured head remembers it."""
+    key = txn.intent.idempotency_key
+    record = txn.base.with_key(key) if key is not None else None
+    if record is None:
+        return None
+    place = txn.ref.locate(record.version)
+    entry = txn.root.log.entry(place.branch_id, place.version)
+    if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
+        return None  # the key was used on a line of history that this branch does not share
+    return PublishedCommit(txn.ref.branch, entry, replayed=True)
+
+
+def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
+    """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
+    root, head = txn.root, txn.base
+    for attempt in range(ATTEMPTS):
+        entry = _next_entry(txn, plan, head)
+        root.trace.reached("publish.before")
+        standing = root.log.publish(entry)
+        if isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id:
+            root.trace.reached("publish.after")
+            return PublishedCommit(txn.ref.branch, standing)
+        time.sleep(random.uniform(0, 0.002 * min(attempt, 25)))
+        moved = _resolve_again(txn)
+        if (done := already_published(moved)) is not None:
+            return done
+        if _still_holds(plan, txn, moved.base):
+            head = moved.base
+        elif prepare_again is None:
+            raise _changed(txn, moved.base)
+        else:
+            txn, head = moved, moved.base
+            plan = prepare_again(txn)
+    raise _changed(txn, root.branches.head(txn.ref.branch).entry)
+
+
+def _changed(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
+    return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, found.commit.id)
+
+
+def _resolve_again(txn: WriteTxn) -> WriteTxn:
+    moved = begin(txn.root, txn.ref.branch, txn.intent)
+    if moved.ref.branch_id != txn.ref.branch_id:
+        # Another branch of the same name is not the branch the caller wrote to.
+        raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")
+    return moved
+
+
+def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
+    """Whether the plan, made for its base, is just as valid on `head`."""
+    base = txn.base
+    if plan.read_set.everything or base.schema != head.schema:
+        return False
+    whole = {*plan.staged, *plan.dropped, *plan.read_set.tables}
+    if plan.added.keys() & head.tables.keys() or any(base.tables.get(k) != head.tables.get(k) for k in whole):
+        return False
+    for expected, by_type in ((True, plan.read_set.present), (False, plan.read_set.absent)):
+        for type_key, ids in by_type.items():
+            state = head.tables.get(type_key)
+            if state == base.tables.get(type_key):
+                continue
+            if state is None or txn.root.reader.open(state).existing_ids(ids) != (ids if expected else set()):
+                return False
+    return True
+
+
+def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
+    intent, version = txn.intent, head.version + 1
+    commit_id = new_commit_id(version)
+    tables = {k: v for k, v in head.tables.items() if k not in plan.dropped}
+    tables |= {**plan.added, **{k: s.state for k, s in plan.staged.items()}}
+    keys = head.recent_keys
+    if intent.idempotency_key is not None:
+        keys = (*keys, IdempotencyRecord(intent.idempotency_key, commit_id, version))[-IDEMPOTENCY_WINDOW:]
+    return LogEntry(
+        format=FORMAT_VERSION,
+        graph_id=txn.root.identity.graph_id,
+        branch=txn.ref.branch,
+        branch_id=txn.ref.branch_id,
+        version=version,
+        commit=Commit(
+            id=commit_id,
+            kind=intent.kind,
+            parents=(head.link, *((plan.merged,) if plan.merged else ())),
+            authored_at=intent.authored_at,
+            # Clocks differ between machines; time travel needs a branch's times in the order of its versions.
+            published_at=max(now_micros(), head.commit.published_at + 1),
+            actor=intent.actor,
+            message=intent.message,
+            changes={k: s.changes for k, s in sorted(plan.staged.items())},
+            details=dict(intent.details),
+        ),
+        schema=plan.schema or head.schema,
+        tables=tables,
+        recent_keys=keys,
+    )

@@ -1,0 +1,227 @@
+"""The graph log: one immutable, numbered object per commit of a branch, and the publish that creates the next one.
+
+This is the commit protocol. The create-if-absent of `log/<branch_id>/<N+1>` is the only linearisation point of the
+system; an entry is never rewritten, so everything read here may be cached for ever. The caller decides what goes
+into an entry; this module only decides whether it got its slot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from concurrent.futures import Executor
+
+from omnigraph.errors import (
+    BranchNotFoundError,
+    CommitOutcomeUnknownError,
+    IntegrityError,
+    StorageError,
+    StorageErrorKind,
+)
+from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
+from omnigraph.storage.objects import Objects
+
+_PROBES = 3
+_PUBLISH_ATTEMPTS = 6
+_CACHED_ENTRIES = 512
+
+
+class GraphLog:
+    """Reads and extends the logs of one graph. Safe to share between threads."""
+
+    def __init__(self, objects: Objects, workers: Executor) -> None:
+        self._objects = objects
+        self._workers = workers
+        self._entries: OrderedDict[tuple[str, int], LogEntry | Tombstone] = OrderedDict()
+        self._heads: dict[str, LogEntry | Tombstone] = {}
+        self._hints = _Hints(objects, workers)
+        self._lock = threading.Lock()
+
+    # Reading
+
+    def entry(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+        """The entry at one slot, None when the slot is still free."""
+        with self._lock:
+            if (known := self._entries.get((branch_id, version))) is not None:
+                self._entries.move_to_end((branch_id, version))
+                return known
+        return self._fetch(branch_id, version)
+
+    def entries(self, places: Iterable[tuple[str, int]]) -> list[LogEntry | Tombstone | None]:
+        """Several slots at once, in the order asked for."""
+        return list(self._workers.map(lambda place: self.entry(*place), places))
+
+    def head(self, ref: BranchRef) -> LogEntry:
+        """The newest entry of a branch at some moment during this call."""
+        newest = self.newest(ref)
+        if isinstance(newest, Tombstone):
+            raise BranchNotFoundError(ref.branch, "it was deleted")
+        return newest
+
+    def newest(self, ref: BranchRef) -> LogEntry | Tombstone:
+        """Like `head`, but shows the tombstone of a deleted branch instead of refusing it."""
+        with self._lock:
+            known = self._heads.get(ref.branch_id)
+        newest = self._cold_head(ref) if known is None else self._advance(ref, known)
+        return self._remember_head(ref.branch_id, newest)
+
+    def _cold_head(self, ref: BranchRef) -> LogEntry | Tombstone:
+        hinted = self._hints.read(ref.branch_id)
+        if hinted is not None and hinted >= ref.first_own_version:
+            at, behind = self.entries([(ref.branch_id, hinted), (ref.branch_id, hinted + 1)])
+            if behind is not None:
+                return self._advance(ref, behind)
+            if at is not None:
+                return at
+            # The hint names a slot that was never written: it is only a hint, the log itself decides.
+            return self._newest_listed(ref, ref.first_own_version - 1) or self._fork_entry(ref)
+        first = self._fetch(ref.branch_id, ref.first_own_version)
+        return self._advance(ref, first) if first is not None else self._fork_entry(ref)
+
+    def _fork_entry(self, ref: BranchRef) -> LogEntry:
+        if ref.fork is None:
+            raise IntegrityError(_slot(ref.branch_id, 1), "the first commit of the graph is missing")
+        entry = self.entry(ref.fork.branch_id, ref.fork.version)
+        if not isinstance(entry, LogEntry):
+            raise IntegrityError(
+                _slot(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
+            )
+        return entry
+
+    def _advance(self, ref: BranchRef, known: LogEntry | Tombstone) -> LogEntry | Tombstone:
+        """Follow the log from a known entry: probe a few slots, list when far behind."""
+        for _ in range(_PROBES):
+            if isinstance(known, Tombstone):
+                return known
+            following = self._fetch(ref.branch_id, known.version + 1)
+            if following is None:
+                return known
+            known = following
+        return self._newest_listed(ref, known.version) or known
+
+    def _newest_listed(self, ref: BranchRef, after: int) -> LogEntry | Tombstone | None:
+        last = None
+        for stored in self._objects.below(_log_of(ref.branch_id), after=_slot(ref.branch_id, max(after, 0))):
+            last = stored.path
+        if last is None:
+            return None
+        name = last.rsplit("/", 1)[-1].removesuffix(".json")
+        if not name.isdigit():
+            raise IntegrityError(last, "is no log entry")
+        return self._fetch(ref.branch_id, int(name))
+
+    def _fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+        path = _slot(branch_id, version)
+        data = self._objects.get(path)
+        if data is None:
+            return None
+        entry: LogEntry | Tombstone = decode(path, data, LogEntry | Tombstone)  # type: ignore[arg-type]
+        if entry.branch_id != branch_id or entry.version != version:
+            raise IntegrityError(path, f"claims to be version {entry.version} of branch {entry.branch_id}")
+        return self._remember(entry)
+
+    # Publishing
+
+    def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
+        """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of whoever won.
+
+        A lost response is not an answer, so the slot is read and, while it is free, tried again: same slot, same
+        bytes, so that repeating can't commit twice. Only a store that stays silent leaves the outcome open.
+        """
+        path, data = _slot(entry.branch_id, entry.version), encode(entry)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                if self._objects.create(path, data):
+                    self._remember(entry)
+                    self._remember_head(entry.branch_id, entry)
+                    self._hints.note(entry.branch_id, entry.version)
+                    return entry
+                standing = self._fetch(entry.branch_id, entry.version)
+                if standing is not None:
+                    self._remember_head(entry.branch_id, standing)
+                    return standing
+                raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
+            except StorageError as error:
+                if error.kind is not StorageErrorKind.TRANSIENT:
+                    raise
+                if attempt >= _PUBLISH_ATTEMPTS:
+                    identity = entry.commit.id if isinstance(entry, LogEntry) else f"delete of {entry.branch}"
+                    raise CommitOutcomeUnknownError(identity, str(error)) from error
+                time.sleep(random.uniform(0, 0.05 * 2**attempt))
+
+    # Memory
+
+    def _remember(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
+        with self._lock:
+            self._entries[(entry.branch_id, entry.version)] = entry
+            while len(self._entries) > _CACHED_ENTRIES:
+                self._entries.popitem(last=False)
+        return entry
+
+    def _remember_head(self, branch_id: str, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
+        """Heads only move forward, whatever order concurrent readers finish in."""
+        with self._lock:
+            known = self._heads.get(branch_id)
+            if known is None or known.version < entry.version:
+                self._heads[branch_id] = entry
+                return entry
+            return known
+
+
+class _Hints:
+    """The last version seen of each branch, written in the background: it saves probing and is never believed."""
+
+    def __init__(self, objects: Objects, workers: Executor) -> None:
+        self._objects = objects
+        self._workers = workers
+        self._newest: dict[str, int] = {}
+        self._being_written: set[str] = set()
+        self._lock = threading.Lock()
+
+    def read(self, branch_id: str) -> int | None:
+        data = self._objects.get(_hint(branch_id))
+        text = data.decode("ascii", "replace").strip() if data else ""
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+    def note(self, branch_id: str, version: int) -> None:
+        """A burst of commits writes few hints: one is in flight per branch, and it writes the newest number."""
+        with self._lock:
+            self._newest[branch_id] = max(version, self._newest.get(branch_id, 0))
+            if branch_id in self._being_written:
+                return
+            self._being_written.add(branch_id)
+        try:
+            self._workers.submit(self._write, branch_id)
+        except RuntimeError:  # the handle is closing; a hint may go unwritten
+            with self._lock:
+                self._being_written.discard(branch_id)
+
+    def _write(self, branch_id: str) -> None:
+        written = 0
+        while True:
+            with self._lock:
+                version = self._newest[branch_id]
+                if version == written:
+                    self._being_written.discard(branch_id)
+                    return
+            with contextlib.suppress(StorageError):  # the next commit writes a newer one
+                self._objects.put(_hint(branch_id), str(version).encode())
+            written = version
+
+
+def _log_of(branch_id: str) -> str:
+    return f"__manifest/log/{branch_id}"
+
+
+def _slot(branch_id: str, version: int) -> str:
+    return f"{_log_of(branch_id)}/{version:020d}.json"
+
+
+def _hint(branch_id: str) -> str:
+    return f"__manifest/hints/{branch_id}"

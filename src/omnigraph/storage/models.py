@@ -1,0 +1,179 @@
+"""Every shape that is persisted outside Lance, explicit and versioned.
+
+Decoding checks the format number before anything else, so that a graph of another age is refused with its remedy
+and never half understood. A malformed object is an IntegrityError that names the object.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from omnigraph.errors import FormatVersionError, IntegrityError
+
+FORMAT_VERSION = 6
+"""The storage format. Also what users see as the internal schema version."""
+
+IDEMPOTENCY_WINDOW = 64
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """A place in the graph: version `version` of the log of one branch incarnation."""
+
+    branch_id: str
+    version: int
+
+
+class BranchRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One life of a branch. `lineage` lists the logs that hold its inherited history, oldest first, each with the
+    last version that belongs to this branch; its own log begins one version later."""
+
+    format: int
+    branch: str
+    branch_id: str
+    created_at: int
+    parent_branch_id: str | None = None
+    lineage: tuple[ForkPoint, ...] = ()
+    created_by: str | None = None
+
+    @property
+    def fork(self) -> ForkPoint | None:
+        return self.lineage[-1] if self.lineage else None
+
+    @property
+    def first_own_version(self) -> int:
+        return self.lineage[-1].version + 1 if self.lineage else 1
+
+    def locate(self, version: int) -> ForkPoint:
+        """Which log holds `version` of this branch."""
+        for point in self.lineage:
+            if version <= point.version:
+                return ForkPoint(point.branch_id, version)
+        return ForkPoint(self.branch_id, version)
+
+    def lineage_up_to(self, version: int) -> tuple[ForkPoint, ...]:
+        """The lineage of a branch forked from this one at `version`."""
+        inherited = [p for p in self.lineage if p.version < version]
+        return (*inherited, self.locate(version))
+
+
+class GraphIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """The root object. Its creation is the moment a graph exists; it carries the ref of main for that reason."""
+
+    format: int
+    graph_id: str
+    created_at: int
+    main: BranchRef
+
+
+class TableState(msgspec.Struct, frozen=True, kw_only=True):
+    """A table at one immutable version. The number exceeds 2^53, hence the string."""
+
+    table_id: str
+    path: str
+    version: str
+    rows: int
+    fragments: int
+
+    @property
+    def number(self) -> int:
+        return int(self.version)
+
+
+class ChangeCounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+class ParentLink(msgspec.Struct, frozen=True):
+    """A parent and where it stands, so that ancestry is walked without a search."""
+
+    commit_id: str
+    branch_id: str
+    version: int
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    kind: str
+    parents: tuple[ParentLink, ...]
+    authored_at: int
+    published_at: int
+    actor: str | None = None
+    message: str | None = None
+    changes: dict[str, ChangeCounts] = {}
+    details: dict[str, str] = {}
+
+
+class IdempotencyRecord(msgspec.Struct, frozen=True):
+    key: str
+    commit_id: str
+    version: int
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="entry"):
+    """The whole graph at one version of one branch: a snapshot is one GET."""
+
+    format: int
+    graph_id: str
+    branch: str
+    branch_id: str
+    version: int
+    commit: Commit
+    schema: str
+    tables: dict[str, TableState]
+    recent_keys: tuple[IdempotencyRecord, ...] = ()
+
+    @property
+    def link(self) -> ParentLink:
+        return ParentLink(self.commit.id, self.branch_id, self.version)
+
+    def with_key(self, key: str) -> IdempotencyRecord | None:
+        return next((r for r in self.recent_keys if r.key == key), None)
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="entry", omit_defaults=True):
+    """Takes the next slot of a branch's log for ever: the branch is deleted, and writers in flight lose to it."""
+
+    format: int
+    graph_id: str
+    branch: str
+    branch_id: str
+    version: int
+    deleted_at: int
+    deleted_by: str | None = None
+
+
+class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted schema: its source text and the compiled catalog, opaque to this layer."""
+
+    format: int
+    source: str
+    catalog: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct):
+    format: int
+
+
+Model = TypeVar("Model")
+
+
+def encode(model: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(model)
+
+
+def decode(path: str, data: bytes, shape: type[Model]) -> Model:
+    """`shape` may be a union of tagged structs; it is typed as one of them for the caller's sake."""
+    try:
+        found = msgspec.json.decode(data, type=_Versioned).format
+    except msgspec.DecodeError as error:
+        raise IntegrityError(path, f"is not a valid OmniGraph object ({error})") from None
+    if found != FORMAT_VERSION:
+        raise FormatVersionError(path, found, FORMAT_VERSION)
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except msgspec.DecodeError as error:
+        raise IntegrityError(path, f"is not a valid OmniGraph object ({error})") from None

@@ -1,0 +1,166 @@
+"""The one seam to the object store: a handful of operations, counted by kind, breakable for tests.
+
+Only small control objects pass here (log, refs, schemas); table data is pylance's business. Every failure of the
+store leaves as a StorageError whose kind says whether the operation may have happened.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+import obstore
+from obstore import exceptions as oops
+
+from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
+from omnigraph.storage.location import Location
+
+Result = TypeVar("Result")
+
+
+class Interceptor(Protocol):
+    """Sees every request. Raising in `before` means it never reached the store; in `after`, its answer was lost."""
+
+    def before(self, kind: str, path: str) -> None: ...
+
+    def after(self, kind: str, path: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    path: str
+    size: int
+    modified: datetime
+
+
+class Objects:
+    """Control objects below one graph root. Safe to share between threads."""
+
+    def __init__(self, location: Location) -> None:
+        if location.is_local and not location.local_root.is_dir():
+            raise NotFoundError(f"there is no graph at '{location.uri}': no such directory")
+        self.location = location
+        self.interceptor: Interceptor | None = None
+        self._store = location.open_store()
+        self._counts: Counter[str] = Counter()
+        self._counting = threading.Lock()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Requests so far by kind: get, create, put, delete, list."""
+        with self._counting:
+            return dict(self._counts)
+
+    def get(self, path: str) -> bytes | None:
+        """The bytes of an object, None when it does not exist."""
+
+        def fetch() -> bytes | None:
+            try:
+                return bytes(obstore.get(self._store, path).bytes())
+            except (FileNotFoundError, oops.NotFoundError) as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+
+        return self._request("get", path, fetch)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create-if-absent. False when the object exists already, which after a lost response may be our own doing."""
+
+        def put() -> bool:
+            try:
+                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+            except oops.AlreadyExistsError:
+                return False
+            self._make_durable(path)
+            return True
+
+        return self._request("create", path, put)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace. Only for objects whose content nobody's correctness depends on."""
+        self._request("put", path, lambda: obstore.put(self._store, path, data, use_multipart=False))
+
+    def delete(self, path: str) -> None:
+        """Idempotent: deleting what is not there succeeds."""
+
+        def remove() -> None:
+            try:
+                obstore.delete(self._store, path)
+            except (FileNotFoundError, oops.NotFoundError) as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+
+        self._request("delete", path, remove)
+
+    def below(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """Objects below a directory-like prefix, in path order, beginning behind `after`. One request per 1,000."""
+        pages = obstore.list(self._store, prefix, offset=after, chunk_size=1_000)
+        found: list[StoredObject] = []
+        while page := self._request("list", prefix, lambda: next(pages, None)):
+            found += [StoredObject(m["path"], m["size"], m["last_modified"]) for m in page]
+            if len(page) < 1_000:
+                break
+        # S3 answers in path order, a local directory does not.
+        found.sort(key=lambda o: o.path)
+        yield from found
+
+    def sample(self) -> list[str]:
+        """Some of the paths below the root, empty only when there is nothing at all. One request."""
+        page = self._request("list", "", lambda: next(obstore.list(self._store, chunk_size=1_000), None))
+        return [m["path"] for m in page or ()]
+
+    def _make_durable(self, path: str) -> None:
+        """An acknowledged commit survives a power cut: S3 promises that, a local disk only after fsync."""
+        if self.location.is_local:
+            fsync_file(os.path.join(self.location.prefix, path))
+
+    def _request(self, kind: str, path: str, call: Callable[[], Result]) -> Result:
+        with self._counting:
+            self._counts[kind] += 1
+        try:
+            if self.interceptor is not None:
+                self.interceptor.before(kind, path)
+            result = call()
+            if self.interceptor is not None:
+                self.interceptor.after(kind, path)
+        except (oops.BaseError, OSError) as error:
+            raise self._explained(kind, path, error) from error
+        return result
+
+    def _explained(self, kind: str, path: str, error: Exception) -> StorageError:
+        # The libraries append a debug dump of their error values; the first paragraph is for people.
+        reason = str(error).split("\n\nDebug source", 1)[0].strip()
+        where = f"{kind} {self.location.uri}/{path}"
+        if "NoSuchBucket" in reason:
+            message = f"bucket '{self.location.bucket}' does not exist (of {self.location.uri})"
+            return StorageError(StorageErrorKind.CONFIGURATION, message)
+        match error:
+            case oops.PermissionDeniedError() | oops.UnauthenticatedError() | PermissionError():
+                failure, reason = StorageErrorKind.CONFIGURATION, f"access denied: {reason}"
+            case oops.UnknownConfigurationKeyError() | oops.InvalidPathError() | oops.NotSupportedError():
+                failure = StorageErrorKind.CONFIGURATION
+            case oops.PreconditionError() | oops.AlreadyExistsError():
+                failure = StorageErrorKind.PRECONDITION
+            case FileNotFoundError() | oops.NotFoundError():
+                failure = StorageErrorKind.NOT_FOUND
+            case oops.GenericError() | TimeoutError() | ConnectionError():
+                failure = StorageErrorKind.TRANSIENT
+            case _:
+                failure = StorageErrorKind.PERMANENT
+        return StorageError(failure, f"{where}: {reason}")
+
+
+def fsync_file(path: str) -> None:
+    """Force a file and its directory entry to disk."""
+    for name in (path, os.path.dirname(path)):
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

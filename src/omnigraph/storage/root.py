@@ -1,0 +1,266 @@
+"""A graph's root: creating it, opening it, and the parts that hang on it.
+
+A graph exists from the moment `graph.json` does. Everything else an `init` writes comes first, under names nobody
+else can pick, so two racing inits can't mix and an interrupted one leaves only unnamed garbage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.errors import (
+    AlreadyInitializedError,
+    ConflictError,
+    IntegrityError,
+    NotFoundError,
+    StorageError,
+    StorageErrorKind,
+)
+from omnigraph.storage.branches import Branches
+from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
+from omnigraph.storage.location import Location
+from omnigraph.storage.log import GraphLog
+from omnigraph.storage.models import (
+    FORMAT_VERSION,
+    BranchRef,
+    Commit,
+    GraphIdentity,
+    LogEntry,
+    SchemaDocument,
+    TableState,
+    decode,
+    encode,
+)
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.tables import Staging, TableReader
+from omnigraph.storage.tracing import Trace
+
+_IDENTITY = "__manifest/graph.json"
+_OWN_DIRECTORIES = ("__manifest/", "schemas/", "nodes/", "edges/", "topology/")
+_WORKERS = 16
+
+
+class GraphRoot:
+    """One open graph: its identity and the storage parts that share a store client, a Lance session and threads."""
+
+    def __init__(self, objects: Objects, identity: GraphIdentity, trace: Trace) -> None:
+        self.objects = objects
+        self.identity = identity
+        self.trace = trace
+        self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph")
+        self.log = GraphLog(objects, self.workers)
+        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
+        self.reader = TableReader(objects.location)
+        self.staging = Staging(self.reader, trace)
+        self._schemas: dict[str, SchemaDocument] = {}
+
+    @property
+    def location(self) -> Location:
+        return self.objects.location
+
+    def close(self) -> None:
+        self.workers.shutdown(wait=True)
+
+    def schema(self, digest: str) -> SchemaDocument:
+        """An accepted schema by its digest. Content-addressed, so it is read at most once."""
+        if (known := self._schemas.get(digest)) is not None:
+            return known
+        path = _schema_path(digest)
+        data = self.objects.get(path)
+        if data is None:
+            raise IntegrityError(path, "the schema of a commit is missing")
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise IntegrityError(path, "its content does not match its digest")
+        document = self._schemas[digest] = decode(path, data, SchemaDocument)
+        return document
+
+    def accept_schema(self, source: str, catalog: bytes) -> str:
+        """Store a schema and return its digest. Storing the same one twice is the same object."""
+        digest, _ = _store_schema(self.objects, source, catalog)
+        return digest
+
+    def create_table(self, type_key: str, schema: pa.Schema) -> TableState:
+        """A new, empty table for a life of a type. Invisible until a log entry names it."""
+        path, table_id = new_table_path(type_key)
+        return self.staging.create(path, table_id, schema)
+
+
+def open_root(location: Location, trace: Trace | None = None) -> GraphRoot:
+    objects = Objects(location)
+    data = objects.get(_IDENTITY)
+    if data is None:
+        raise NotFoundError(f"there is no graph at '{location.uri}'; create one with init")
+    return GraphRoot(objects, decode(_IDENTITY, data, GraphIdentity), trace or Trace())
+
+
+def create_root(
+    location: Location,
+    tables: Mapping[str, pa.Schema],
+    *,
+    source: str = "",
+    catalog: bytes = b"null",
+    actor: str | None = None,
+    force: bool = False,
+    trace: Trace | None = None,
+) -> GraphRoot:
+    """Make a graph with one empty table per type key and its first commit. All of it, or nothing is left behind.
+
+    `force` accepts a root that holds the leavings of an interrupted init; it never replaces a graph.
+    """
+    undo: list[Callable[[], None]] = []
+    try:
+        for directory in location.make_local_root():
+            undo.append(_removing_directory(directory))
+        return _create_root(location, tables, source, catalog, actor, force, trace or Trace(), undo)
+    except BaseException:
+        for step in reversed(undo):
+            with contextlib.suppress(StorageError, OSError):
+                step()
+        raise
+
+
+def _create_root(
+    location: Location,
+    tables: Mapping[str, pa.Schema],
+    source: str,
+    catalog: bytes,
+    actor: str | None,
+    force: bool,
+    trace: Trace,
+    undo: list[Callable[[], None]],
+) -> GraphRoot:
+    objects = Objects(location)
+    _refuse_used_root(objects, force)
+    _probe_create_if_absent(objects)
+    now = now_micros()
+    main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
+    identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
+    root = GraphRoot(objects, identity, trace)
+    undo.append(root.close)
+
+    def make(type_key: str) -> TableState:
+        path, table_id = new_table_path(type_key)
+        undo.append(_removing_objects(objects, path))
+        state = root.staging.create(path, table_id, tables[type_key])
+        trace.reached("init.table.after")
+        return state
+
+    states = dict(zip(tables, root.workers.map(make, tables), strict=True))
+    digest, created = _store_schema(objects, source, catalog)
+    if created:
+        undo.append(lambda: objects.delete(_schema_path(digest)))
+    trace.reached("init.schema.after")
+    undo.append(_removing_objects(objects, f"__manifest/log/{main.branch_id}"))
+    undo.append(lambda: objects.delete(f"__manifest/hints/{main.branch_id}"))
+    root.log.publish(
+        LogEntry(
+            format=FORMAT_VERSION,
+            graph_id=identity.graph_id,
+            branch=MAIN,
+            branch_id=main.branch_id,
+            version=1,
+            commit=Commit(id=new_commit_id(1), kind="init", parents=(), authored_at=now, published_at=now, actor=actor),
+            schema=digest,
+            tables=states,
+        )
+    )
+    trace.reached("init.genesis.after")
+    _claim(objects, identity)
+    undo.clear()
+    trace.reached("init.claim.after")
+    return root
+
+
+def _claim(objects: Objects, identity: GraphIdentity) -> None:
+    """The moment the graph exists. After a lost response the object itself says whose claim won."""
+    for last in (False, False, True):
+        try:
+            if objects.create(_IDENTITY, encode(identity)):
+                return
+            standing = objects.get(_IDENTITY)
+            if standing is not None and decode(_IDENTITY, standing, GraphIdentity).graph_id == identity.graph_id:
+                return
+            raise AlreadyInitializedError(objects.location.uri)
+        except StorageError as error:
+            if last or error.kind is not StorageErrorKind.TRANSIENT:
+                raise
+
+
+def _refuse_used_root(objects: Objects, force: bool) -> None:
+    uri = objects.location.uri
+    if objects.get(_IDENTITY) is not None:
+        raise AlreadyInitializedError(uri)
+    found = objects.sample()
+    foreign = [p for p in found if not p.startswith(_OWN_DIRECTORIES)]
+    if foreign:
+        raise ConflictError(f"'{uri}' is not empty (it holds '{foreign[0]}'); choose an empty location for the graph")
+    if found and not force:
+        raise ConflictError(
+            f"'{uri}' holds leftovers of an interrupted init (such as '{found[0]}') and no graph; "
+            "use force to create the graph there"
+        )
+
+
+def _probe_create_if_absent(objects: Objects) -> None:
+    """The one thing asked of a store. A gateway that ignores the condition would lose commits silently."""
+    path = f"__manifest/probe-{new_ulid()}"
+    try:
+        first, second = objects.create(path, b"1"), objects.create(path, b"2")
+        if not first or second or objects.get(path) != b"1":
+            raise StorageError(
+                StorageErrorKind.CONFIGURATION,
+                f"the store of '{objects.location.uri}' does not honour create-if-absent; a graph can't be safe there",
+            )
+    finally:
+        objects.delete(path)
+
+
+def new_table_path(type_key: str) -> tuple[str, str]:
+    """Where a new life of a type is stored, and its table id."""
+    kind, _, name = type_key.partition(":")
+    if kind not in ("node", "edge") or not name:
+        raise ValueError(f"'{type_key}' is no type key: write node:<Type> or edge:<Type>")
+    table_id = new_table_id(name)
+    return f"{kind}s/{table_id}", table_id
+
+
+def _store_schema(objects: Objects, source: str, catalog: bytes) -> tuple[str, bool]:
+    data = encode(SchemaDocument(format=FORMAT_VERSION, source=source, catalog=msgspec.Raw(catalog)))
+    digest = hashlib.sha256(data).hexdigest()
+    return digest, objects.create(_schema_path(digest), data)
+
+
+def _schema_path(digest: str) -> str:
+    return f"schemas/{digest}.json"
+
+
+def _removing_objects(objects: Objects, prefix: str) -> Callable[[], None]:
+    def remove() -> None:
+        for stored in objects.below(prefix):
+            objects.delete(stored.path)
+        if objects.location.is_local:
+            # Object stores have no directories; on a disk the emptied ones would stay behind.
+            shutil.rmtree(objects.location.local_root / prefix, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                (objects.location.local_root / prefix).parent.rmdir()
+
+    return remove
+
+
+def _removing_directory(directory: Path) -> Callable[[], None]:
+    def remove() -> None:
+        for child in ("__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
+            with contextlib.suppress(OSError):
+                os.rmdir(directory / child)
+        os.rmdir(directory)
+
+    return remove

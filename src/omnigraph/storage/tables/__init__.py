@@ -1,0 +1,11 @@
+"""Lance tables. This package, and nothing else in OmniGraph, calls pylance on a graph's data.
+
+Reading goes through `Table`, a view of one immutable version; writing through `Staging`, whose every method returns
+a *detached* version that belongs to no lineage and that nobody sees until a log entry names it. The attached HEAD
+of a dataset stays at its empty version 1 for ever.
+"""
+
+from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.staging import StagedTable, Staging
+
+__all__ = ["StagedTable", "Staging", "Table", "TableReader"]

@@ -1,0 +1,167 @@
+"""Opening and reading immutable table versions.
+
+`(path, version)` never changes meaning, so an opened dataset is cached without any invalidation, under one byte
+bound and one shared Lance session per graph handle.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance import Session  # type: ignore[attr-defined]
+
+from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageErrorKind
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import TableState
+
+_OPEN_BYTES = 64 << 20
+_METADATA_CACHE_BYTES = 256 << 20
+_INDEX_CACHE_BYTES = 1 << 30
+# What an open dataset costs: its manifest in memory, mostly fragment metadata.
+_BYTES_PER_DATASET = 16 << 10
+_BYTES_PER_FRAGMENT = 1 << 10
+
+_IDS_PER_PROBE = 1_000
+
+
+class Table:
+    """One table at one version. Everything read from it comes from that version."""
+
+    def __init__(self, state: TableState, dataset: Any) -> None:
+        self.state = state
+        self.dataset = dataset
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.dataset.schema
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        row_ids: bool = False,
+    ) -> pa.Table:
+        return self.dataset.to_table(
+            columns=list(columns) if columns is not None else None, filter=filter, limit=limit, with_row_id=row_ids
+        )
+
+    def batches(self, columns: Sequence[str] | None = None, *, filter: str | None = None) -> pa.RecordBatchReader:
+        """The same rows as `read`, a batch at a time."""
+        names = list(columns) if columns is not None else None
+        return self.dataset.scanner(columns=names, filter=filter).to_reader()
+
+    def count(self, filter: str | None = None) -> int:
+        return self.state.rows if filter is None else int(self.dataset.count_rows(filter=filter))
+
+    def existing_ids(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that the table holds."""
+        wanted = sorted(set(ids))
+        if not wanted or not self.state.rows:
+            return set()
+        found: set[str] = set()
+        for start in range(0, len(wanted), _IDS_PER_PROBE):
+            listed = ", ".join(quoted(i) for i in wanted[start : start + _IDS_PER_PROBE])
+            found.update(self.read(["id"], filter=f"id IN ({listed})").column("id").to_pylist())
+        return found
+
+    def fragment_count(self) -> int:
+        return len(self.dataset.get_fragments())
+
+    def files(self) -> set[str]:
+        """Every file this version names, relative to the table: data, deletion vectors, its manifest.
+
+        An index segment is a directory whose content only Lance knows; it ends in a slash.
+        """
+        named = {f"_versions/{manifest_name(self.state.number)}"}
+        for fragment in self.dataset.get_fragments():
+            named.update(f"data/{file.path}" for file in fragment.metadata.files)
+            if (deletions := fragment.deletion_file()) is not None:
+                named.add(deletions)
+        for index in self.dataset.describe_indices():
+            named.update(f"_indices/{segment.uuid}/" for segment in index.segments)
+        return named
+
+    def requests(self) -> tuple[int, int]:
+        """Reads and writes this process has sent for this table's dataset so far."""
+        stats = self.dataset.io_stats_snapshot()
+        return stats.read_iops, stats.write_iops
+
+
+class TableReader:
+    """Opens table versions of one graph and keeps the most recent ones open."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.session = Session(
+            index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
+        )
+        self._open: OrderedDict[tuple[str, str], Table] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        return dict(self.location.options) or None
+
+    def open(self, state: TableState) -> Table:
+        key = (state.path, state.version)
+        with self._lock:
+            if (table := self._open.get(key)) is not None:
+                self._open.move_to_end(key)
+                return table
+        return self.keep(Table(state, self._load(state)))
+
+    def keep(self, table: Table) -> Table:
+        """Remember an open version; a staged one is the base of the next write and costs no request then."""
+        key = (table.state.path, table.state.version)
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = table
+                self._bytes += _cost(table)
+            while self._bytes > _OPEN_BYTES and len(self._open) > 1:
+                _, closed = self._open.popitem(last=False)
+                self._bytes -= _cost(closed)
+        return table
+
+    def open_count(self) -> int:
+        with self._lock:
+            return len(self._open)
+
+    def _load(self, state: TableState) -> Any:
+        uri = self.location.child(state.path)
+        try:
+            return lance.dataset(uri, version=state.number, session=self.session, storage_options=self.storage_options)
+        except (ValueError, OSError) as error:
+            reason = first_line(error)
+            if "not found" in reason.lower():
+                raise HistoricalVersionReclaimedError(
+                    state.version,
+                    f"version {state.version} of table {state.path} is no longer in the store: "
+                    "it was reclaimed by cleanup or removed by another tool",
+                ) from None
+            raise StorageError(StorageErrorKind.TRANSIENT, f"can't open {uri}: {reason}") from error
+
+
+def _cost(table: Table) -> int:
+    return _BYTES_PER_DATASET + table.state.fragments * _BYTES_PER_FRAGMENT
+
+
+def quoted(text: str) -> str:
+    """A string literal of Lance's filter language."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def manifest_name(number: int) -> str:
+    """Attached versions are named so that the newest sorts first, detached ones by their number."""
+    return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
+
+
+def first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].strip()

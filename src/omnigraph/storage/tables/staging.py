@@ -1,0 +1,241 @@
+"""Staged writes: each takes a pinned base version and returns a new detached one.
+
+Nothing here changes what anybody can read. A staged version that is never published is garbage for `cleanup`; that
+is the whole story of a crash, a lost race or a refused write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import lance
+import pyarrow as pa
+from lance import LanceOperation
+from lance.fragment import write_fragments
+
+from omnigraph.errors import KeyConflictError, StorageError, StorageErrorKind
+from omnigraph.storage.folding import FragmentSize, fragments_to_fold
+from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.objects import fsync_file
+from omnigraph.storage.tables.compaction import compact_fragments
+from omnigraph.storage.tables.reading import Table, TableReader, first_line
+from omnigraph.storage.tracing import Trace
+
+DATA_STORAGE_VERSION: Final = "2.2"
+
+Rows: TypeAlias = "pa.Table | pa.RecordBatchReader"
+
+
+NO_CHANGES = ChangeCounts()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    """A table version waiting to be named by a log entry, and what it changes."""
+
+    state: TableState
+    changes: ChangeCounts = NO_CHANGES
+
+
+class Staging:
+    """Every way of making a new table version."""
+
+    def __init__(self, reader: TableReader, trace: Trace) -> None:
+        self._reader = reader
+        self._trace = trace
+
+    def create(self, path: str, table_id: str, schema: pa.Schema) -> TableState:
+        """A new empty dataset. Its attached version 1 is the only attached version it will ever have."""
+        dataset = self._lance(
+            path,
+            lambda: lance.write_dataset(
+                schema.empty_table(),
+                self._reader.location.child(path),
+                schema=schema,
+                mode="create",
+                enable_stable_row_ids=True,
+                data_storage_version=DATA_STORAGE_VERSION,
+                storage_options=self._reader.storage_options,
+                session=self._reader.session,
+            ),
+        )
+        state = TableState(table_id=table_id, path=path, version=str(dataset.version), rows=0, fragments=0)
+        table = self._reader.keep(Table(state, dataset))
+        self._make_durable(None, table)
+        return state
+
+    def append(self, base: TableState, rows: Rows) -> StagedTable:
+        """Add rows without looking at what is there."""
+        table = self._reader.open(base)
+        transaction = self._lance(base.path, lambda: self._write(table, rows, "append"))
+        self._trace.reached("stage.data.after")
+        staged = self._commit(table, transaction)
+        return self._fold(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
+
+    def insert(self, type_key: str, base: TableState, rows: pa.Table) -> StagedTable:
+        """Strict insert: an id that exists already, or stands twice in the input, is a KeyConflictError."""
+        ids = rows.column("id").to_pylist()
+        if (repeated := first_repeated(ids)) is not None:
+            raise KeyConflictError(type_key, repeated, message=f"the input holds the {type_key} id '{repeated}' twice")
+        if taken := self._reader.open(base).existing_ids(ids):
+            raise KeyConflictError(type_key, min(taken))
+        return self.append(base, rows)
+
+    def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
+        """Insert or fully replace by id. Row ids survive the replacement."""
+        table = self._reader.open(base)
+        merge = table.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(rows))
+        self._trace.reached("stage.data.after")
+        counts = ChangeCounts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
+        return self._fold(self._commit(table, transaction), counts)
+
+    def delete(self, base: TableState, ids: Iterable[str]) -> StagedTable:
+        """Remove the rows with these ids; ids that are not there are no error and not counted."""
+        table = self._reader.open(base)
+        keys = pa.table({"id": pa.array(sorted(set(ids)), pa.string())}, schema=pa.schema([table.schema.field("id")]))
+        merge = table.dataset.merge_insert("id").when_matched_delete()
+        transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(keys))
+        self._trace.reached("stage.data.after")
+        staged = self._commit(table, transaction)
+        return StagedTable(staged.state, ChangeCounts(deleted=stats["num_deleted_rows"]))
+
+    def overwrite(self, base: TableState, rows: Rows, schema: pa.Schema | None = None) -> StagedTable:
+        """The rows become the whole table, under its own schema or a new one."""
+        table = self._reader.open(base)
+        transaction = self._lance(base.path, lambda: self._write(table, rows, "overwrite", schema))
+        self._trace.reached("stage.data.after")
+        staged = self._commit(table, transaction)
+        return StagedTable(staged.state, ChangeCounts(inserted=staged.state.rows, deleted=base.rows))
+
+    def add_column(self, base: TableState, field: pa.Field) -> StagedTable:
+        """A nullable column, null in every existing row: metadata only, no data is touched."""
+        if not field.nullable:
+            raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
+        table = self._reader.open(base)
+        fragments = [f.metadata for f in table.dataset.get_fragments()]
+        return self._commit(table, LanceOperation.Merge(fragments, table.schema.append(field)))
+
+    def add_computed_column(self, base: TableState, compute: Callable[[pa.RecordBatch], pa.RecordBatch]) -> StagedTable:
+        """A column computed from each batch of existing rows; `compute` returns a batch of just the new column."""
+        table = self._reader.open(base)
+        merged = [f.merge_columns(compute) for f in table.dataset.get_fragments()]
+        if not merged:
+            raise ValueError("a table without rows has nothing to compute a column from; add a nullable column")
+        return self._commit(table, LanceOperation.Merge([m for m, _ in merged], merged[0][1]))
+
+    def build_index(self, base: TableState, column: str, kind: str, name: str, **options: Any) -> StagedTable:
+        """Extend index `name` to the fragments it does not cover yet, as one more segment.
+
+        The first call covers everything. A segment never touches fragments another segment covers, so the cost of
+        keeping an index whole is that of the new rows.
+        """
+        table = self._reader.open(base)
+        covered = index_coverage(table).get(name, set())
+        missing = [f.fragment_id for f in table.dataset.get_fragments() if f.fragment_id not in covered]
+        if not missing:
+            return StagedTable(base)
+        segment = self._lance(
+            base.path,
+            lambda: table.dataset.create_index_uncommitted(
+                column, kind, name=name, fragment_ids=missing, replace=True, **options
+            ),
+        )
+        if kind == "INVERTED":
+            # A text segment can be searched only after this step, even when it is the only one.
+            segment = self._lance(base.path, lambda: table.dataset.merge_existing_index_segments([segment]))
+        return self._commit(table, LanceOperation.CreateIndex([segment], []))
+
+    def compact(self, base: TableState, fragment_ids: Iterable[int]) -> StagedTable:
+        """Rewrite these fragments as one. Content, row ids and order by id are unchanged."""
+        table = self._reader.open(base)
+        operation = self._lance(base.path, lambda: compact_fragments(table.dataset, set(fragment_ids)))
+        return StagedTable(base) if operation is None else self._commit(table, operation)
+
+    def _fold(self, staged: StagedTable, changes: ChangeCounts) -> StagedTable:
+        table = self._reader.open(staged.state)
+        indexed = set().union(*index_coverage(table).values())
+        sizes = [
+            FragmentSize(
+                f.fragment_id, sum(file.file_size_bytes or 0 for file in f.metadata.files), f.fragment_id in indexed
+            )
+            for f in table.dataset.get_fragments()
+        ]
+        chosen = fragments_to_fold(sizes)
+        if not chosen:
+            return StagedTable(staged.state, changes)
+        folded = self.compact(staged.state, chosen)
+        self._trace.reached("stage.fold.after")
+        return StagedTable(folded.state, changes)
+
+    def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
+        return write_fragments(
+            rows,
+            table.dataset,
+            schema=schema or table.schema,
+            mode=mode,
+            return_transaction=True,
+            enable_stable_row_ids=True,
+            data_storage_version=DATA_STORAGE_VERSION,
+            storage_options=self._reader.storage_options,
+        )
+
+    def _commit(self, base: Table, operation: Any) -> StagedTable:
+        version = base.dataset.version
+        dataset = self._lance(
+            base.state.path,
+            lambda: lance.LanceDataset.commit(
+                base.dataset,
+                operation,
+                read_version=None if isinstance(operation, lance.Transaction) else version,
+                detached=True,
+                storage_options=self._reader.storage_options,
+            ),
+        )
+        fragments = dataset.get_fragments()
+        state = TableState(
+            table_id=base.state.table_id,
+            path=base.state.path,
+            version=str(dataset.version),
+            rows=sum(f.metadata.num_rows for f in fragments),
+            fragments=len(fragments),
+        )
+        table = self._reader.keep(Table(state, dataset))
+        self._make_durable(base, table)
+        self._trace.reached("stage.commit.after")
+        return StagedTable(state)
+
+    def _make_durable(self, base: Table | None, staged: Table) -> None:
+        """On a local disk, flush what the staged version adds before anything may name it."""
+        location = self._reader.location
+        if location.is_local:
+            root = location.local_root / staged.state.path
+            for name in staged.files() - (base.files() if base else set()):
+                for file in root.joinpath(name).iterdir() if name.endswith("/") else [root / name]:
+                    fsync_file(str(file))
+
+    def _lance(self, path: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except OSError as error:
+            where = self._reader.location.child(path)
+            raise StorageError(StorageErrorKind.TRANSIENT, f"writing {where}: {first_line(error)}") from error
+
+
+def index_coverage(table: Table) -> dict[str, set[int]]:
+    """Which fragments each index of a table covers."""
+    return {
+        index.name: {fragment for segment in index.segments for fragment in segment.fragment_ids}
+        for index in table.dataset.describe_indices()
+    }
+
+
+def first_repeated(ids: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for entity_id in ids:
+        if entity_id in seen:
+            return entity_id
+        seen.add(entity_id)
+    return None

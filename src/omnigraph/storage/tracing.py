@@ -1,0 +1,39 @@
+"""Named points of the write path that an observer may watch.
+
+Production code announces where it is (`trace.reached("publish.before")`); nobody listens by default. Crash tests
+listen and kill the process there, so each durable step has a name that a test can hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+POINTS = (
+    "init.table.after",
+    "init.schema.after",
+    "init.genesis.after",
+    "init.claim.after",
+    "stage.before",
+    "stage.data.after",
+    "stage.commit.after",
+    "stage.fold.after",
+    "stage.all.after",
+    "publish.before",
+    "publish.after",
+    "branch.create.before",
+    "branch.create.after",
+    "branch.tombstone.before",
+    "branch.tombstone.after",
+    "branch.delete.after",
+)
+
+
+class Trace:
+    """One observer for a whole graph handle."""
+
+    def __init__(self) -> None:
+        self.observer: Callable[[str], None] | None = None
+
+    def reached(self, point: str) -> None:
+        if self.observer is not None:
+            self.observer(point)

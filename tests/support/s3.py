@@ -1,0 +1,195 @@
+"""A real S3 protocol server in a thread (moto behind werkzeug) that logs, delays and breaks requests.
+
+Tests count requests from its log, measure serial round trips by adding latency, and inject the failures a real
+store produces: 500s, 503s, and responses lost after the server did the work.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+ACCESS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: str
+    status: int
+    started: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What to do to one request: answer `status` without doing it, or (`status=0`) do it and drop the connection."""
+
+    status: int = 0
+
+
+FaultRule = Callable[[str, str], Fault | None]
+
+
+@dataclass
+class RequestLog:
+    requests: list[Request] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def lines(self) -> list[str]:
+        first = self.requests[0].started if self.requests else 0.0
+        return [
+            f"{(r.started - first) * 1e3:7.1f} {(r.ended - first) * 1e3:7.1f} {r.method:6} {r.status} {r.path}?{r.query}"
+            for r in self.requests
+        ]
+
+    def serial_rounds(self) -> int:
+        """The longest chain of requests in which each started after the one before had ended."""
+        rounds, free_at = 0, float("-inf")
+        for request in sorted(self.requests, key=lambda r: r.ended):
+            if request.started >= free_at:
+                rounds, free_at = rounds + 1, request.ended
+        return rounds
+
+
+class _KeepAliveHandler(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """The request log of the server object is the log; nothing goes to the terminal."""
+
+
+class S3Server:
+    """`latency` is added to every request, outside the lock that makes conditional writes linearizable."""
+
+    def __init__(self) -> None:
+        self.latency = 0.0
+        self.fault: FaultRule | None = None
+        self.concurrency: int | None = None
+        self._app = DomainDispatcherApplication(create_backend_app)
+        # moto checks `If-None-Match` and stores the object in two steps; S3 does it in one.
+        self._writes = threading.Lock()
+        self._logs: list[RequestLog] = []
+        self._slots: threading.Semaphore | None = None
+        self._server: BaseWSGIServer = make_server(
+            "127.0.0.1", 0, self._serve, threaded=True, request_handler=_KeepAliveHandler
+        )
+        self._thread = threading.Thread(target=self._server.serve_forever, name="s3-server", daemon=True)
+        self._thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs in its environment to reach this server."""
+        return {
+            **ACCESS,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_S3_FORCE_PATH_STYLE": "true",
+        }
+
+    def create_bucket(self, name: str) -> None:
+        self.client().create_bucket(Bucket=name)
+
+    def client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+            region_name="us-east-1",
+        )
+
+    @contextmanager
+    def logged(self) -> Iterator[RequestLog]:
+        log = RequestLog()
+        self._logs.append(log)
+        try:
+            yield log
+        finally:
+            self._logs.remove(log)
+
+    @contextmanager
+    def slowed(self, seconds: float) -> Iterator[None]:
+        self.latency = seconds
+        try:
+            yield
+        finally:
+            self.latency = 0.0
+
+    @contextmanager
+    def limited(self, concurrency: int) -> Iterator[None]:
+        """At most `concurrency` requests are served at a time, as behind a small gateway."""
+        self._slots = threading.Semaphore(concurrency)
+        try:
+            yield
+        finally:
+            self._slots = None
+
+    @contextmanager
+    def broken(self, rule: FaultRule) -> Iterator[None]:
+        self.fault = rule
+        try:
+            yield
+        finally:
+            self.fault = None
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        slots = self._slots
+        if slots is None:
+            return self._answer(environ, start_response)
+        with slots:
+            return self._answer(environ, start_response)
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        started = time.monotonic()
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        fault = self.fault(method, path) if self.fault else None
+        if self.latency:
+            time.sleep(self.latency)
+        if fault is not None and fault.status:
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            status, headers, body = f"{fault.status} Injected", [("Content-Length", "0")], b""
+        else:
+            status, headers, body = self._ask_moto(environ)
+        record = Request(method, path, environ.get("QUERY_STRING", ""), int(status[:3]), started, time.monotonic())
+        for log in list(self._logs):
+            log.requests.append(record)
+        if fault is not None and not fault.status:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionAbortedError("injected: the work was done, the response is lost")
+        start_response(status, headers)
+        return [body]
+
+    def _ask_moto(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+        answer: dict[str, Any] = {}
+
+        def capture(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+            answer["status"], answer["headers"] = status, headers
+
+        if environ["REQUEST_METHOD"] in {"PUT", "POST", "DELETE"}:
+            with self._writes:
+                body = b"".join(self._app(environ, capture))
+        else:
+            body = b"".join(self._app(environ, capture))
+        return answer["status"], answer["headers"], body
