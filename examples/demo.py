@@ -95,9 +95,7 @@ def main() -> None:
                 states.add_row(label, snapshot.commit_id, str(snapshot.count("node:Person")), books)
         console.print(states)
 
-        history = Table(
-            "version", "commit", "kind", "message", "changes", title="History of main", title_justify="left"
-        )
+        history = Table("version", "commit", "message", "changes", title="History of main", title_justify="left")
         for entry in graph.list_commits().commits:
             changes = "  ".join(f"{key} +{c.inserted}" for key, c in entry.commit.changes.items())
             history.add_row(str(entry.version), entry.commit.id, entry.commit.message or entry.commit.kind, changes)
