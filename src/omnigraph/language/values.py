@@ -176,7 +176,7 @@ def _shortest_f32(value: float) -> Decimal:
     exact = Decimal(value)
     for digits in range(1, 9):
         nearest = Decimal(f"{value:.{digits - 1}e}")
-        # Below a power of two floats lie twice as dense as above it: a neighbour may fit where the nearest does not.
+        # Below a power of two floats lie twice as dense as above: a neighbour may fit where the nearest does not.
         step = Decimal((0, (1,), nearest.adjusted() - digits + 1))
         fitting = [d for d in (nearest, nearest - step, nearest + step) if _reads_back(d, value)]
         if fitting:
