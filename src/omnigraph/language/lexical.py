@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# A string first, so that a comment sign inside one is not a comment. An unclosed string or comment matches the
-# last alternative only, at its first character: scanning stays linear and never swallows the rest of the file.
+# A string first, so that a comment sign inside one is not a comment. An unclosed string or comment runs to the end
+# of the text, and nothing backtracks: scanning is linear in any input.
 _STRINGS_AND_COMMENTS = re.compile(
-    r'(?P<string>"(?:[^"\\]|\\.)*")|(?P<comment>//[^\n]*|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)', re.DOTALL
+    r'(?P<string>"(?>[^"\\]+|\\.)*+"?)|(?P<comment>//[^\n]*|/\*(?>[^*]+|\*(?!/))*+(?:\*/)?)', re.DOTALL
 )
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -62,6 +62,17 @@ def comments(text: str) -> Iterator[Comment]:
             yield Comment(match.start(), match.end(), match.group().rstrip())
 
 
-def without_strings_and_comments(text: str) -> str:
-    """The text with every string and comment blanked out, offsets kept: what structure can be searched in."""
-    return _STRINGS_AND_COMMENTS.sub(lambda match: " " * (match.end() - match.start()), text)
+def structure_of(text: str) -> str:
+    """The text with comments blanked and strings masked, offsets kept: what structure can be searched in.
+
+    A comment that is never closed stays visible as a mask, because it is an error and not nothing.
+    """
+
+    def mask(match: re.Match[str]) -> str:
+        length = match.end() - match.start()
+        if match.lastgroup == "string":
+            return '"' * length
+        closed = match.group().startswith("//") or (length >= 4 and match.group().endswith("*/"))
+        return (" " if closed else "*") * length
+
+    return _STRINGS_AND_COMMENTS.sub(mask, text)
