@@ -92,11 +92,11 @@ def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> Syn
 def _place(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
     """Where the parser stopped, and the terminals it would have taken."""
     if isinstance(error, UnexpectedCharacters):
-        return error.pos_in_stream, set(error.allowed or ())
+        stopped = error.pos_in_stream
+        return (end if stopped is None else stopped), set(error.allowed or ())
     if isinstance(error, UnexpectedToken):
         offset: int | None = error.token.start_pos
-        at_end = offset is None or error.token.type == "$END"
-        return (end if at_end or offset is None else offset), set(error.expected)
+        return (end if offset is None or error.token.type == "$END" else offset), set(error.expected)
     return end, set()
 
 
