@@ -69,7 +69,10 @@ class Evolution(NamedTuple):
 
 
 def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: bool = False) -> Evolution:
-    """Plan the way from `accepted` to `schema`. With `allow_data_loss` every drop is a hard one."""
+    """Plan the way from `accepted`, the catalog of a graph, to `schema`.
+
+    With `allow_data_loss` every drop is a hard one.
+    """
     declared = declare_schema(schema) if isinstance(schema, str) else schema
     identities = allocate(declared, accepted)
     desired = build_catalog(declared, identities, by_name=True)
@@ -127,9 +130,8 @@ class _Planner:
         if old.name != new.name:
             yield RenameType(new.kind, old.name, new.name)
         if isinstance(old, NodeType) and isinstance(new, NodeType):
-            if self._interface_ids(self.accepted, old.implements) != self._interface_ids(
-                self.desired, new.implements
-            ):
+            implemented = self._interface_ids(self.accepted, old.implements)
+            if implemented != self._interface_ids(self.desired, new.implements):
                 yield UnsupportedChange(_entity(new), "the implemented interfaces can't be changed")
             yield from _plan_type_notes(old, new)
         elif isinstance(old, EdgeType) and isinstance(new, EdgeType):
@@ -180,7 +182,7 @@ class _Planner:
             reason = f"@metric can't be changed from {old.distance} to {new.distance}"
             yield UnsupportedChange(entity, reason)
         for rule in sorted(set(old.inline) ^ set(new.inline)):
-            if not _rule_changed(rule, owner, old, new_owner, new):
+            if not _rule_changed(rule, owner, new_owner, new):
                 yield UnsupportedChange(entity, f"@{rule} can't move between the property and the body of the type")
         if old.injected != new.injected:
             how = "injected by an interface" if new.injected else "declared by the type itself"
@@ -281,8 +283,8 @@ def _rules_of(owner: AnyType) -> _Rules:
     )
 
 
-def _rule_changed(rule: InlineRule, owner: AnyType, old: Property, new_owner: AnyType, new: Property) -> bool:
-    """Whether the type as a whole gained or lost the rule on this one column: then that change is reported there."""
+def _rule_changed(rule: InlineRule, owner: AnyType, new_owner: AnyType, new: Property) -> bool:
+    """Whether the type as a whole gained or lost the rule on this column: then the change is reported there."""
     before, after = _rules_of(owner), _rules_of(new_owner)
     column = frozenset({new.id})
     at = {InlineRule.KEY: 0, InlineRule.UNIQUE: 1, InlineRule.INDEX: 2}[rule]
