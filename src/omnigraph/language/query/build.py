@@ -61,7 +61,7 @@ def _edge_name(token: Lexeme) -> Name:
     # `not` would make `$a not { … }` and `$a not $b` differ by one brace, so the language keeps the prefix out.
     if token == "not" or token.startswith("not_"):
         raise MalformedTokenError(
-            f"an edge in a traversal can't be called '{token}': 'not' and names beginning with 'not_' belong to negation",
+            f"an edge can't be called '{token}' here: 'not' and names beginning with 'not_' belong to negation",
             token.start_pos,
             token.end_pos,
         )
@@ -285,6 +285,4 @@ class TreeBuilder:
 
     def predicate(self, parts: list[Any]) -> ast.Predicate:
         name, operator, value = parts
-        return ast.Predicate(
-            _name(name), ast.Comparison(operator), value, Place(name.start_pos, value.at.end)
-        )
+        return ast.Predicate(_name(name), ast.Comparison(operator), value, Place(name.start_pos, value.at.end))

@@ -52,10 +52,22 @@ _PHRASES = {
 }
 # Nothing but these may be completed by a near word: offering `count` for every odd name would be noise.
 _STRUCTURAL = frozenset(
-    {
-        "QUERY", "MATCH", "RETURN", "ORDER", "LIMIT", "INSERT", "UPDATE", "DELETE", "SET", "WHERE", "NOT", "ASC", "DESC"
-    }
-)  # fmt: skip
+    [
+        "QUERY",
+        "MATCH",
+        "RETURN",
+        "ORDER",
+        "LIMIT",
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "SET",
+        "WHERE",
+        "NOT",
+        "ASC",
+        "DESC",
+    ]
+)
 
 
 def describe_unexpected(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> tuple[str, str | None]:

@@ -69,6 +69,7 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
     lark = _lark()
     words = _spellings()
     run = lark.parse_interactive()
+    accepted = run.parser_state.parse_conf.states
     feed = run.parser_state.feed_token
     depth = 0
     token = end
@@ -78,7 +79,7 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
             if kind == WORD:
                 # A word is a keyword only where the grammar can use it as one.
                 keyword = words.get(token)
-                if keyword is not None and keyword in run.choices():
+                if keyword is not None and keyword in accepted[run.parser_state.position]:
                     token.type = keyword
             elif kind == PUNCTUATION:
                 token.type = words[token]
@@ -97,7 +98,9 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
         return source.diagnostic(SYNTAX, malformed.message, malformed.start, malformed.end)
     except UnexpectedToken:
         position = next((i for i, seen in enumerate(tokens) if seen is token), len(tokens))
-        message, suggestion = describe_unexpected(token, tokens[max(0, position - 4) : position], run.accepts())
+        before = tokens[max(0, position - 4) : position]
+        accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
+        message, suggestion = describe_unexpected(token, before, accepts)
         return source.diagnostic(SYNTAX, message, token.start_pos, token.end_pos, suggestion=suggestion)
 
 

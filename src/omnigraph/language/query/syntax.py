@@ -167,16 +167,7 @@ class AggregateCall(Struct, frozen=True):
 
 
 Expression: TypeAlias = (
-    Variable
-    | PropertyAccess
-    | Literal
-    | Now
-    | Alias
-    | NearestCall
-    | TextCall
-    | Bm25Call
-    | RrfCall
-    | AggregateCall
+    Variable | PropertyAccess | Literal | Now | Alias | NearestCall | TextCall | Bm25Call | RrfCall | AggregateCall
 )
 Cell: TypeAlias = Literal | Variable | Now
 
