@@ -68,7 +68,9 @@ def test_live_order_is_name_order() -> None:
 
 
 def test_ids_go_to_types_then_properties_then_tables_by_name() -> None:
-    catalog = accept_schema("node B { y: I32 x: I32 } node A { z: I32 } edge E: A -> B { w: I32 } interface I { q: I32 }")
+    catalog = accept_schema(
+        "node B { y: I32 x: I32 } node A { z: I32 } edge E: A -> B { w: I32 } interface I { q: I32 }"
+    )
     assert [(t.name, t.id) for t in catalog.types()] == [("I", 1), ("A", 2), ("B", 3), ("E", 4)]
     assert [(p.name, p.id) for t in catalog.types() for p in t.property_list] == [
         ("q", 5), ("z", 6), ("x", 7), ("y", 8), ("w", 9),
@@ -79,8 +81,12 @@ def test_ids_go_to_types_then_properties_then_tables_by_name() -> None:
 
 
 def test_source_order_changes_nothing_in_a_live_catalog() -> None:
-    shuffled = "node B { x: I32 y: enum(b, a) @unique(y, x) } node A implements J, I {} interface J {} interface I {}"
-    ordered = "interface I {} interface J {} node A implements I, J {} node B { @unique(x, y) y: enum(a, b) x: I32 }"
+    shuffled = (
+        "node B { x: I32 y: enum(b, a) @unique(y, x) } node A implements J, I {} interface J {} interface I {}"
+    )
+    ordered = (
+        "interface I {} interface J {} node A implements I, J {} node B { @unique(x, y) y: enum(a, b) x: I32 }"
+    )
     assert accept_schema(shuffled) == accept_schema(ordered)
     assert accept_schema(shuffled).digest == accept_schema(ordered).digest
 

@@ -195,7 +195,7 @@ ADMITTED = [
     'node A { s: enum(a, b) v: Vector(2) @embed(s, model="m") @metric(cosine) }',
     "node A {} edge E: A -> A { on: Date? @unique(src, dst, on) @index(src) }",
     "node Shared {} edge Shared: Shared -> Shared interface Shared {}",
-    "interface Unused { p: Blob @key @instruction(\"x\") }",
+    'interface Unused { p: Blob @key @instruction("x") }',
     "node A { @unique(p, p) p: I32 }",
 ]
 
@@ -207,7 +207,10 @@ def test_admitted(text: str) -> None:
 
 INTERFACES = [
     ("node A implements I {}", "implements unknown interface 'I'"),
-    ("interface I { p: I32 } node A implements I { p: I32? }", "'A.p' has type I32?, but interface 'I' declares it as I32"),
+    (
+        "interface I { p: I32 } node A implements I { p: I32? }",
+        "'A.p' has type I32?, but interface 'I' declares it as I32",
+    ),
     ("interface I { p: enum(a) } node A implements I { p: enum(a, b) }", "has type enum(a, b)"),
     ("interface I { p: Blob @index } node A implements I {}", "not supported on blob property"),
     ("interface I { p: I32 @key } node A implements I { q: I32 @key }", "multiple @key"),

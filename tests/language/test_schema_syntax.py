@@ -77,7 +77,9 @@ def test_types(written: str, expected: TypeSyntax) -> None:
         (
             '@x("s", a=1, b="t", c=false)',
             AnnotationSyntax(
-                "x", Value("string", "s"), (("a", Value("number", "1")), ("b", Value("string", "t")), ("c", Value("bool", "false")))
+                "x",
+                Value("string", "s"),
+                (("a", Value("number", "1")), ("b", Value("string", "t")), ("c", Value("bool", "false"))),
             ),
         ),
     ],
@@ -206,7 +208,7 @@ def test_syntax_errors_say_what_is_expected(text: str, fragment: str) -> None:
 
 
 def test_every_broken_declaration_is_reported_and_positions_are_exact() -> None:
-    text = "node A { x: }\n\nnode B { ok: I32 }\n\tedge E: B -> B @card(1)\nnode C { \"\u00e9\" }"
+    text = 'node A { x: }\n\nnode B { ok: I32 }\n\tedge E: B -> B @card(1)\nnode C { "\u00e9" }'
     with pytest.raises(CompileError) as caught:
         parse_schema(text, "library.pg")
     found = caught.value.diagnostics

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from omnigraph.errors import CompileError, Diagnostic
+from omnigraph.errors import Diagnostic
 from omnigraph.language.catalog import (
     EDGE_SYSTEM_COLUMNS,
     NODE_SYSTEM_COLUMNS,
@@ -89,8 +89,7 @@ class _Allocator:
             if declared.kind != "interface" and identity.incarnation == 0:
                 identity.incarnation = self._fresh()
                 identity.birth_name = declared.name.text
-        if self.errors.found:
-            raise CompileError(self.errors.found)
+        self.errors.raise_if_any()
         return Identities(types, self.next_id, tuple(self.notes.found))
 
     def _fresh(self) -> int:
