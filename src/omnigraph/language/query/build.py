@@ -80,10 +80,10 @@ class TreeBuilder:
 
     def metas(self, parts: list[Lexeme]) -> tuple[ast.Meta, ...]:
         metas: list[ast.Meta] = []
-        for keyword, text in zip(parts[::2], parts[1::2], strict=True):
+        for keyword, text, close in zip(parts[::4], parts[2::4], parts[3::4], strict=True):
             if any(meta.name == keyword for meta in metas):
                 raise MalformedTokenError(f"duplicate {keyword}", keyword.start_pos, keyword.end_pos)
-            metas.append(ast.Meta(str(keyword), _text(text), _between(keyword, text)))
+            metas.append(ast.Meta(str(keyword), _text(text), _between(keyword, close)))
         return tuple(metas)
 
     # ---- parameters -------------------------------------------------------------------------------------
@@ -92,29 +92,19 @@ class TreeBuilder:
         return tuple(parameters)
 
     def scalar_parameter(self, parts: list[Any]) -> ast.Parameter:
-        variable, type_name, optional = parts
-        return self._parameter(variable, type_name, optional, is_list=False, dimension=None)
+        variable, _, type_name, optional = parts
+        at = _between(variable, optional or type_name)
+        return ast.Parameter(variable[1:], _name(type_name), False, None, optional is not None, at)
 
     def list_parameter(self, parts: list[Any]) -> ast.Parameter:
-        variable, type_name, optional = parts
-        return self._parameter(variable, type_name, optional, is_list=True, dimension=None)
+        variable, _, _, type_name, close, optional = parts
+        at = _between(variable, optional or close)
+        return ast.Parameter(variable[1:], _name(type_name), True, None, optional is not None, at)
 
     def vector_parameter(self, parts: list[Any]) -> ast.Parameter:
-        variable, type_name, dimension, optional = parts
-        return self._parameter(variable, type_name, optional, is_list=False, dimension=_integer(dimension))
-
-    @staticmethod
-    def _parameter(
-        variable: Lexeme, type_name: Lexeme, optional: Lexeme | None, *, is_list: bool, dimension: int | None
-    ) -> ast.Parameter:
-        return ast.Parameter(
-            variable[1:],
-            _name(type_name),
-            is_list,
-            dimension,
-            optional is not None,
-            _between(variable, optional or type_name),
-        )
+        variable, _, type_name, _, dimension, close, optional = parts
+        at = _between(variable, optional or close)
+        return ast.Parameter(variable[1:], _name(type_name), False, _integer(dimension), optional is not None, at)
 
     # ---- reads ------------------------------------------------------------------------------------------
 
@@ -140,9 +130,9 @@ class TreeBuilder:
         return ast.Negation(tuple(parts[2:-1]), _between(parts[0], parts[-1]))
 
     def binding(self, parts: list[Any]) -> ast.Binding:
-        variable, type_name, *pins = parts
-        end = pins[-1].at.end if pins else type_name.end_pos
-        return ast.Binding(_variable(variable), _name(type_name), tuple(pins), Place(variable.start_pos, end))
+        variable, _, type_name, *rest = parts
+        pins = tuple(part for part in rest if isinstance(part, ast.Pin))
+        return ast.Binding(_variable(variable), _name(type_name), pins, _between(variable, parts[-1]))
 
     def pin(self, parts: list[Any]) -> ast.Pin:
         name, value = parts

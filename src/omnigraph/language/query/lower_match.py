@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from heapq import heappop, heappush
 
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
@@ -49,7 +50,7 @@ def _conjunction(
     tree: ir.ReadOperator | None = None
     bound = set(outer)
     if outer:
-        tree = _filtered(ir.Outer(outer), predicates.take(bound))
+        tree = _filtered(ir.Outer(outer), predicates.take(outer, bound))
         for group in [group for group in groups if not bound.isdisjoint(group.variables)]:
             groups.remove(group)
             tree = _expand_all(tree, group, bound, predicates)
@@ -57,13 +58,13 @@ def _conjunction(
     groups.sort(key=lambda group: group.root != ranked)
     for group in groups:
         root = group.root
-        rows: ir.ReadOperator = ir.Scan(root, group.variables[root], tuple(predicates.take({root})))
+        rows: ir.ReadOperator = ir.Scan(root, group.variables[root], tuple(predicates.take_only(root)))
         if rank is not None and root == ranked:
             rows, rank = ir.Rank(rows, rank, keep), None
         local = {root}
         rows = _expand_all(rows, group, local, predicates)
         bound |= local
-        tree = rows if tree is None else _filtered(ir.CrossJoin(tree, rows), predicates.take(bound))
+        tree = rows if tree is None else _filtered(ir.CrossJoin(tree, rows), predicates.take(local, bound))
     # Without anything to scan there is one row: a match of filters over parameters is true once, or never.
     tree = _filtered(tree or ir.Outer(()), predicates.rest())
     for clause in clauses:
@@ -81,20 +82,30 @@ def _filtered(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.R
 
 
 class _Pending:
-    """Predicates waiting for their variables."""
+    """Predicates waiting for their variables, found by the variable that came last."""
 
     def __init__(self, predicates: Iterable[ir.Predicate]) -> None:
-        self._waiting = [(predicate, ir.predicate_variables(predicate)) for predicate in predicates]
+        self._waiting: dict[int, tuple[ir.Predicate, frozenset[str]]] = {}
+        self._mentioning: dict[str, list[int]] = {}
+        for i, predicate in enumerate(predicates):
+            names = ir.predicate_variables(predicate)
+            self._waiting[i] = (predicate, names)
+            for name in names:
+                self._mentioning.setdefault(name, []).append(i)
 
-    def take(self, bound: AbstractSet[str]) -> list[ir.Predicate]:
-        """Those that speak of something, and only of what is bound."""
-        ready = [predicate for predicate, names in self._waiting if names and names <= bound]
-        self._waiting = [(p, names) for p, names in self._waiting if not names or not names <= bound]
-        return ready
+    def take(self, fresh: Iterable[str], bound: AbstractSet[str]) -> list[ir.Predicate]:
+        """Those that speak of something `fresh` and of nothing that is not bound, in source order."""
+        candidates = {i for name in fresh for i in self._mentioning.get(name, ()) if i in self._waiting}
+        ready = sorted(i for i in candidates if self._waiting[i][1] <= bound)
+        return [self._waiting.pop(i)[0] for i in ready]
+
+    def take_only(self, variable: str) -> list[ir.Predicate]:
+        """Those that speak of this variable alone."""
+        return self.take((variable,), {variable})
 
     def rest(self) -> list[ir.Predicate]:
         """What speaks of no variable decides about every row alike."""
-        return [predicate for predicate, _ in self._waiting]
+        return [predicate for predicate, _ in self._waiting.values()]
 
 
 def _predicates(clauses: Iterable[ResolvedClause]) -> Iterator[ir.Predicate]:
@@ -177,22 +188,35 @@ def _connected(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
 
 
 def _expand_all(tree: ir.ReadOperator, group: _Group, bound: set[str], predicates: _Pending) -> ir.ReadOperator:
-    """Walk every traversal of a group from what is bound; `bound` grows along the way."""
-    pending = list(group.traversals)
+    """Walk every traversal of a group from what is bound; `bound` grows along the way.
+
+    A test goes before an expansion, because it can only remove rows; otherwise source order decides.
+    """
+    touching: dict[str, list[int]] = {}
+    for i, traversal in enumerate(group.traversals):
+        for variable in {traversal.source, traversal.destination}:
+            touching.setdefault(variable, []).append(i)
+    ready: list[tuple[bool, int]] = []
+    pending = dict(enumerate(group.traversals))
+
+    def make_ready(variable: str) -> None:
+        for i in touching.get(variable, ()):
+            traversal = group.traversals[i]
+            opens = not {traversal.source, traversal.destination} <= bound
+            heappush(ready, (opens, i))
+
+    for variable in group.variables.keys() & bound:
+        make_ready(variable)
     while pending:
-        traversal = _next_traversal(pending, bound)
-        pending.remove(traversal)
-        tree = _expand(tree, traversal, bound, predicates)
-        tree = _filtered(tree, predicates.take(bound))
+        _, i = heappop(ready)
+        if i not in pending:
+            continue
+        expand = _expand(tree, pending.pop(i), bound, predicates)
+        fresh = {expand.destination, expand.edge_variable or expand.destination}
+        tree = _filtered(expand, predicates.take(fresh, bound))
+        if not expand.closing:
+            make_ready(expand.destination)
     return tree
-
-
-def _next_traversal(pending: Sequence[ResolvedTraversal], bound: AbstractSet[str]) -> ResolvedTraversal:
-    """A test before an expansion, because it can only remove rows; otherwise the first that can start."""
-    for traversal in pending:
-        if traversal.source in bound and traversal.destination in bound:
-            return traversal
-    return next(t for t in pending if t.source in bound or t.destination in bound)
 
 
 def _expand(
@@ -204,10 +228,10 @@ def _expand(
     if source not in bound:
         source, destination, end = destination, source, traversal.source_type
         direction = direction.flipped
-    own = predicates.take({destination})
+    own = predicates.take_only(destination)
     bound.add(destination)
     if traversal.edge_variable is not None:
-        own += predicates.take({traversal.edge_variable})
+        own += predicates.take_only(traversal.edge_variable)
         bound.add(traversal.edge_variable)
     return ir.Expand(
         input=tree,

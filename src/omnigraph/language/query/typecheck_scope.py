@@ -16,6 +16,9 @@ from omnigraph.language.types import PropertyType
 
 UNCODED = "type error"
 
+# Looking for near names costs more than the rest of the check; beyond a screenful of findings nobody reads them.
+_SUGGESTIONS = 20
+
 
 class Scope:
     """One flat namespace per nesting level. `inner` opens a negation: it sees everything, and nothing gets out."""
@@ -46,7 +49,8 @@ class Scope:
         self, code: str, message: str, at: Place, *, near: str | None = None, among: Iterable[str] = ()
     ) -> None:
         """One finding; `near` is the name that missed, `among` what it could have meant."""
-        suggestion = None if near is None else did_you_mean(near, among)
+        crowded = len(self.findings.found) >= _SUGGESTIONS
+        suggestion = None if near is None or crowded else did_you_mean(near, among)
         self.findings.report(code, message, (at.start, at.end), suggestion=suggestion)
 
     def binds(self, variable: str) -> bool:
