@@ -69,17 +69,13 @@ def test_help_lists_commands_and_the_five_capabilities() -> None:
 
 
 def test_help_imports_no_parser_and_no_table_engine() -> None:
-    loaded = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; from omnigraph.cli.main import run; run(['--help']); "
-            "print([m for m in ('lark', 'msgspec', 'rich', 'lance', 'pyarrow', 'numpy') if m in sys.modules])",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    program = """
+import sys
+from omnigraph.cli.main import run
+run(["--help"])
+print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy") if m in sys.modules])
+"""
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip().splitlines()[-1] == "[]"
 
 

@@ -115,8 +115,8 @@ def test_a_rule_name_before_a_parenthesis_is_a_body_rule_even_beside_a_property(
 
 
 def test_keywords_are_contextual() -> None:
-    text = "node A @x implements I { node: I32 @y implements: I32 edge: I32 enum: enum(enum, true) true: Bool interface: I32 }"
-    members = only_node(text).members
+    properties = "node: I32 @y implements: I32 edge: I32 enum: enum(enum, true) true: Bool interface: I32"
+    members = only_node(f"node A @x implements I {{ {properties} }}").members
     assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == [
         "node",
         "implements",
