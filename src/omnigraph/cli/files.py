@@ -9,9 +9,9 @@ from omnigraph.errors import BadRequestError, NotFoundError
 
 
 def read_source(path: Path) -> str:
-    """The text of a `.pg` or `.gq` file. Line ends are kept as they are: the languages know both."""
+    """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFoundError(f"'{path}' does not exist") from None
     except OSError as error:
@@ -22,7 +22,7 @@ def read_source(path: Path) -> str:
 
 def read_stdin() -> str:
     try:
-        return sys.stdin.buffer.read().decode("utf-8")
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadRequestError(f"stdin is not UTF-8 text (byte {error.start})") from error
 

@@ -17,7 +17,7 @@ from lark.utils import TextSlice
 from omnigraph.language.lexical import structure_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
-from omnigraph.language.schema.tree import LiteralError, TreeBuilder
+from omnigraph.language.schema.tree import TreeBuilder, TreeError
 from omnigraph.language.source import DiagnosticSink, SourceText
 
 PARSE_ERROR = "parse error"
@@ -69,8 +69,8 @@ def _parse_declaration(sink: DiagnosticSink, structure: str, start: int, end: in
         finding = explain(error, structure, start, end)
         sink.report(PARSE_ERROR, finding.message, finding.at, suggestion=finding.suggestion)
         return None
-    except LiteralError as literal:
-        sink.report(PARSE_ERROR, literal.message, literal.at)
+    except TreeError as unreadable:
+        sink.report(PARSE_ERROR, unreadable.message, unreadable.at)
         return None
     return parsed
 
