@@ -144,7 +144,9 @@ def test_a_filter_that_compares_with_a_bare_name_ends_before_the_next_clause() -
     assert [type(c) for c in query.body.match.clauses] == [ast.Filter, ast.Binding]
 
 
-KEYWORDS = "query match return order limit insert update delete set where not as asc desc now count search date".split()
+KEYWORDS = (
+    "query match return order limit insert update delete set where not as asc desc now count search date".split()
+)
 
 
 @pytest.mark.parametrize("word", KEYWORDS)

@@ -299,7 +299,7 @@ def test_findings_come_in_the_order_of_precedence(query: str, codes: list[str]) 
 
 def test_one_mistake_is_reported_once() -> None:
     """What hangs on a broken name is not reported again."""
-    broken = "$b: Book  $b cites $c  $c.title = 3  search($b.title, \"x\")  not { $b cites $d }"
+    broken = '$b: Book  $b cites $c  $c.title = 3  search($b.title, "x")  not { $b cites $d }'
     assert [f.code for f in findings(read(broken, "$b, $b.title, count($b)", "order { $b.title }"))][0] == "T1"
     query = read("$b: Book  $b.pages > 3", "$b.title, $b", "order { $b.title }")
     assert [f.code for f in findings(query)] == ["T1"]
@@ -309,18 +309,18 @@ def test_one_mistake_is_reported_once() -> None:
 
 def test_every_mistake_is_reported() -> None:
     query = write(
-        'insert Book { isbn: 1 } insert Paper { doi: 1, doi: 2, isbn: 3, pages: $n } update Wrote set { note: 1 } where from = 1'
+        "insert Book { isbn: 1 } insert Paper { doi: 1, doi: 2, isbn: 3, pages: $n } update Wrote set { note: 1 } where from = 1"
     )
     assert [f.code for f in findings(query)] == ["T10", "T3", "T13", "T11", "T14", "T12", "T12", "T16"]
 
 
 SUGGESTIONS = [
     (read("$p: Papr"), "did you mean 'Paper'?"),
-    (read("$p: Paper { titel: \"x\" }"), "did you mean 'title'?"),
+    (read('$p: Paper { titel: "x" }'), "did you mean 'title'?"),
     (read("$a: Person  $a wrot $p"), "did you mean 'wrote'?"),
     (read("$person: Person", "$persn.name"), "did you mean '$person'?"),
     (read('$p: Paper { state: "Final" }'), "did you mean 'final'?"),
-    (write("delete Paper where titel = \"x\""), "did you mean 'title'?"),
+    (write('delete Paper where titel = "x"'), "did you mean 'title'?"),
     (write("delete Paper where doi = $papr", "$paper: String"), "did you mean '$paper'?"),
     (read(ANY, params="$x: Strng"), "did you mean 'String'?"),
 ]
