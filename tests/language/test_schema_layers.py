@@ -15,17 +15,6 @@ ROOT = Path(omnigraph.language.__file__).parent
 ALLOWED = ("lark", "msgspec", "omnigraph.errors", "omnigraph.language")
 # Standard, and still not for a package that neither reads nor writes anything.
 WITH_EFFECTS = {"os", "io", "socket", "subprocess", "pathlib", "tempfile", "shutil", "asyncio", "random"}
-    "os",
-    "io",
-    "socket",
-    "subprocess",
-    "pathlib",
-    "tempfile",
-    "shutil",
-    "threading",
-    "asyncio",
-    "random",
-}
 
 
 def imported_by(module: Path) -> Iterator[str]:
