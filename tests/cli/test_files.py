@@ -90,6 +90,20 @@ def test_a_piped_run_end_to_end(tmp_path: Path) -> None:
     assert (piped.returncode, piped.stdout) == (0, "edge E: A -> B\n")
 
 
+def test_a_reader_that_goes_away_is_no_crash() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "omnigraph.cli.main", "version"],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 @pytest.mark.parametrize("flag", ["-v", "--version"])
 def test_version_flag(flag: str, capsys: Capture) -> None:
     assert run([flag]) == 0

@@ -6,6 +6,7 @@ when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -60,7 +61,14 @@ def root(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
-    sys.exit(run(list(sys.argv[1:] if argv is None else argv)))
+    try:
+        code = run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away (`omnigraph … | head`). Nothing may be written at exit, or Python complains about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
