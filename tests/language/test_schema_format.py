@@ -93,6 +93,11 @@ LAYOUTS = [
     ),
     pytest.param("node A { a: /* odd */ I32 }", "node A {\n    /* odd */\n    a: I32\n}\n", id="inner comment"),
     pytest.param("node A { /* nothing */ }", "node A {  /* nothing */\n}\n", id="only a comment"),
+    pytest.param(
+        "node A { a: I32 /* one\n   two */ b: I32 }",
+        "node A {\n    a: I32\n    /* one\n   two */\n    b: I32\n}\n",
+        id="a comment of several lines stands alone",
+    ),
     pytest.param('node A @d("x\ny\t") {}', 'node A @d("x\\ny\\t") {}\n', id="strings on one line"),
     pytest.param("// just this", "// just this\n", id="no declaration"),
     pytest.param("", "", id="nothing"),

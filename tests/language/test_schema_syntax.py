@@ -128,6 +128,11 @@ def test_keywords_are_contextual() -> None:
     ]
 
 
+def test_an_annotation_called_like_a_keyword_is_no_declaration() -> None:
+    members = only_node("node A { x: I32 @node y: I32 @edge\n_node: I32 }").members
+    assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == ["x", "y", "_node"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
