@@ -16,8 +16,8 @@ LAYOUTS = [
     ("", ""),
     ("// only a comment", "// only a comment\n"),
     (
-        'query a($q:String,$n:I32?){match{$p:Paper{doi:$q,}$a wrote{1,1}$p $a<knows>$b $a $w:wrote $p '
-        "not{$a wrote $_}not{$a wrote $x $x.pages>3}}return{$p.doi as doi count($a)}order{doi desc,n}limit 007}",
+        """query a($q:String,$n:I32?){match{$p:Paper{doi:$q,}$a wrote{1,1}$p $a<knows>$b $a $w:wrote $p
+        not{$a wrote $_}not{$a wrote $x $x.pages>3}}return{$p.doi as doi count($a)}order{doi desc,n}limit 007}""",
         """\
 query a($q: String, $n: I32?) {
     match {
@@ -38,7 +38,8 @@ query a($q: String, $n: I32?) {
 """,
     ),
     (
-        'query w() @description("d") @instruction("i\n") {insert A{a:1 b:now(),} update B set{c:[1,2.50]}where d>=date("x") delete C where e!=true}',
+        """query w() @description("d") @instruction("i\\n") {insert A{a:1 b:now(),}
+        update B set{c:[1,2.50]}where d>=date("x") delete C where e!=true}""",
         """\
 query w()
     @description("d")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.language.lint import LintReport, SchemaSource, lint_queries
+from omnigraph.language.lint import HARD_CODED, LintReport, SchemaSource, lint_queries
 from omnigraph.language.query.operation import describe_parameters
 
 from .query_archive import catalog, compiled, read, write
@@ -206,6 +206,6 @@ def test_the_report_for_a_person() -> None:
         "OK    query `good` (read)",
         "ERROR query `bad`: type error: T1: unknown node type 'Papr' (line 2, column 27); did you mean 'Paper'?",
         "OK    query `fixed` (mutation)",
-        "WARN  query `fixed`: hard-coded mutation: the query declares no parameters, so it always writes the same values",
+        f"WARN  query `fixed`: {HARD_CODED}",
         "INFO  Lint complete: 3 queries processed (1 error(s), 1 warning(s), 0 info item(s))",
     ]

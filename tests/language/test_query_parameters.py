@@ -123,7 +123,7 @@ def test_undeclared_keys_do_no_harm() -> None:
 
 @pytest.mark.parametrize("value", [{"a": 1}, [{"a": 1}]])
 def test_undeclared_objects_are_refused(value: object) -> None:
-    with pytest.raises(BadRequestError, match="^param 'extra': an object"):
+    with pytest.raises(BadRequestError, match=r"^param 'extra': an object"):
         bind_parameters((), {"extra": value}, now_millis=NOW)
 
 
@@ -131,7 +131,7 @@ def test_a_bottomless_array_is_refused() -> None:
     nested: list[object] = []
     for _ in range(5000):
         nested = [nested]
-    with pytest.raises(BadRequestError, match="^param 'extra'"):
+    with pytest.raises(BadRequestError, match=r"^param 'extra'"):
         bind_parameters((), {"extra": nested}, now_millis=NOW)
 
 

@@ -1,4 +1,4 @@
-"""The shape of plans: where predicates end up, what columns are called, what execution refuses, what writes carry."""
+"""The shape of plans: where predicates run, what columns are called, what execution refuses, what writes carry."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ REFUSED = [
     (write('update Paper set { doi: "b" } where doi = "a"'), "cannot update @key property 'Paper.doi'"),
     (write('update Slot set { hour: 3 } where room = "a"'), "cannot update @key property 'Slot.hour'"),
     (write('insert Wrote { from: "a", to: "b" } delete Paper where doi = "x"'), "inserts/updates and deletes"),
-    (write('delete Paper where doi = "x" update Paper set { doi: "y" } where doi = "x"'), "split into separate mutations"),
+    (write('delete Paper where doi = "x" update Paper set { doi: "y" } where doi = "x"'), "split into separate"),
 ]  # fmt: skip
 
 

@@ -144,9 +144,26 @@ def test_a_filter_that_compares_with_a_bare_name_ends_before_the_next_clause() -
     assert [type(c) for c in query.body.match.clauses] == [ast.Filter, ast.Binding]
 
 
-KEYWORDS = (
-    "query match return order limit insert update delete set where not as asc desc now count search date".split()
-)
+KEYWORDS = [
+    "query",
+    "match",
+    "return",
+    "order",
+    "limit",
+    "insert",
+    "update",
+    "delete",
+    "set",
+    "where",
+    "not",
+    "as",
+    "asc",
+    "desc",
+    "now",
+    "count",
+    "search",
+    "date",
+]
 
 
 @pytest.mark.parametrize("word", KEYWORDS)
@@ -161,9 +178,11 @@ def test_a_keyword_names_whatever_a_name_may_name(word: str) -> None:
     assert query.body.returns.projections[0].alias == name(word)
 
 
-@pytest.mark.parametrize("word", [w for w in KEYWORDS if w != "not"])
+@pytest.mark.parametrize("word", [*(w for w in KEYWORDS if w != "not"), "true", "contains", "starts_with"])
 def test_an_edge_may_have_the_name_of_a_keyword(word: str) -> None:
     assert clause(f"$a {word} $b") == traversal("a", word, "b")
+    assert clause(f"$a <{word}> $b") == traversal("a", word, "b", undirected=True)
+    assert clause(f"$a $e:<{word}> $b") == traversal("a", word, "b", undirected=True, edge_variable="e")
 
 
 EXPRESSIONS = [
@@ -292,7 +311,7 @@ SYNTAX_ERRORS = [
     (read("$b.pages = " + "9" * 5000), "64-bit", None),
     (read("$b.pages = 'x'"), "found", "double quotes"),
     ("# note\n" + read("$b: Paper"), "found '#'", "//"),
-    ('query q() @description("a") @description("b") { delete Paper where doi = "x" }', "duplicate @description", None),
+    ('query q() @description("a") @description("b") { delete A where b = "x" }', "duplicate @description", None),
     ('query q() @owner("a") { delete Paper where doi = "x" }', "found '@owner'", None),
     (read("$b: Paper").replace("return", "retrun"), "found 'retrun'", "did you mean 'return'"),
     (read("$B: Paper"), "found '$'", None),

@@ -71,7 +71,7 @@ REJECTED = [
     ("T7", read(ANY + " $p.doi = $x", params="$x: Blob"), "scalar operands"),
     ("T7", read(ANY + " $x = $y", params="$x: Blob, $y: Blob"), "scalar operands"),
     ("T7", read(ANY + " $p.keywords = $x", params="$x: [String]"), "list operands"),
-    ("T7", read(ANY + " $p.keywords contains $x", params="$x: [String]"), "contains requires a scalar right operand"),
+    ("T7", read(ANY + " $p.keywords contains $x", params="$x: [String]"), "contains requires a scalar right"),
     ("T7", read(ANY + " $p.keywords contains 3"), "cannot compare the items of [String]? with I64"),
     ("T7", read(ANY + " $p.title contains 3"), "requires a String right operand"),
     ("T7", read(ANY + ' $p.pages contains "3"'), "requires a String or list left operand"),
@@ -133,7 +133,7 @@ REJECTED = [
     ("T17", read(ANY, "$p.doi", "order { nearest($p.vec, $q) }", "$q: Vector(4)"), "requires a limit"),
     ("T17", read(ANY, "nearest($p.vec, $q) as d", "order { d }", "$q: Vector(4)"), "requires a limit"),
     ("T18", read(ANY, "$p.doi as doi", "order { nearest($p.vec, $q), doi } limit 3", "$q: Vector(4)"), "together"),
-    ("T21", read(ANY, "1 as one", "order { rrf(nearest($p.vec, $q), bm25($p.title, $q)) }", "$q: String"), "a limit"),
+    ("T21", read(ANY, "1", "order { rrf(nearest($p.vec, $q), bm25($p.title, $q)) }", "$q: String"), "a limit"),
     (
         "T21",
         read(ANY, "rrf(bm25($p.title, $q), bm25($p.abstract, $q)) as r", "order { r desc }", "$q: String"),
@@ -241,7 +241,7 @@ ACCEPTED = [
     read(ANY, "count($p), sum($p.pages), avg($p.price), min($p.title), max($p.state), $a.name, $s"),
     read(ANY, "count($q), max($q)", params="$q: I32"),
     read(ANY, "sum($a), min($a)"),
-    read(ANY, "nearest($p.vec, $q) as d, bm25($p.title, $q) as s, search($p.title, $q) as hit", params="$q: String"),
+    read(ANY, "nearest($p.vec, $q) as d, bm25($p.title, $q) as s, search($p.title, $q)", params="$q: String"),
     # Order.
     read(ANY, "$p.doi", "order { $p.title desc, $a.name asc } limit 0"),
     read(ANY, "$p.doi as doi", "order { doi, nothing_of_that_name }"),
@@ -300,7 +300,7 @@ def test_findings_come_in_the_order_of_precedence(query: str, codes: list[str]) 
 def test_one_mistake_is_reported_once() -> None:
     """What hangs on a broken name is not reported again."""
     broken = '$b: Book  $b cites $c  $c.title = 3  search($b.title, "x")  not { $b cites $d }'
-    assert [f.code for f in findings(read(broken, "$b, $b.title, count($b)", "order { $b.title }"))][0] == "T1"
+    assert findings(read(broken, "$b, $b.title, count($b)", "order { $b.title }"))[0].code == "T1"
     query = read("$b: Book  $b.pages > 3", "$b.title, $b", "order { $b.title }")
     assert [f.code for f in findings(query)] == ["T1"]
     assert [f.code for f in findings(read("$a: Person  $a authored $p  $p.title = 3", "$p"))] == ["T4"]
@@ -309,7 +309,8 @@ def test_one_mistake_is_reported_once() -> None:
 
 def test_every_mistake_is_reported() -> None:
     query = write(
-        "insert Book { isbn: 1 } insert Paper { doi: 1, doi: 2, isbn: 3, pages: $n } update Wrote set { note: 1 } where from = 1"
+        "insert Book { isbn: 1 } insert Paper { doi: 1, doi: 2, isbn: 3, pages: $n } "
+        "update Wrote set { note: 1 } where from = 1"
     )
     assert [f.code for f in findings(query)] == ["T10", "T3", "T13", "T11", "T14", "T12", "T12", "T16"]
 
