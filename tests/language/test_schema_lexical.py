@@ -66,6 +66,11 @@ def test_lines_and_columns() -> None:
     assert (end.line, end.column, end.end - end.start) == (3, 1, 1)
 
 
+def test_a_shown_line_can_always_be_encoded() -> None:
+    diagnostic = SourceText("a \ud800 b").diagnostic("code", "message", 2, 3)
+    assert diagnostic.render().encode("utf-8").count("\ufffd".encode()) == 1
+
+
 def test_the_caret_stands_under_the_finding() -> None:
     diagnostic = SourceText("\tnode book {}", "f.pg").diagnostic("code", "message", 6, 10, suggestion="try")
     assert diagnostic.render() == "f.pg:1:7: code: message\n  \tnode book {}\n  \t     ^^^^\n  help: try"

@@ -209,6 +209,7 @@ def test_comments_stand_anywhere_between_tokens_and_not_in_strings() -> None:
         (r'node A @d("\q") {}', "unsupported escape sequence '\\q'"),
         (r'node A { @check(a, "\d") }', "unsupported escape sequence '\\d'"),
         ("node A @d(-1) {}", "unexpected '-'"),
+        ('node A @d("\ud800") {}', "not valid Unicode"),
         ("node A @d(1, 2) {}", "expected an argument name"),
     ],
 )

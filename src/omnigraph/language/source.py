@@ -15,6 +15,9 @@ from itertools import pairwise
 
 from omnigraph.errors import CompileError, Diagnostic, Span
 
+# Python strings can hold what no UTF-8 file can; it must never reach a message or a persisted catalog.
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 class SourceText:
     """The text of one file. Offsets count characters; a `Span` reports bytes, as wire clients do."""
@@ -52,7 +55,8 @@ class SourceText:
     def line_text(self, line: int) -> str:
         start = self._line_starts[line - 1]
         end = self.text.find("\n", start)
-        return self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
+        shown = self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
+        return LONE_SURROGATE.sub("\ufffd", shown)
 
     def diagnostic(
         self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None

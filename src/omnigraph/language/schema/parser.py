@@ -18,7 +18,7 @@ from omnigraph.language.lexical import structure_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
 from omnigraph.language.schema.tree import TreeBuilder, TreeError
-from omnigraph.language.source import DiagnosticSink, SourceText
+from omnigraph.language.source import LONE_SURROGATE, DiagnosticSink, SourceText
 
 PARSE_ERROR = "parse error"
 
@@ -44,6 +44,10 @@ def parse_schema(text: str, path: str | None = None) -> SchemaSyntax:
 
 def parse_recovering(sink: DiagnosticSink) -> Parsed:
     """Parse what can be parsed and report the rest to `sink`."""
+    lone_surrogate = LONE_SURROGATE.search(sink.source.text)
+    if lone_surrogate is not None:
+        sink.report(PARSE_ERROR, "the text is not valid Unicode: a lone surrogate", lone_surrogate.span())
+        return Parsed(SchemaSyntax(), frozenset())
     structure = structure_of(sink.source.text)
     heads = list(_HEAD.finditer(structure))
     starts = [head.start() for head in heads] + [len(structure)]
