@@ -16,6 +16,18 @@ LAYOUTS = [
     ("", ""),
     ("// only a comment", "// only a comment\n"),
     (
+        "// license\n\n\n\nquery a() { delete A where b = 1\n\n\n\ndelete B where c = 1 }",
+        """\
+// license
+
+query a() {
+    delete A where b = 1
+
+    delete B where c = 1
+}
+""",
+    ),
+    (
         """query a($q:String,$n:I32?){match{$p:Paper{doi:$q,}$a wrote{1,1}$p $a<knows>$b $a $w:wrote $p
         not{$a wrote $_}not{$a wrote $x $x.pages>3}}return{$p.doi as doi count($a)}order{doi desc,n}limit 007}""",
         """\

@@ -145,6 +145,9 @@ def test_a_filter_that_compares_with_a_bare_name_ends_before_the_next_clause() -
 
 
 KEYWORDS = [
+    ,
+    ,
+]  # fmt: skip
     "query",
     "match",
     "return",

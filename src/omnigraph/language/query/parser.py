@@ -108,8 +108,8 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
 def _fits(terminal: str, state: ParserState[int]) -> bool:
     """Whether the grammar can use a word as this keyword here; otherwise it is a name like any other.
 
-    The row of the parse table alone does not tell: LALR merges states, so it may promise a keyword that only another
-    context takes. Following the reductions does.
+    The row of the parse table alone does not tell: LALR merges states, so it may promise a keyword that only
+    another context takes. Following the reductions does.
     """
     states = state.parse_conf.states
     stack = state.state_stack
