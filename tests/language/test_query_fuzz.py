@@ -22,8 +22,8 @@ _FRAGMENTS = st.sampled_from(
     [
         "query", "q", "(", ")", "{", "}", "[", "]", ",", ":", ".", "?", "$a", "$_", "$", "Paper", "match", "return",
         "not", "order", "limit", "as", "contains", "now", "nearest", "count", "rrf", "bm25", "search", "insert",
-        "update", "set", "where", "delete", "<", ">", "=", "!=", ">=", "1", "1.5", '"', '"x"', "\\", "//", "/*", "*/",
-        "\n", " ", "@", "@description", "true", "date", "-", "é", "\x00", "\ud800", "query q() { match {",
+        "update", "set", "where", "delete", "<", ">", "=", "!=", ">=", "1", "1.5", '"', '"x"', "\\", "//", "/*",
+        "*/", "\n", " ", "@", "@description", "true", "date", "-", "é", "\x00", "\ud800", "query q() { match {",
         "} return { $a } }",
     ]
 )  # fmt: skip

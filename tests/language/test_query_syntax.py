@@ -145,28 +145,9 @@ def test_a_filter_that_compares_with_a_bare_name_ends_before_the_next_clause() -
 
 
 KEYWORDS = [
-    ,
-    ,
+    "query", "match", "return", "order", "limit", "insert", "update", "delete", "set", "where", "not", "as", "asc",
+    "desc", "now", "count", "search", "date",
 ]  # fmt: skip
-    "query",
-    "match",
-    "return",
-    "order",
-    "limit",
-    "insert",
-    "update",
-    "delete",
-    "set",
-    "where",
-    "not",
-    "as",
-    "asc",
-    "desc",
-    "now",
-    "count",
-    "search",
-    "date",
-]
 
 
 @pytest.mark.parametrize("word", KEYWORDS)
