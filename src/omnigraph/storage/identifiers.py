@@ -12,6 +12,7 @@ import time
 import urllib.parse
 
 from omnigraph.errors import BadRequestError
+from omnigraph.language.values import fnv1a64
 
 MAIN = "main"
 
@@ -60,13 +61,6 @@ def version_in(commit_id: str) -> int | None:
     for c in commit_id:
         value = (value << 5) | _CROCKFORD_VALUES[c]
     return ((value & ((1 << 80) - 1)) >> _RANDOM_BITS) or None
-
-
-def fnv1a64(text: str) -> int:
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return value
 
 
 def new_table_id(type_name: str) -> str:
