@@ -50,6 +50,7 @@ _PHRASES = {
     "COMPARISON": "a comparison",
     END: "the end of the file",
 }
+_LONGEST_TOKEN = 40
 # Nothing but these may be completed by a near word: offering `count` for every odd name would be noise.
 _STRUCTURAL = frozenset(
     [
@@ -74,8 +75,13 @@ def describe_unexpected(token: Lexeme, before: Sequence[Lexeme], accepted: Set[s
     """The message and the suggestion for a token that can't stand after `before`."""
     if token.type == INVALID and token.startswith(('"', "/*")):
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
-    found = "the end of the file" if token.type == END and not token else f"'{token}'"
+    found = "the end of the file" if token.type == END and not token else f"'{_shortened(token)}'"
     return f"expected {_phrase(accepted)}, found {found}", _way_out(token, before, accepted)
+
+
+def _shortened(token: str) -> str:
+    """Enough of a token to recognise it; the caret points at the rest."""
+    return token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
 
 
 def _phrase(accepted: Set[str]) -> str:
