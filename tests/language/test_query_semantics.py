@@ -200,6 +200,11 @@ def test_negation_sees_all_outer_variables() -> None:
     assert pairs == [("b", "p1"), ("b", "p3"), ("b", "p4")]
 
 
+def test_a_negation_may_stand_before_what_it_speaks_of() -> None:
+    late = answers('$x: Person { handle: "b" }  not { $x wrote $p }  $p: Paper', "$x, $p")
+    assert late == [("b", "p1"), ("b", "p3"), ("b", "p4")]
+
+
 def test_direction_inside_a_negation_is_resolved_as_outside() -> None:
     assert answers("$p: Paper  not { $p wrote $_ }", "$p") == ["p4"]
     assert answers("$p: Paper  not { $_ wrote $p }", "$p") == ["p4"]

@@ -169,6 +169,8 @@ REJECTED = [
     ("T23", read(BOUND + "  $w = 3"), "can't stand alone"),
     ("T23", read(BOUND + '  search($w.note, "x")'), "node properties"),
     ("T23", read(BOUND, "1 as one", 'order { bm25($w.note, "x") }'), "node properties"),
+    ("T23", read("$a: Person  not { $a $w:wrote $p }  $a $w:wrote $q"), "inside a negation"),
+    ("T23", read("$a: Person  not { $a $w:wrote $p }  $w: Paper"), "inside a negation"),
     # T24: Blobs are not read.
     ("T24", read(ANY, "$p.scan"), "not available as a .gq read value"),
     ("T24", read(BOUND, "$w.receipt"), "not available"),
@@ -188,6 +190,8 @@ REJECTED = [
     ("type error", read("$p: Paper  $p: Person"), "already bound to another type"),
     ("type error", read("$a wrote $p  $a: Paper"), "already bound to another type"),
     ("type error", read("$_: Paper"), "never binds"),
+    ("type error", read("$a: Person  not { $a wrote $x }  $x: Slot"), "bound to another type outside"),
+    ("type error", read("$a: Person  not { $a wrote $p  not { $p cites $x } }  $x: Slot"), "another type outside"),
     ("type error", read(ANY, "$z"), "variable '$z' is not bound"),
     ("type error", read(ANY, "[1, [2]]"), "another list"),
     ("type error", read(ANY, '[1, "a"]'), "mixes I64 and String"),
@@ -236,6 +240,8 @@ ACCEPTED = [
     read("$a: Person  $a $w:wrote $p  not { $w.on > date(\"2020-01-01\") }"),
     read("$a: Person  not { search($a.name, \"x\") }"),
     read("$a: Person  not { $a wrote $p  not { $p.pages > 3 } }"),
+    read("$a: Person  not { $a wrote $x }  not { $a reserved $x }  not { $a $x:knows $_ }"),
+    read("$a: Person  not { $a wrote $p }  $p: Paper"),
     # Projections.
     read(ANY, "$a, $a.name, $q, 3, now(), [1, 2.5], [], unknown_alias", params="$q: [Date]?"),
     read(ANY, "count($p), sum($p.pages), avg($p.price), min($p.title), max($p.state), $a.name, $s"),

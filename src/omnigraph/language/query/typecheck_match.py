@@ -41,7 +41,8 @@ def comparison_operator(comparison: Comparison) -> ir.Operator:
 
 def check_clauses(scope: Scope, clauses: Sequence[ast.Clause]) -> tuple[ResolvedClause, ...]:
     """Every clause that could be resolved; the scope afterwards holds what they bind."""
-    resolved = (_clause(scope, clause) for clause in clauses)
+    resolved = [_clause(scope, clause) for clause in clauses]
+    _check_late_bindings(scope)
     return tuple(clause for clause in resolved if clause is not None)
 
 
@@ -363,6 +364,9 @@ def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
     outer = {*scope.variables(), *scope.broken}
     inside = scope.inner()
     clauses = check_clauses(inside, negation.clauses)
+    introduced = inside.variables().items()
+    scope.introduced_inside += [(name, type_, negation.at) for name, type_ in introduced if name not in outer]
+    scope.introduced_inside += inside.introduced_inside
     mentioned = {name for clause in negation.clauses for name in _mentions(clause)}
     if mentioned.isdisjoint(outer):
         scope.report(
@@ -372,6 +376,24 @@ def _negation(scope: Scope, negation: ast.Negation) -> ResolvedNegation | None:
         )
         return None
     return ResolvedNegation(clauses)
+
+
+def _check_late_bindings(scope: Scope) -> None:
+    """A name that a negation introduced and a later clause binds as well.
+
+    Clauses mean the same in any order, so it is one variable; it can't be two things, and an edge is named once.
+    """
+    unsettled = []
+    for name, inside, at in scope.introduced_inside:
+        outside = scope.nodes.get(name) or scope.edges.get(name)
+        if outside is None:
+            unsettled.append((name, inside, at))
+        elif isinstance(inside, EdgeType) or isinstance(outside, EdgeType):
+            scope.report("T23", f"'${name}' names an edge inside a negation or outside of it, not both", at)
+        elif outside.name != inside.name:
+            message = f"variable '${name}' is bound to another type outside: {outside.name}, not {inside.name}"
+            scope.report(UNCODED, message, at)
+    scope.introduced_inside = unsettled
 
 
 def _mentions(clause: ast.Clause) -> Iterable[str]:
