@@ -170,6 +170,19 @@ def test_an_edge_may_have_the_name_of_a_keyword(word: str) -> None:
     assert clause(f"$a $e:<{word}> $b") == traversal("a", word, "b", undirected=True, edge_variable="e")
 
 
+def test_a_word_is_a_keyword_only_where_the_grammar_can_use_it() -> None:
+    """A string in an assignment and one in a filter share a parser state; only the latter precedes `not`."""
+    (query,) = parse_queries(write('insert A { a: "x" not: 1 as: 2 contains: 3 }')).queries
+    assert isinstance(query.body, ast.Writes)
+    (insert,) = query.body.statements
+    assert isinstance(insert, ast.Insert)
+    assert [assignment.property.text for assignment in insert.assignments] == ["a", "not", "as", "contains"]
+
+
+def test_programs_can_be_kept_in_sets() -> None:
+    assert len({parse_queries(write("delete A where b = 1")), parse_queries(write("delete  A where b = 1"))}) == 1
+
+
 EXPRESSIONS = [
     ("now()", ast.Now(NOWHERE)),
     ("now", ast.Alias("now", NOWHERE)),
