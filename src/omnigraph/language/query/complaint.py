@@ -12,10 +12,8 @@ from omnigraph.language.source import did_you_mean
 
 SYNTAX = "parse error"
 
-_LITERALS = frozenset({"STRING", "INT", "FLOAT", "TRUE", "FALSE", "DATE", "DATETIME", "LSQB"})
-_CALLS = frozenset(
-    {"NEAREST", "BM25", "RRF", "SEARCH", "MATCH_TEXT", "FUZZY", "COUNT", "SUM", "AVG", "MIN", "MAX", "NOW"}
-)
+_LITERALS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "DATE", "DATETIME", "LSQB"})
+_CALLS = frozenset({"NEAREST", "BM25", "RRF", "TEXT_FUNCTION", "FUZZY", "AGGREGATE", "NOW"})
 _COMPARISONS = frozenset({"COMPARISON", "LESS", "GREATER"})
 # Read in order: a wide group absorbs its members, so that a list of thirty tokens becomes three phrases.
 _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
@@ -35,6 +33,7 @@ _PHRASES = {
     "INT": "a whole number",
     "FLOAT": "a number",
     "META": "'@description' or '@instruction'",
+    "DIRECTION": "'asc' or 'desc'",
     "LBRACE": "'{'",
     "RBRACE": "'}'",
     "LPAR": "'('",

@@ -143,5 +143,11 @@ def _lark() -> Lark:
 
 @cache
 def _spellings() -> dict[str, str]:
-    """Every fixed spelling of the grammar with the name of its terminal: `match` is MATCH, `{` is LBRACE."""
-    return {t.pattern.value: t.name for t in _lark().terminals if isinstance(t.pattern, PatternStr)}
+    """Every spelling of the grammar with its terminal: `match` is MATCH, `{` LBRACE, `sum` AGGREGATE."""
+    spellings: dict[str, str] = {}
+    for terminal in _lark().terminals:
+        pattern = terminal.pattern
+        # A terminal of several words has become an alternation.
+        words = [pattern.value] if isinstance(pattern, PatternStr) else pattern.value[3:-1].split("|")
+        spellings |= dict.fromkeys(words, terminal.name)
+    return spellings
