@@ -40,9 +40,7 @@ Capture = pytest.CaptureFixture[str]
 # -- the program itself
 
 
-def omnigraph(
-    *arguments: str, cwd: Path | None = None, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def omnigraph(*arguments: str, cwd: Path | None = None, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "omnigraph.cli.main", *arguments],
         capture_output=True,
@@ -283,9 +281,7 @@ def test_fmt_reads_stdin(
 
 def test_schema_plan_between_files(write: Write, capsys: Capture) -> None:
     write("old.pg", SCHEMA)
-    write(
-        "new.pg", 'node Book { isbn: String @key  name: String? @rename_from("title")  price: F64?  pages: I32? }'
-    )
+    write("new.pg", 'node Book { isbn: String @key  name: String? @rename_from("title")  price: F64?  pages: I32? }')
     assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "schema plan for old.pg",
