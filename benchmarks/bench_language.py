@@ -40,7 +40,7 @@ def main() -> None:
             QUERY.count("\n"),
             lambda i: compile_queries(QUERY + " " * i, catalog).query("q"),
         ),
-        ("query, from the cache", QUERY.count("\n"), lambda _: compile_queries(QUERY, catalog).query("q")),
+        ("query, cached", QUERY.count("\n"), lambda _: compile_queries(QUERY, catalog).query("q")),
     ):
         ours, python = least(work), least(lambda _, n=lines: ast.parse(python_of(n)))
         print(f"{label}, {lines} lines: {ours:.3f} ms = {ours / python:.1f}x Python's parser on as many lines")

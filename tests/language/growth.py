@@ -1,4 +1,4 @@
-"""The law that no input is slower than about linear, judged by processor time so that a busy machine does not matter."""
+"""The law that no input is slower than about linear, judged by processor time: a busy machine must not matter."""
 
 from __future__ import annotations
 
