@@ -1,0 +1,338 @@
+"""The compiled catalog: what a schema means, with the identities that survive renames.
+
+Built by `omnigraph.language.schema.compile`, persisted by the engine through `to_json`/`from_json`, asked by
+everything else. Immutable. A property's physical column is fixed at birth and never reused within a type,
+so a rename moves no data and a re-added name never meets old values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from omnigraph.errors import FormatVersionError, IntegrityError
+from omnigraph.language.types import PropertyType
+from omnigraph.language.values import fnv1a64
+
+CATALOG_FORMAT = 1
+
+NODE_SYSTEM_COLUMNS = ("id",)
+EDGE_SYSTEM_COLUMNS = ("id", "src", "dst")
+
+TypeKind: TypeAlias = Literal["interface", "node", "edge"]
+
+
+class IndexKind(StrEnum):
+    """What `@index` and `@key` ask the engine to build; results never depend on it."""
+
+    BTREE = "btree"
+    FULL_TEXT = "full_text"
+    NGRAM = "ngram"
+    LABEL_LIST = "label_list"
+    VECTOR = "vector"
+
+
+class Metric(StrEnum):
+    L2 = "l2"
+    COSINE = "cosine"
+    DOT = "dot"
+
+
+class InlineRule(StrEnum):
+    """The constraints that may be written beside a property instead of in the body."""
+
+    KEY = "key"
+    UNIQUE = "unique"
+    INDEX = "index"
+
+
+class Annotation(Struct, frozen=True, omit_defaults=True):
+    """A custom annotation: stored, shown, never interpreted. Numbers are kept as the text that was written."""
+
+    name: str
+    value: str | None = None
+    kwargs: tuple[tuple[str, str], ...] = ()
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """The wire form; `kwargs` appear only when there are some."""
+        wire: dict[str, Any] = {"name": self.name, "value": self.value}
+        return {**wire, "kwargs": dict(self.kwargs)} if self.kwargs else wire
+
+
+class EmbedSource(Struct, frozen=True, omit_defaults=True):
+    """Where a vector comes from: a String property of the same type, and the model when one is recorded."""
+
+    property: str
+    model: str | None = None
+
+
+class RangeRule(Struct, frozen=True, omit_defaults=True):
+    """Inclusive bounds of a numeric property; None is open."""
+
+    property: str
+    low: int | float | None = None
+    high: int | float | None = None
+
+
+class CheckRule(Struct, frozen=True):
+    """An unanchored regular expression that a String property must match."""
+
+    property: str
+    pattern: str
+
+
+class Cardinality(Struct, frozen=True, omit_defaults=True):
+    """How many edges of a type one source node may have; `maximum` None is unbounded."""
+
+    minimum: int = 0
+    maximum: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.minimum}..{'' if self.maximum is None else self.maximum}"
+
+
+class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One property of a type.
+
+    `column` is the physical column, fixed for the property's life (an interface property has no table and
+    repeats its name). `inline` are the rules written beside it, `interfaces` the contracts it fulfils, and
+    `injected` says that the type did not declare it itself.
+    """
+
+    name: str
+    id: int
+    type: PropertyType
+    column: str
+    inline: tuple[InlineRule, ...] = ()
+    embed: EmbedSource | None = None
+    metric: Metric | None = None
+    description: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    injected: bool = False
+
+    @property
+    def distance(self) -> Metric:
+        """The metric that `nearest` ranks by: the declared one, else L2."""
+        return self.metric or Metric.L2
+
+
+def _index_by_name(properties: Iterable[Property]) -> dict[str, Property]:
+    return {prop.name: prop for prop in properties}
+
+
+class InterfaceType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
+    """A contract that node types implement. It has no rows and can't be queried."""
+
+    kind: ClassVar[TypeKind] = "interface"
+
+    name: str
+    id: int
+    property_list: tuple[Property, ...] = field(name="properties", default=())
+
+    @cached_property
+    def properties(self) -> Mapping[str, Property]:
+        return _index_by_name(self.property_list)
+
+
+class NodeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
+    """A node type. `key` lists its members in stable-property-id order, the order ids are made in."""
+
+    kind: ClassVar[TypeKind] = "node"
+    system_columns: ClassVar[tuple[str, ...]] = NODE_SYSTEM_COLUMNS
+
+    name: str
+    id: int
+    table_incarnation: int
+    birth_name: str
+    property_list: tuple[Property, ...] = field(name="properties", default=())
+    used_columns: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
+    implements: tuple[str, ...] = ()
+    description: str | None = None
+    instruction: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+
+    @cached_property
+    def properties(self) -> Mapping[str, Property]:
+        """By name, in column order."""
+        return _index_by_name(self.property_list)
+
+    @property
+    def type_key(self) -> str:
+        return f"node:{self.name}"
+
+    @property
+    def table_id(self) -> str:
+        return table_id(self.birth_name, self.table_incarnation)
+
+    def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
+        """Every index that the declarations ask for on one property; tuples of several columns ask for none."""
+        is_key = self.key == (property_name,)
+        is_indexed = (property_name,) in self.indexes
+        if not (is_key or is_indexed):
+            return ()
+        return index_kinds_of(self.properties[property_name].type, is_key=is_key, is_indexed=is_indexed)
+
+
+class EdgeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
+    """An edge type between two node types. Edges have no key; `src` and `dst` may stand in its constraints."""
+
+    kind: ClassVar[TypeKind] = "edge"
+    system_columns: ClassVar[tuple[str, ...]] = EDGE_SYSTEM_COLUMNS
+
+    name: str
+    id: int
+    table_incarnation: int
+    birth_name: str
+    from_type: str
+    to_type: str
+    cardinality: Cardinality = Cardinality()
+    property_list: tuple[Property, ...] = field(name="properties", default=())
+    used_columns: tuple[str, ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    description: str | None = None
+    instruction: str | None = None
+    annotations: tuple[Annotation, ...] = ()
+
+    @cached_property
+    def properties(self) -> Mapping[str, Property]:
+        """By name, in column order."""
+        return _index_by_name(self.property_list)
+
+    @property
+    def type_key(self) -> str:
+        return f"edge:{self.name}"
+
+    @property
+    def table_id(self) -> str:
+        return table_id(self.birth_name, self.table_incarnation)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Both endpoints have one type, so that several hops and undirected traversal make sense."""
+        return self.from_type == self.to_type
+
+
+TableType: TypeAlias = NodeType | EdgeType
+AnyType: TypeAlias = InterfaceType | NodeType | EdgeType
+
+
+class Catalog(Struct, frozen=True, dict=True):
+    """Every type of one schema. Iteration order is source order offline and name order in a live graph."""
+
+    nodes: dict[str, NodeType]
+    edges: dict[str, EdgeType]
+    interfaces: dict[str, InterfaceType]
+    next_id: int
+
+    @cached_property
+    def _edges_by_folded_name(self) -> dict[str, EdgeType]:
+        return {edge.name.lower(): edge for edge in self.edges.values()}
+
+    @cached_property
+    def _incident(self) -> dict[str, tuple[EdgeType, ...]]:
+        touching: dict[str, list[EdgeType]] = {name: [] for name in self.nodes}
+        for edge in self.edges.values():
+            for endpoint in dict.fromkeys((edge.from_type, edge.to_type)):
+                touching[endpoint].append(edge)
+        return {name: tuple(edges) for name, edges in touching.items()}
+
+    def edge_named(self, name: str) -> EdgeType | None:
+        """Exact first, then by lower case: a traversal can only spell a lowercase initial."""
+        return self.edges.get(name) or self._edges_by_folded_name.get(name.lower())
+
+    def incident_edges(self, node_type: str) -> tuple[EdgeType, ...]:
+        """Edge types that touch a node type at either end, in catalog order."""
+        return self._incident.get(node_type, ())
+
+    def types(self) -> Iterator[AnyType]:
+        """Interfaces, then nodes, then edges."""
+        yield from self.interfaces.values()
+        yield from self.nodes.values()
+        yield from self.edges.values()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the persisted form: equal digests mean equal schemas with equal identities."""
+        return hashlib.sha256(self.to_json()).hexdigest()
+
+    def to_json(self) -> bytes:
+        """The persisted form: deterministic, compact, with its format version first."""
+        return _ENCODER.encode(
+            _Persisted(
+                format=CATALOG_FORMAT,
+                next_id=self.next_id,
+                interfaces=tuple(self.interfaces.values()),
+                nodes=tuple(self.nodes.values()),
+                edges=tuple(self.edges.values()),
+            )
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = "catalog") -> Catalog:
+        """Read what `to_json` wrote; `path` names the object in errors."""
+        try:
+            found = msgspec.json.decode(data, type=_Format).format
+            if found != CATALOG_FORMAT:
+                raise FormatVersionError(path, found, CATALOG_FORMAT)
+            persisted = _DECODER.decode(data)
+        except msgspec.MsgspecError as error:
+            raise IntegrityError(path, f"not a catalog: {error}") from error
+        return cls(
+            nodes={node.name: node for node in persisted.nodes},
+            edges={edge.name: edge for edge in persisted.edges},
+            interfaces={interface.name: interface for interface in persisted.interfaces},
+            next_id=persisted.next_id,
+        )
+
+
+class _Format(Struct):
+    format: int
+
+
+class _Persisted(Struct, frozen=True):
+    format: int
+    next_id: int
+    interfaces: tuple[InterfaceType, ...]
+    nodes: tuple[NodeType, ...]
+    edges: tuple[EdgeType, ...]
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(_Persisted)
+
+
+def table_id(birth_name: str, incarnation: int) -> str:
+    """The folder of a type's table: kept through renames, fresh after a drop and re-add, case-safe."""
+    return f"{fnv1a64(birth_name):016x}-{incarnation:08x}"
+
+
+def index_kinds_of(property_type: PropertyType, *, is_key: bool, is_indexed: bool) -> tuple[IndexKind, ...]:
+    """What a one-column `@key` or `@index` builds on a property of this type."""
+    if property_type.is_blob:
+        return ()
+    if property_type.is_vector:
+        return (IndexKind.VECTOR,)
+    if property_type.list:
+        return (IndexKind.LABEL_LIST,)
+    if not property_type.is_free_text:
+        return (IndexKind.BTREE,)
+    # Equality, prefix and IN on a key must never scan, and neither must `contains` on an indexed text.
+    kinds = [IndexKind.FULL_TEXT]
+    if is_key:
+        kinds.append(IndexKind.BTREE)
+    if is_indexed:
+        kinds.append(IndexKind.NGRAM)
+    return tuple(kinds)

@@ -1,0 +1,162 @@
+"""The way into the query language: text and catalog to queries that can be described and run.
+
+The engine and every face call `compile_queries`. Parsing happens at once; each query is typechecked when it is
+asked for and lowered when it is about to run, so one broken query does not stop its neighbours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from functools import cached_property
+from threading import Lock
+
+from omnigraph.errors import BadRequestError, CompileError, Diagnostic
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query import ir
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.lower import lower_query
+from omnigraph.language.query.operation import Operation, describe
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.resolved import ResolvedQuery
+from omnigraph.language.query.typecheck import check_query
+from omnigraph.language.source import SourceText
+
+CACHE_SIZE = 256
+
+
+class CompiledQuery:
+    """One query against one catalog. What was computed once is kept; everything here is immutable."""
+
+    def __init__(self, syntax: ast.Query, catalog: Catalog, source: SourceText) -> None:
+        self.syntax = syntax
+        self._catalog = catalog
+        self._source = source
+
+    @property
+    def name(self) -> str:
+        return self.syntax.name.text
+
+    @property
+    def is_mutation(self) -> bool:
+        return self.syntax.is_mutation
+
+    @property
+    def description(self) -> str | None:
+        return self.syntax.description
+
+    @property
+    def instruction(self) -> str | None:
+        return self.syntax.instruction
+
+    @cached_property
+    def resolved(self) -> ResolvedQuery:
+        """Names and types; raises `CompileError` with every type error of the query."""
+        return check_query(self.syntax, self._catalog, self._source)
+
+    @property
+    def parameters(self) -> tuple[ir.QueryParameter, ...]:
+        return self.resolved.parameters
+
+    @cached_property
+    def operation(self) -> Operation:
+        return describe(self.resolved)
+
+    @cached_property
+    def plan(self) -> ir.Plan:
+        """What the engine runs; raises `CompileError` for what typechecks and can't run."""
+        return lower_query(self.resolved, self._source)
+
+    @property
+    def read_plan(self) -> ir.ReadPlan:
+        plan = self.plan
+        if isinstance(plan, ir.WritePlan):
+            raise BadRequestError(f"query '{self.name}' contains mutations; run it as a mutation")
+        return plan
+
+    @property
+    def write_plan(self) -> ir.WritePlan:
+        plan = self.plan
+        if isinstance(plan, ir.ReadPlan):
+            raise BadRequestError(f"query '{self.name}' is a read; run it as a query")
+        return plan
+
+
+class CompiledFile:
+    """The queries of one text, in source order."""
+
+    def __init__(self, queries: tuple[CompiledQuery, ...]) -> None:
+        self.queries = queries
+
+    def query(self, name: str | None = None) -> CompiledQuery:
+        """The query of that name, the first one if it repeats; without a name, the only query there is."""
+        if name is not None:
+            for query in self.queries:
+                if query.name == name:
+                    return query
+            raise BadRequestError(f"query '{name}' not found")
+        if not self.queries:
+            raise BadRequestError("the source holds no query")
+        if len(self.queries) > 1:
+            names = ", ".join(query.name for query in self.queries)
+            raise BadRequestError(f"the source holds multiple queries; name one of: {names}")
+        return self.queries[0]
+
+    def check_all(self) -> None:
+        """Typecheck every query. Raises one `CompileError` with the findings of all of them."""
+        found: list[Diagnostic] = []
+        for query in self.queries:
+            try:
+                _ = query.resolved
+            except CompileError as error:
+                found += error.diagnostics
+        if found:
+            raise CompileError(found)
+
+
+class _RecentlyUsed:
+    """A bounded memory of compiled files. Entries are immutable, so sharing them between threads is safe."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries: OrderedDict[tuple[str | None, bytes, str], CompiledFile] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: tuple[str | None, bytes, str]) -> CompiledFile | None:
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
+
+    def put(self, key: tuple[str | None, bytes, str], compiled: CompiledFile) -> None:
+        with self._lock:
+            self._entries[key] = compiled
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+_cache = _RecentlyUsed(CACHE_SIZE)
+
+
+def compile_queries(text: str, catalog: Catalog, path: str | None = None) -> CompiledFile:
+    """The queries of a text. Raises `CompileError` when it does not parse; `path` only shows in messages.
+
+    A text that was compiled against the same schema before comes from memory.
+    """
+    key = (path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), catalog.digest)
+    compiled = _cache.get(key)
+    if compiled is None:
+        source = SourceText(text, path)
+        parsed = parse_queries(text, path)
+        compiled = CompiledFile(tuple(CompiledQuery(query, catalog, source) for query in parsed.queries))
+        _cache.put(key, compiled)
+    return compiled

@@ -1,0 +1,171 @@
+"""JSON values to parameter values, by the declared types of a query.
+
+Every face that runs a query calls `bind_parameters` once, before anything is executed: a missing or unfit parameter
+is an error here and never a silently dropped condition. Pure: the instant of the request comes from the caller.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TypeAlias
+
+from omnigraph.errors import BadRequestError
+from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
+from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
+from omnigraph.language.values import format_datetime
+
+BoundValue: TypeAlias = "str | int | float | bool | list[BoundValue] | None"
+
+_DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LONGEST_INTEGER = 20
+_INT64_MAX = 2**63 - 1
+_JS_SAFE = 2**53 - 1
+_DEEPEST_ARRAY = 32
+
+
+class Host(Enum):
+    """Whose numbers arrive: JavaScript writes 5 and 5.0 alike and rounds integers beyond 2^53."""
+
+    NATIVE = "native"
+    JAVASCRIPT = "javascript"
+
+
+class _UnfitError(Exception):
+    """A value that its type does not take; the text completes `param '<key>': …`."""
+
+
+def bind_parameters(
+    parameters: Sequence[QueryParameter], given: object, *, now_millis: int, host: Host = Host.NATIVE
+) -> dict[str, BoundValue]:
+    """The value of every declared parameter, of undeclared keys as they come, and of `now()`.
+
+    Date and DateTime stay texts, which are read where they are used. Omitted nullable parameters are null.
+    """
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise BadRequestError("params must be a JSON object")
+    declared = {parameter.name: parameter.type for parameter in parameters}
+    bound: dict[str, BoundValue] = {}
+    for key, value in given.items():
+        try:
+            expected = declared.get(key)
+            bound[key] = _inferred(value) if expected is None else _coerced(value, expected, host)
+        except _UnfitError as unfit:
+            raise BadRequestError(f"param '{key}': {unfit}") from None
+    for name, type_ in declared.items():
+        if name not in bound:
+            if not type_.nullable:
+                raise BadRequestError(f"parameter '{name}' not provided; the query needs a {type_}")
+            bound[name] = None
+    bound[NOW_PARAMETER] = format_datetime(now_millis)
+    return bound
+
+
+def _coerced(value: object, expected: PropertyType, host: Host) -> BoundValue:
+    if value is None:
+        if expected.nullable:
+            return None
+        raise _UnfitError("null is not accepted for non-nullable parameter")
+    if expected.list:
+        if not isinstance(value, list | tuple):
+            raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+        return [_coerced_scalar(item, expected.item, host) for item in value]
+    return _coerced_scalar(value, expected, host)
+
+
+def _coerced_scalar(value: object, expected: PropertyType, host: Host) -> BoundValue:
+    scalar = expected.scalar
+    if scalar in INTEGERS:
+        return _integer(value, scalar, host)
+    if scalar in FLOATS:
+        return _float(value, expected)
+    if scalar is Scalar.VECTOR:
+        return _vector(value, expected)
+    if scalar is Scalar.BOOL:
+        if isinstance(value, bool):
+            return value
+    elif isinstance(value, str):
+        return value
+    raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+
+
+def _integer(value: object, scalar: Scalar, host: Host) -> int:
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        # Judged by length first: Python refuses to convert texts of many thousand digits.
+        significant = value.lstrip("+-").lstrip("0")
+        number = int(value) if len(significant) <= _LONGEST_INTEGER else _INT64_MAX * 4
+    elif isinstance(value, int) and not isinstance(value, bool):
+        number = value
+        if host is Host.JAVASCRIPT:
+            _refuse_unsafe(number)
+    elif isinstance(value, float) and host is Host.JAVASCRIPT and value.is_integer():
+        number = int(value)
+        _refuse_unsafe(number)
+    else:
+        raise _UnfitError(f"expected {scalar.value}, got {_shown(value)}")
+    low, high = INTEGER_RANGES[scalar]
+    if number < low and low == 0:
+        raise _UnfitError(f"expected a non-negative {scalar.value}, got {value}")
+    if scalar is Scalar.U64 and number > _INT64_MAX:
+        raise _UnfitError(f"{value} exceeds current engine range (2^63-1)")
+    if not low <= number <= high:
+        raise _UnfitError(f"{value} exceeds {scalar.value}")
+    return number
+
+
+def _refuse_unsafe(number: int) -> None:
+    if abs(number) > _JS_SAFE:
+        raise _UnfitError(
+            "the number is beyond what JavaScript keeps exactly (2^53-1); pass it as a decimal string"
+        )
+
+
+def _float(value: object, expected: PropertyType) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            raise _UnfitError(f"the number exceeds {expected.scalar.value}") from None
+        if math.isfinite(number):
+            return number
+        raise _UnfitError(f"expected a finite {expected.scalar.value}")
+    raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+
+
+def _vector(value: object, expected: PropertyType) -> list[BoundValue]:
+    if not isinstance(value, list | tuple):
+        raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+    if len(value) != expected.dimension:
+        raise _UnfitError(f"expected {expected}, got {len(value)} numbers")
+    return [_float(item, PropertyType(Scalar.F32)) for item in value]
+
+
+def _inferred(value: object, depth: int = 0) -> BoundValue:
+    """An undeclared value: harmless, so it keeps whatever plain shape it has."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, list | tuple) and depth < _DEEPEST_ARRAY:
+        return [_inferred(item, depth + 1) for item in value]
+    raise _UnfitError(f"{_shown(value)} is not a parameter value")
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a number with a fraction" if math.isfinite(value) else "a number that is not finite"
+        case str():
+            return "a string"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"

@@ -1,0 +1,117 @@
+"""Parses `.gq` text into a `QueryFile`, or says everything that is wrong with its syntax.
+
+`parse_queries` is the only entry. The fast path parses the whole file at once; only when that fails is the
+text cut at query boundaries, so that each broken query is reported. Never looks at a catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from typing import cast
+
+from lark import Lark, UnexpectedToken
+from lark.lexer import PatternStr
+
+from omnigraph.errors import CompileError, Diagnostic
+from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
+from omnigraph.language.query.complaint import SYNTAX, describe_unexpected
+from omnigraph.language.query.syntax import QueryFile
+from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
+from omnigraph.language.source import SourceText
+
+# Far above anything a person nests, and far below what the recursive passes over the tree can take.
+MAX_NESTING = 64
+
+
+def parse_queries(text: str, path: str | None = None) -> QueryFile:
+    """The queries of one file. Raises `CompileError` with one finding per broken query, in source order."""
+    scan = Scan(text)
+    first_problem = _parse(scan.tokens, scan.end, SourceText(text, path))
+    if isinstance(first_problem, QueryFile):
+        return first_problem
+    raise CompileError(_every_problem(text, path) or [first_problem])
+
+
+def _every_problem(text: str, path: str | None) -> list[Diagnostic]:
+    source = SourceText(text, path)
+    scan = Scan(text)
+    outcomes = (_parse(piece, end, source) for piece, end in _pieces(text, scan))
+    return [outcome for outcome in outcomes if isinstance(outcome, Diagnostic)]
+
+
+def _pieces(text: str, scan: Scan) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
+    """The tokens cut before everything that looks like the head of a query, each with the token that ends it.
+
+    Braces can't be trusted in a broken text, so a head is recognised by its shape, `query name (`, after
+    something that may end a query or after a line break.
+    """
+    tokens = scan.tokens
+    starts = [i for i in range(len(tokens)) if _begins_query(text, tokens, i)]
+    if not starts or starts[0] > 0:
+        starts.insert(0, 0)
+    for start, stop in zip(starts, [*starts[1:], len(tokens)], strict=True):
+        # A piece that stops early is at fault where the next query begins, which is where a person looks.
+        after = tokens[stop] if stop < len(tokens) else scan.end
+        yield tokens[start:stop], Lexeme(END, str(after), after.start_pos, after.end_pos)
+
+
+def _begins_query(text: str, tokens: Sequence[Lexeme], i: int) -> bool:
+    if tokens[i] != "query" or i + 2 >= len(tokens):
+        return False
+    if tokens[i + 1].type != WORD or tokens[i + 2] != "(":
+        return False
+    return i == 0 or tokens[i - 1] == "}" or "\n" in text[tokens[i - 1].end_pos : tokens[i].start_pos]
+
+
+def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFile | Diagnostic:
+    lark = _lark()
+    words = _spellings()
+    run = lark.parse_interactive()
+    accepted = run.parser_state.parse_conf.states
+    feed = run.parser_state.feed_token
+    depth = 0
+    token = end
+    try:
+        for token in tokens:
+            kind = token.type
+            if kind == WORD:
+                # A word is a keyword only where the grammar can use it as one.
+                keyword = words.get(token)
+                if keyword is not None and keyword in accepted[run.parser_state.position]:
+                    token.type = keyword
+            elif kind == PUNCTUATION:
+                token.type = words[token]
+                if token in "{([":
+                    depth += 1
+                    if depth > MAX_NESTING:
+                        raise MalformedTokenError(
+                            f"nested deeper than {MAX_NESTING} levels", token.start_pos, token.end_pos
+                        )
+                elif token in "})]":
+                    depth -= 1
+            feed(token)
+        token = end
+        return cast(QueryFile, feed(end, True))
+    except MalformedTokenError as malformed:
+        return source.diagnostic(SYNTAX, malformed.message, malformed.start, malformed.end)
+    except UnexpectedToken:
+        position = next((i for i, seen in enumerate(tokens) if seen is token), len(tokens))
+        before = tokens[max(0, position - 4) : position]
+        accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
+        message, suggestion = describe_unexpected(token, before, accepts)
+        return source.diagnostic(SYNTAX, message, token.start_pos, token.end_pos, suggestion=suggestion)
+
+
+@cache
+def _lark() -> Lark:
+    """Built on first use: it takes a few times longer than parsing a large file."""
+    grammar = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
+    return Lark(grammar, start="file", parser="lalr", lexer="basic", transformer=TreeBuilder())
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    """Every fixed spelling of the grammar with the name of its terminal: `match` is MATCH, `{` is LBRACE."""
+    return {t.pattern.value: t.name for t in _lark().terminals if isinstance(t.pattern, PatternStr)}

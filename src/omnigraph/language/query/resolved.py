@@ -1,0 +1,156 @@
+"""A query whose names and types are resolved, in the order it was written.
+
+The type checker produces it; lowering turns it into operators and the operation descriptor reads its types. It
+may still hold things that typecheck and can't run: those are `Refused` values, which lowering reports.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from omnigraph.language.catalog import EdgeType, NodeType, Property
+from omnigraph.language.query import ir
+from omnigraph.language.query.syntax import Place
+from omnigraph.language.types import PropertyType
+
+
+class Refused(Struct, frozen=True):
+    """An expression of a known type that no executor takes; `reason` completes the sentence of the refusal."""
+
+    type: PropertyType
+    reason: str
+    at: Place
+
+    def typed(self, type_: PropertyType) -> Refused:
+        """The refusal of something larger, of another type, for the same reason."""
+        return Refused(type_, self.reason, self.at)
+
+
+class OutputName(Struct, frozen=True):
+    """A bare name in `order`; whether such a column exists is asked when the query is lowered."""
+
+    name: str
+    at: Place
+
+
+Typed: TypeAlias = ir.Value | Refused
+TypedProjection: TypeAlias = ir.Value | ir.AggregateValue | Refused
+
+
+# ---- clauses --------------------------------------------------------------------------------------------
+
+
+class ResolvedBinding(Struct, frozen=True):
+    variable: str
+    type: NodeType
+    pins: tuple[ir.Compare, ...]
+
+
+class ResolvedTraversal(Struct, frozen=True):
+    """`direction` is seen from `source` as written. Each `$_` has a hidden name of its own."""
+
+    source: str
+    destination: str
+    edge: EdgeType
+    direction: ir.Direction
+    source_type: NodeType
+    destination_type: NodeType
+    min_hops: int
+    max_hops: int
+    edge_variable: str | None
+
+
+class ResolvedFilter(Struct, frozen=True):
+    predicate: ir.Predicate | Refused
+
+
+class ResolvedNegation(Struct, frozen=True):
+    clauses: tuple[ResolvedClause, ...]
+
+
+ResolvedClause: TypeAlias = ResolvedBinding | ResolvedTraversal | ResolvedFilter | ResolvedNegation
+
+
+# ---- bodies ---------------------------------------------------------------------------------------------
+
+
+class ResolvedProjection(Struct, frozen=True):
+    """`name` is the executed column name, `described_name` the one in operation descriptors."""
+
+    value: TypedProjection
+    name: str
+    described_name: str
+    alias: str | None
+    at: Place
+
+
+class ResolvedSort(Struct, frozen=True):
+    value: Typed | OutputName
+    descending: bool
+    at: Place
+
+
+class ResolvedRead(Struct, frozen=True):
+    """`nodes` and `edges` are the variables visible outside negations."""
+
+    clauses: tuple[ResolvedClause, ...]
+    nodes: dict[str, NodeType]
+    edges: dict[str, EdgeType]
+    projections: tuple[ResolvedProjection, ...]
+    sort: tuple[ResolvedSort, ...]
+    limit: int | None
+
+    @property
+    def is_aggregate(self) -> bool:
+        return any(isinstance(p.value, ir.AggregateValue) for p in self.projections)
+
+
+class ResolvedAssignment(Struct, frozen=True):
+    property: Property
+    value: ir.Value
+    at: Place
+
+
+class ResolvedInsertNode(Struct, frozen=True):
+    type: NodeType
+    assignments: tuple[ResolvedAssignment, ...]
+    at: Place
+
+
+class ResolvedInsertEdge(Struct, frozen=True):
+    type: EdgeType
+    source: ir.Value
+    target: ir.Value
+    assignments: tuple[ResolvedAssignment, ...]
+    at: Place
+
+
+class ResolvedUpdate(Struct, frozen=True):
+    type: NodeType
+    assignments: tuple[ResolvedAssignment, ...]
+    where: ir.Where
+    at: Place
+
+
+class ResolvedDelete(Struct, frozen=True):
+    """`cascades` are the edge types that lose edges together with deleted nodes; none for an edge type."""
+
+    type: NodeType | EdgeType
+    where: ir.Where
+    cascades: tuple[EdgeType, ...]
+    at: Place
+
+
+ResolvedStatement: TypeAlias = ResolvedInsertNode | ResolvedInsertEdge | ResolvedUpdate | ResolvedDelete
+
+
+class ResolvedWrites(Struct, frozen=True):
+    statements: tuple[ResolvedStatement, ...]
+
+
+class ResolvedQuery(Struct, frozen=True):
+    name: str
+    parameters: tuple[ir.QueryParameter, ...]
+    body: ResolvedRead | ResolvedWrites

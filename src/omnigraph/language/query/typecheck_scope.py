@@ -1,0 +1,61 @@
+"""What the type checker knows at one point of a query: the catalog, the names in sight, where findings go.
+
+Every typecheck module works on a `Scope`. A name whose own declaration failed stays known as broken, so that one
+mistake is reported once and not at every use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.query.syntax import Place
+from omnigraph.language.source import DiagnosticSink, did_you_mean
+from omnigraph.language.types import PropertyType
+
+UNCODED = "type error"
+
+# Looking for near names costs more than the rest of the check; beyond a screenful of findings nobody reads them.
+_SUGGESTIONS = 20
+
+
+class Scope:
+    """One flat namespace per nesting level. `inner` opens a negation: it sees everything, and nothing gets out."""
+
+    def __init__(self, catalog: Catalog, findings: DiagnosticSink) -> None:
+        self.catalog = catalog
+        self.findings = findings
+        self.parameters: dict[str, PropertyType] = {}
+        self.nodes: dict[str, NodeType] = {}
+        self.edges: dict[str, EdgeType] = {}
+        self.broken: set[str] = set()
+        self._hidden = count(1)
+
+    def hidden_name(self) -> str:
+        """A name for one use of `$_`: no identifier can spell it, and no other use shares it."""
+        return f"#{next(self._hidden)}"
+
+    def inner(self) -> Scope:
+        scope = Scope(self.catalog, self.findings)
+        scope.parameters = self.parameters
+        scope.nodes = dict(self.nodes)
+        scope.edges = dict(self.edges)
+        scope.broken = set(self.broken)
+        scope._hidden = self._hidden
+        return scope
+
+    def report(
+        self, code: str, message: str, at: Place, *, near: str | None = None, among: Iterable[str] = ()
+    ) -> None:
+        """One finding; `near` is the name that missed, `among` what it could have meant."""
+        crowded = len(self.findings.found) >= _SUGGESTIONS
+        suggestion = None if near is None or crowded else did_you_mean(near, among)
+        self.findings.report(code, message, (at.start, at.end), suggestion=suggestion)
+
+    def binds(self, variable: str) -> bool:
+        """Whether a node or an edge goes by this name."""
+        return variable in self.nodes or variable in self.edges
+
+    def variables(self) -> Iterable[str]:
+        return {**self.nodes, **self.edges}

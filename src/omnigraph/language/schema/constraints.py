@@ -1,0 +1,205 @@
+"""Checks the rules of a type against its effective properties: own ones and those that interfaces inject.
+
+Called by the checks once the properties of a type are known. Inline and body spelling meet here, because a
+type has one key however it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.language.catalog import (
+    EDGE_SYSTEM_COLUMNS,
+    NODE_SYSTEM_COLUMNS,
+    CheckRule,
+    InlineRule,
+    RangeRule,
+    TypeKind,
+)
+from omnigraph.language.schema.annotations import Report
+from omnigraph.language.schema.declared import DeclaredProperty
+from omnigraph.language.schema.syntax import CheckSyntax, ColumnsRule, Name, RangeSyntax, RuleSyntax
+from omnigraph.language.source import did_you_mean
+from omnigraph.language.types import NUMERIC, PropertyType, Scalar
+
+# Endpoints can be constrained, ids are unique by themselves.
+_EDGE_RULE_COLUMNS = ("src", "dst")
+_LONGEST_BOUND = 40
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRules:
+    """Every constraint of one type, inline and body spelling united, in source order."""
+
+    key: tuple[str, ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
+
+
+def read_rules(
+    kind: TypeKind,
+    owner: str,
+    properties: Mapping[str, DeclaredProperty],
+    unreadable: frozenset[str],
+    rules: Sequence[RuleSyntax],
+    report: Report,
+) -> TypeRules:
+    """`unreadable` are properties whose type was refused: known names about which nothing more can be said."""
+    reader = _RuleReader(kind, owner, properties, unreadable, report)
+    for prop in properties.values():
+        for rule in prop.inline:
+            reader.take_columns(rule, (prop.name,))
+    for written in rules:
+        reader.read(written)
+    return TypeRules(
+        reader.key or (),
+        _distinct(reader.uniques),
+        _distinct(reader.indexes),
+        tuple(dict.fromkeys(reader.ranges)),
+        tuple(dict.fromkeys(reader.checks)),
+    )
+
+
+def _distinct(column_tuples: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Each set of columns once: their order carries no meaning."""
+    first: dict[frozenset[str], tuple[str, ...]] = {}
+    for columns in column_tuples:
+        first.setdefault(frozenset(columns), columns)
+    return tuple(first.values())
+
+
+class _RuleReader:
+    def __init__(
+        self,
+        kind: TypeKind,
+        owner: str,
+        properties: Mapping[str, DeclaredProperty],
+        unreadable: frozenset[str],
+        report: Report,
+    ) -> None:
+        self.kind = kind
+        self.owner = owner
+        self.properties = properties
+        self.unreadable = unreadable
+        self.report = report
+        self.key: tuple[str, ...] | None = None
+        self.uniques: list[tuple[str, ...]] = []
+        self.indexes: list[tuple[str, ...]] = []
+        self.ranges: list[RangeRule] = []
+        self.checks: list[CheckRule] = []
+
+    def read(self, rule: RuleSyntax) -> None:
+        if isinstance(rule, ColumnsRule):
+            self._read_columns(rule)
+        elif self.kind == "edge":
+            name = "range" if isinstance(rule, RangeSyntax) else "check"
+            self.report(f"@{name} is not supported on edges ('{self.owner}')", rule.at, None)
+        elif isinstance(rule, RangeSyntax):
+            self._read_range(rule)
+        else:
+            self._read_check(rule)
+
+    def take_columns(self, rule: InlineRule, columns: tuple[Name, ...]) -> None:
+        names = tuple(dict.fromkeys(column.text for column in columns))
+        if rule is InlineRule.UNIQUE:
+            self.uniques.append(names)
+        elif rule is InlineRule.INDEX:
+            self.indexes.append(names)
+        elif self.key is not None:
+            self.report(
+                f"'{self.owner}' has multiple @key constraints; write one @key(a, b) for a composite key",
+                columns[0].at,
+                None,
+            )
+        else:
+            self.key = names
+
+    def _read_columns(self, rule: ColumnsRule) -> None:
+        kind = InlineRule(rule.rule)
+        if kind is InlineRule.KEY and self.kind == "edge":
+            self.report(f"@key is not supported on edges ('{self.owner}')", rule.at, None)
+            return
+        ineligible = [column for column in rule.columns if not self._is_eligible(kind, column)]
+        if not ineligible:
+            self.take_columns(kind, rule.columns)
+
+    def _is_eligible(self, rule: InlineRule, column: Name) -> bool:
+        if column.text in self.unreadable or (self.kind == "edge" and column.text in _EDGE_RULE_COLUMNS):
+            return True
+        type_ = self._type_of(rule.value, column)
+        if type_ is None:
+            return False
+        problem = _body_problem(rule, type_)
+        if problem is None:
+            return True
+        self.report(f"@{rule.value} on '{self.owner}.{column.text}' {problem}", column.at, None)
+        return False
+
+    def _type_of(self, rule: str, column: Name) -> PropertyType | None:
+        prop = self.properties.get(column.text)
+        if prop is not None:
+            return prop.type
+        system = NODE_SYSTEM_COLUMNS if self.kind == "node" else EDGE_SYSTEM_COLUMNS
+        if column.text in system:
+            message = f"@{rule} on '{self.owner}' can't name the system column '{column.text}'"
+            self.report(message, column.at, None)
+            return None
+        known = [*self.properties, *(_EDGE_RULE_COLUMNS if self.kind == "edge" else ())]
+        endpoint = {"from": "src", "to": "dst"}.get(column.text) if self.kind == "edge" else None
+        suggestion = f"did you mean '{endpoint}'?" if endpoint else did_you_mean(column.text, known)
+        message = f"@{rule} on '{self.owner}' references unknown property '{column.text}'"
+        self.report(message, column.at, suggestion)
+        return None
+
+    def _read_range(self, rule: RangeSyntax) -> None:
+        if rule.column.text in self.unreadable:
+            return
+        type_ = self._type_of("range", rule.column)
+        if type_ is None:
+            return
+        subject = f"@range on '{self.owner}.{rule.column.text}'"
+        if type_.scalar not in NUMERIC:
+            self.report(f"{subject} requires a numeric type, not {type_}", rule.column.at, None)
+            return
+        if any(bound is not None and len(bound) > _LONGEST_BOUND for bound in (rule.low, rule.high)):
+            self.report(f"{subject} has a bound that is too long to be a number", rule.at, None)
+            return
+        self.ranges.append(RangeRule(rule.column.text, _bound(rule.low), _bound(rule.high)))
+
+    def _read_check(self, rule: CheckSyntax) -> None:
+        if rule.column.text in self.unreadable:
+            return
+        type_ = self._type_of("check", rule.column)
+        if type_ is None:
+            return
+        if type_.scalar is not Scalar.STRING:
+            subject = f"@check on '{self.owner}.{rule.column.text}'"
+            self.report(f"{subject} requires String type, not {type_}", rule.column.at, None)
+            return
+        self.checks.append(CheckRule(rule.column.text, rule.pattern))
+
+
+def _body_problem(rule: InlineRule, type_: PropertyType) -> str | None:
+    """Why a column can't stand in a body rule. `@unique` admits lists and vectors: writing a value refuses them."""
+    if type_.is_blob:
+        return "is not supported on blob property"
+    if rule is not InlineRule.KEY:
+        return None
+    if type_.nullable:
+        return "cannot be nullable: every node has its key"
+    if type_.list:
+        return "is not supported on list property"
+    return "is not supported on vector property" if type_.is_vector else None
+
+
+def _bound(text: str | None) -> int | float | None:
+    if text is None:
+        return None
+    if "." in text:
+        return float(text)
+    whole = int(text)
+    # Bounds are compared as 64-bit floats; only what fits a 64-bit integer is kept exact.
+    return whole if -(2**63) <= whole < 2**63 else float(whole)

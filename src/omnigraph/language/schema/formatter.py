@@ -1,0 +1,110 @@
+"""Writes a schema in its canonical layout: one declaration style, four spaces, comments kept.
+
+Called by `omnigraph fmt`. Formatting never changes what a schema says: the tree of the result equals the tree of
+the source, and formatting twice gives the same text as formatting once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnigraph.language.layout import INDENT, LINE_WIDTH, Layout, wrapped
+from omnigraph.language.lexical import quote, structure_of
+from omnigraph.language.schema.parser import parse_schema
+from omnigraph.language.schema.syntax import (
+    AnnotationSyntax,
+    CheckSyntax,
+    ColumnsRule,
+    Declaration,
+    EdgeSyntax,
+    Member,
+    NodeSyntax,
+    PropertySyntax,
+    TypeSyntax,
+    Value,
+)
+
+
+def format_schema(text: str, path: str | None = None) -> str:
+    """The canonical text of a schema file; a file that does not parse raises its syntax errors."""
+    schema = parse_schema(text, path)
+    structure = structure_of(text)
+    layout = Layout(text)
+    previous: Declaration | None = None
+    for declaration in schema.declarations:
+        if previous is not None and not (_is_bare_edge(previous) and _is_bare_edge(declaration)):
+            layout.blank_line()
+        _write(layout, structure, declaration)
+        previous = declaration
+    return layout.finish()
+
+
+def _is_bare_edge(declaration: Declaration) -> bool:
+    return isinstance(declaration, EdgeSyntax) and declaration.members is None
+
+
+def _write(layout: Layout, structure: str, declaration: Declaration) -> None:
+    start, end = declaration.at
+    head = _head(declaration)
+    if declaration.members is None:
+        layout.piece(wrapped(head, LINE_WIDTH), start, end)
+        return
+    brace = structure.index("{", start)
+    if not declaration.members and not layout.has_comment_within(brace, end):
+        layout.piece(wrapped([*head[:-1], head[-1] + " {}"], LINE_WIDTH), start, end)
+        return
+    layout.open(wrapped([*head[:-1], head[-1] + " {"], LINE_WIDTH), start, brace)
+    for member in declaration.members:
+        layout.piece(wrapped(_member(member), LINE_WIDTH - len(INDENT)), *member.at)
+    layout.close("}", end)
+
+
+def _head(declaration: Declaration) -> list[str]:
+    name = declaration.name.text
+    if isinstance(declaration, EdgeSyntax):
+        ends = f"edge {name}: {declaration.source.text} -> {declaration.target.text}"
+        if declaration.card is not None:
+            high = declaration.card.maximum
+            ends += f" @card({declaration.card.minimum}..{'' if high is None else high})"
+        return [ends, *_annotations(declaration.annotations)]
+    if isinstance(declaration, NodeSyntax):
+        parts = [f"node {name}", *_annotations(declaration.annotations)]
+        if declaration.implements:
+            parts.append("implements " + ", ".join(interface.text for interface in declaration.implements))
+        return parts
+    return [f"interface {name}"]
+
+
+def _member(member: Member) -> list[str]:
+    if isinstance(member, PropertySyntax):
+        return [f"{member.name.text}: {_type(member.type)}", *_annotations(member.annotations)]
+    if isinstance(member, ColumnsRule):
+        return [f"@{member.rule}({', '.join(column.text for column in member.columns)})"]
+    if isinstance(member, CheckSyntax):
+        return [f"@check({member.column.text}, {quote(member.pattern)})"]
+    return [f"@range({member.column.text}, {member.low or ''}..{member.high or ''})"]
+
+
+def _type(type_: TypeSyntax) -> str:
+    if type_.item is not None:
+        spelled = f"[{_type(type_.item)}]"
+    elif type_.arguments is not None:
+        spelled = f"{type_.name}({', '.join(argument.text for argument in type_.arguments)})"
+    else:
+        spelled = type_.name
+    return spelled + ("?" if type_.nullable else "")
+
+
+def _annotations(annotations: Sequence[AnnotationSyntax]) -> list[str]:
+    return [_annotation(annotation) for annotation in annotations]
+
+
+def _annotation(annotation: AnnotationSyntax) -> str:
+    if annotation.value is None:
+        return f"@{annotation.name}"
+    arguments = [_value(annotation.value), *(f"{key}={_value(value)}" for key, value in annotation.kwargs)]
+    return f"@{annotation.name}({', '.join(arguments)})"
+
+
+def _value(value: Value) -> str:
+    return quote(value.text) if value.kind == "string" else value.text

@@ -1,0 +1,81 @@
+"""From `.pg` text to the syntax tree, reporting every syntax error of a file.
+
+Called by the schema compiler and the formatter. A file is cut at its declaration heads and each piece is
+parsed alone, so that one broken declaration hides nothing else. It never looks at what names mean.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from lark import Lark, UnexpectedInput
+from lark.utils import TextSlice
+
+from omnigraph.language.lexical import structure_of
+from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
+from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
+from omnigraph.language.schema.tree import LiteralError, TreeBuilder
+from omnigraph.language.source import DiagnosticSink, SourceText
+
+PARSE_ERROR = "parse error"
+
+# Two words in a row stand nowhere but at the head of a declaration: a property called `node` precedes a colon.
+_HEAD = re.compile(r"(?<![@\w])(?:node|edge|interface)\s+([A-Za-z_]\w*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The readable declarations, and the names of the unreadable ones, which nobody may call unknown."""
+
+    syntax: SchemaSyntax
+    broken: frozenset[str]
+
+
+def parse_schema(text: str, path: str | None = None) -> SchemaSyntax:
+    """The tree of a well-formed file; otherwise one error that carries every finding."""
+    sink = DiagnosticSink(SourceText(text, path))
+    parsed = parse_recovering(sink)
+    sink.raise_if_any()
+    return parsed.syntax
+
+
+def parse_recovering(sink: DiagnosticSink) -> Parsed:
+    """Parse what can be parsed and report the rest to `sink`."""
+    structure = structure_of(sink.source.text)
+    heads = list(_HEAD.finditer(structure))
+    starts = [head.start() for head in heads] + [len(structure)]
+    stray = re.search(r"\S+", structure[: starts[0]])
+    if stray is not None:
+        message, suggestion = explain_missing_head(stray.group())
+        sink.report(PARSE_ERROR, message, stray.span(), suggestion=suggestion)
+    declarations: list[Declaration] = []
+    broken: set[str] = set()
+    for index, head in enumerate(heads):
+        declaration = _parse_declaration(sink, structure, starts[index], starts[index + 1])
+        if declaration is None:
+            broken.add(head.group(1))
+        else:
+            declarations.append(declaration)
+    return Parsed(SchemaSyntax(tuple(declarations)), frozenset(broken))
+
+
+def _parse_declaration(sink: DiagnosticSink, structure: str, start: int, end: int) -> Declaration | None:
+    try:
+        parsed: Declaration = _parser().parse(TextSlice(sink.source.text, start, end))  # type: ignore[assignment]
+    except UnexpectedInput as error:
+        finding = explain(error, structure, start, end)
+        sink.report(PARSE_ERROR, finding.message, finding.at, suggestion=finding.suggestion)
+        return None
+    except LiteralError as literal:
+        sink.report(PARSE_ERROR, literal.message, literal.at)
+        return None
+    return parsed
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", start="declaration", transformer=TreeBuilder(), maybe_placeholders=False)

@@ -1,0 +1,135 @@
+"""Turns what the grammar did not expect into a sentence that says what was wrong and what may stand there.
+
+Only the parser calls it. It reads the text around the error to name the construct; it never parses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lark import UnexpectedInput
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+from omnigraph.language.schema.syntax import At
+from omnigraph.language.source import did_you_mean
+from omnigraph.language.types import SCALAR_NAMES
+
+# In the order in which they are named; a terminal that is missing here is never the interesting one.
+_EXPECTED: dict[str, str] = {
+    "COLUMN": "property name in constraint",
+    "TYPE_NAME": "a type name (it starts with an uppercase letter)",
+    "PROPERTY_NAME": "a property",
+    "ENUM_VALUE": "an enum value (letters, digits, '_' or '-')",
+    "ARGUMENT_NAME": "an argument name",
+    "VALUE_NAME": "a value",
+    "STRING": "a string",
+    "NUMBER": "a number",
+    "INT": "a whole number",
+    "BOUND": "a number",
+    "IMPLEMENTS": "'implements'",
+    "COLUMNS_RULE": "a body rule",
+    "ANNOTATION": "an annotation",
+    "LBRACE": "'{'",
+    "RBRACE": "'}'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "RSQB": "']'",
+    "COLON": "':'",
+    "COMMA": "','",
+    "EQUAL": "'='",
+    "_ARROW": "'->'",
+    "_DOTS": "'..'",
+    "$END": "the end of the declaration",
+}
+
+_OPEN_RULE = re.compile(r"@(range|check|card)\s*\([^()]*\Z")
+_RULE_FORMS = {
+    "range": "@range takes a property and bounds, as in @range(pages, 1..5000)",
+    "check": '@check takes a property and a regular expression string, as in @check(isbn, "^[0-9-]+$")',
+    "card": "@card takes bounds, as in @card(0..5) or @card(1..)",
+}
+_WORD = re.compile(r"@?\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class SyntaxFinding:
+    message: str
+    at: At
+    suggestion: str | None = None
+
+
+def explain_missing_head(found: str) -> tuple[str, str | None]:
+    """Text before the first declaration, and a near keyword."""
+    if found.startswith("*"):
+        return "the comment is never closed", None
+    word = _WORD.match(found)
+    suggestion = did_you_mean(word.group(), ("interface", "node", "edge")) if word else None
+    return "expected a declaration: 'interface', 'node' or 'edge'", suggestion
+
+
+def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> SyntaxFinding:
+    """One finding for a declaration that lies in `structure[start:end]`."""
+    offset, expected = _place(error, end)
+    piece = structure[start:end].rstrip()
+    if offset >= start + len(piece):
+        offset = start + len(piece)
+        return SyntaxFinding(_unfinished(piece, expected), (offset - 1, offset))
+    found = _found(structure, offset, end)
+    at = (offset, offset + len(found))
+    if found.startswith("*"):
+        return SyntaxFinding("the comment is never closed", (offset, offset + 2))
+    if isinstance(error, UnexpectedCharacters) and found.startswith('"'):
+        return SyntaxFinding("the string is never closed", (offset, offset + 1))
+    rule = _OPEN_RULE.search(structure, start, offset)
+    if rule is not None:
+        missing = f"expected {_EXPECTED['COLUMN']}: " if "COLUMN" in expected else ""
+        return SyntaxFinding(missing + _RULE_FORMS[rule.group(1)], (rule.start(), max(at[1], rule.end())))
+    shown = "a string" if found.startswith('"') else f"'{found}'"
+    return SyntaxFinding(f"unexpected {shown}, expected {_listed(expected)}", at, _suggest(found, expected))
+
+
+def _place(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:
+    """Where the parser stopped, and the terminals it would have taken."""
+    if isinstance(error, UnexpectedCharacters):
+        stopped = error.pos_in_stream
+        return (end if stopped is None else stopped), set(error.allowed or ())
+    if isinstance(error, UnexpectedToken):
+        offset: int | None = error.token.start_pos
+        return (end if offset is None or error.token.type == "$END" else offset), set(error.expected)
+    return end, set()
+
+
+def _found(structure: str, offset: int, end: int) -> str:
+    word = _WORD.match(structure, offset, end)
+    if word is not None:
+        return word.group()
+    if structure[offset] == '"':
+        masked = re.compile(r'"+').match(structure, offset, end)
+        return masked.group() if masked else '"'
+    return structure[offset]
+
+
+def _unfinished(piece: str, expected: set[str]) -> str:
+    if piece.count("{") > piece.count("}"):
+        return "the '{' of this declaration is never closed"
+    return f"the declaration ends too early, expected {_listed(expected)}"
+
+
+def _listed(expected: set[str]) -> str:
+    names = list(dict.fromkeys(text for terminal, text in _EXPECTED.items() if terminal in expected))
+    if "ENUM" in expected:
+        names[:1] = ["a type such as String, I64?, [Date], enum(a, b) or Vector(4)"]
+    if len(names) <= 1:
+        return names[0] if names else _EXPECTED["$END"]
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _suggest(found: str, expected: set[str]) -> str | None:
+    if "TYPE_NAME" in expected and "ENUM" in expected:
+        return did_you_mean(found, [*SCALAR_NAMES, "Vector", "enum"])
+    if "TYPE_NAME" in expected and found[0].islower():
+        return f"did you mean '{found[0].upper()}{found[1:]}'?"
+    if "IMPLEMENTS" in expected:
+        return did_you_mean(found, ["implements"])
+    return None

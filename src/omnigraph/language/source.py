@@ -1,0 +1,108 @@
+"""A source text that can say where something stands.
+
+The parsers, checks and type checkers of both languages hold one `SourceText` per file and turn character
+offsets into `Span`s and `Diagnostic`s through it. It never reads files and never decides what is an error.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import pairwise
+
+from omnigraph.errors import CompileError, Diagnostic, Span
+
+
+class SourceText:
+    """The text of one file. Offsets count characters; a `Span` reports bytes, as wire clients do."""
+
+    def __init__(self, text: str, path: str | None = None) -> None:
+        self.text = text
+        self.path = path
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
+        return starts
+
+    @cached_property
+    def _line_bytes(self) -> list[int]:
+        """The byte offset at which each line starts."""
+        if self.text.isascii():
+            return self._line_starts
+        offsets = [0]
+        for start, end in pairwise(self._line_starts):
+            offsets.append(offsets[-1] + _byte_length(self.text[start:end]))
+        return offsets
+
+    def line_at(self, offset: int) -> int:
+        """The 1-based line that holds the character at `offset`."""
+        return bisect_right(self._line_starts, offset)
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of `text[start:end]`; a zero-width one is widened to 1: there must be something to point at."""
+        line = self.line_at(start)
+        line_start = self._line_starts[line - 1]
+        first = self._line_bytes[line - 1] + _byte_length(self.text[line_start:start])
+        last = first + _byte_length(self.text[start:end])
+        return Span(line=line, column=start - line_start + 1, start=first, end=max(last, first + 1))
+
+    def line_text(self, line: int) -> str:
+        start = self._line_starts[line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
+
+    def diagnostic(
+        self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None
+    ) -> Diagnostic:
+        span = self.span(start, end)
+        return Diagnostic(
+            code=code,
+            message=message,
+            span=span,
+            source_line=self.line_text(span.line),
+            suggestion=suggestion,
+            path=self.path,
+        )
+
+
+def _byte_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+# A file of garbage has as many errors as lines; nobody reads past the first screens.
+MOST_DIAGNOSTICS = 200
+
+
+class DiagnosticSink:
+    """Collects what the phases of one compilation find, so that a person sees every error of a file at once."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+        self.found: list[Diagnostic] = []
+
+    def report(self, code: str, message: str, at: tuple[int, int], *, suggestion: str | None = None) -> None:
+        if len(self.found) < MOST_DIAGNOSTICS:
+            self.found.append(self.source.diagnostic(code, message, at[0], at[1], suggestion=suggestion))
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise CompileError(in_source_order(self.found))
+
+
+def in_source_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Stable by position: two findings at one place keep the order in which the phases made them."""
+    return sorted(diagnostics, key=lambda d: d.span.start if d.span else -1)
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
+    """A suggestion when a known name is near `name`; None when a guess would only mislead."""
+    known = sorted(set(candidates) - {name})
+    folded = {candidate.casefold(): candidate for candidate in reversed(known)}
+    if name.casefold() in folded:
+        return f"did you mean '{folded[name.casefold()]}'?"
+    near = get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"did you mean '{near[0]}'?" if near else None

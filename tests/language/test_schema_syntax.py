@@ -1,0 +1,278 @@
+"""The `.pg` grammar: what parses, to which tree, and what each syntax error says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from omnigraph.errors import CompileError
+from omnigraph.language.schema.parser import parse_schema
+from omnigraph.language.schema.syntax import (
+    AnnotationSyntax,
+    CardSyntax,
+    CheckSyntax,
+    ColumnsRule,
+    EdgeSyntax,
+    InterfaceSyntax,
+    Name,
+    NodeSyntax,
+    PropertySyntax,
+    RangeSyntax,
+    TypeSyntax,
+    Value,
+)
+
+
+def only_node(text: str) -> NodeSyntax:
+    (declaration,) = parse_schema(text).declarations
+    assert isinstance(declaration, NodeSyntax)
+    return declaration
+
+
+def only_edge(text: str) -> EdgeSyntax:
+    (declaration,) = parse_schema(text).declarations
+    assert isinstance(declaration, EdgeSyntax)
+    return declaration
+
+
+def errors_of(text: str) -> list[str]:
+    with pytest.raises(CompileError) as caught:
+        parse_schema(text)
+    return [d.message for d in caught.value.diagnostics]
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t\r\n", "// nothing", "/* nothing */", "/**/ // a\n/***/"])
+def test_a_file_without_declarations_is_valid(text: str) -> None:
+    assert parse_schema(text).declarations == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("String", TypeSyntax("String")),
+        ("I32?", TypeSyntax("I32", nullable=True)),
+        ("[Date]", TypeSyntax("list", item=TypeSyntax("Date"))),
+        ("[ U64 ]?", TypeSyntax("list", item=TypeSyntax("U64"), nullable=True)),
+        ("Vector(4)?", TypeSyntax("Vector", (Name("4"),), nullable=True)),
+        ("enum(b, a-1, 2_x)", TypeSyntax("enum", (Name("b"), Name("a-1"), Name("2_x")))),
+    ],
+)
+def test_types(written: str, expected: TypeSyntax) -> None:
+    assert only_node(f"node A {{ p: {written} }}").members == (PropertySyntax(Name("p"), expected),)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("@x", AnnotationSyntax("x")),
+        ("@x(name)", AnnotationSyntax("x", Value("name", "name"))),
+        ('@x("a \\"b\\" \\\\ \\n\\r\\t")', AnnotationSyntax("x", Value("string", 'a "b" \\ \n\r\t'))),
+        ("@x(007)", AnnotationSyntax("x", Value("number", "007"))),
+        ("@x(1.50)", AnnotationSyntax("x", Value("number", "1.50"))),
+        ("@x(true)", AnnotationSyntax("x", Value("bool", "true"))),
+        ("@x(truely)", AnnotationSyntax("x", Value("name", "truely"))),
+        (
+            '@x("s", a=1, b="t", c=false)',
+            AnnotationSyntax(
+                "x",
+                Value("string", "s"),
+                (("a", Value("number", "1")), ("b", Value("string", "t")), ("c", Value("bool", "false"))),
+            ),
+        ),
+    ],
+)
+def test_annotations(written: str, expected: AnnotationSyntax) -> None:
+    assert only_node(f"node A {written} {{}}").annotations == (expected,)
+    (prop,) = only_node(f"node A {{ p: I32 {written} }}").members
+    assert isinstance(prop, PropertySyntax)
+    assert prop.annotations == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("@key(a)", ColumnsRule("key", (Name("a"),))),
+        ("@unique(a, b)", ColumnsRule("unique", (Name("a"), Name("b")))),
+        ("@index (a)", ColumnsRule("index", (Name("a"),))),
+        ("@range(a, 1..5)", RangeSyntax(Name("a"), "1", "5")),
+        ("@range(a, -1.5..)", RangeSyntax(Name("a"), "-1.5", None)),
+        ("@range(a, ..-2)", RangeSyntax(Name("a"), None, "-2")),
+        ("@range(a, 1.0..2.5)", RangeSyntax(Name("a"), "1.0", "2.5")),
+        ('@check(a, "^x$")', CheckSyntax(Name("a"), "^x$")),
+    ],
+)
+def test_body_rules(written: str, expected: object) -> None:
+    assert only_node(f"node A {{ {written} }}").members == (expected,)
+
+
+def test_a_rule_name_before_a_parenthesis_is_a_body_rule_even_beside_a_property() -> None:
+    prop, rule = only_node("node A { isbn: String @unique(isbn) }").members
+    assert prop == PropertySyntax(Name("isbn"), TypeSyntax("String"))
+    assert rule == ColumnsRule("unique", (Name("isbn"),))
+
+
+def test_keywords_are_contextual() -> None:
+    text = "node A @x implements I { node: I32 @y implements: I32 edge: I32 enum: enum(enum, true) true: Bool interface: I32 }"
+    members = only_node(text).members
+    assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == [
+        "node",
+        "implements",
+        "edge",
+        "enum",
+        "true",
+        "interface",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("edge E: A -> B", EdgeSyntax(Name("E"), Name("A"), Name("B"))),
+        ("edge E: A -> B {}", EdgeSyntax(Name("E"), Name("A"), Name("B"), members=())),
+        ("edge E: A->B @card(1..)", EdgeSyntax(Name("E"), Name("A"), Name("B"), CardSyntax(1, None))),
+        (
+            "edge E:A->B@card(0..5)@x{p:I32}",
+            EdgeSyntax(
+                Name("E"),
+                Name("A"),
+                Name("B"),
+                CardSyntax(0, 5),
+                (AnnotationSyntax("x"),),
+                (PropertySyntax(Name("p"), TypeSyntax("I32")),),
+            ),
+        ),
+    ],
+)
+def test_edges(text: str, expected: EdgeSyntax) -> None:
+    assert only_edge(text) == expected
+
+
+def test_interfaces_and_implements() -> None:
+    schema = parse_schema("interface I { p: I32 } node A @x implements I, J {}")
+    assert schema.declarations == (
+        InterfaceSyntax(Name("I"), (PropertySyntax(Name("p"), TypeSyntax("I32")),)),
+        NodeSyntax(Name("A"), (AnnotationSyntax("x"),), (Name("I"), Name("J"))),
+    )
+
+
+def test_comments_stand_anywhere_between_tokens_and_not_in_strings() -> None:
+    text = 'node /* a */ A // b\n{ p /* c */ : String @d("// no /* comment */") /* x * / ** */ }'
+    assert only_node(text) == only_node('node A { p: String @d("// no /* comment */") }')
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("nod A {}", "expected a declaration"),
+        ('"stray" node A {}', "expected a declaration"),
+        ("node a {}", "expected a type name"),
+        ("node A { x String }", "expected ':'"),
+        ("node A { x: string }", "expected a type"),
+        ("node A { x: I32", "never closed"),
+        ("node A {} }", "expected the end of the declaration"),
+        ("node A { # no\n }", "unexpected '#'"),
+        ("node A impl B {}", "expected 'implements'"),
+        ("node A implements B @x {}", "unexpected '@x'"),
+        ("interface I @x {}", "unexpected '@x'"),
+        ("interface I { @key(a) }", "unexpected '@key'"),
+        ('node A { p: String @unique("x") }', "expected property name in constraint"),
+        ("node A { @key() }", "expected property name in constraint"),
+        ("node A { @key(a,) }", "expected property name in constraint"),
+        ("node A { @range(a) }", "@range takes a property and bounds"),
+        ("node A { @range(a, 5) }", "@range takes a property and bounds"),
+        ('node A { @range(a, "x") }', "@range takes a property and bounds"),
+        ("node A { @range(a, ..) }", "@range takes a property and bounds"),
+        ("node A { @check(a) }", "@check takes a property and a regular expression"),
+        ("node A { @check(a, 1..2) }", "@check takes a property and a regular expression"),
+        ("edge E: A -> B @card(5)", "@card takes bounds"),
+        ("edge E: A -> B @card(99999999999999999999..)", "too large"),
+        ("edge E A -> B", "expected ':'"),
+        ("edge E: A B", "expected '->'"),
+        ("node A { p: enum() }", "expected an enum value"),
+        ('node A { p: enum("x") }', "expected an enum value"),
+        ('node A @d("x) {}', "the string is never closed"),
+        ("node A {} /* x", "the comment is never closed"),
+        ("/* x", "the comment is never closed"),
+        (r'node A @d("\q") {}', "unsupported escape sequence '\\q'"),
+        (r'node A { @check(a, "\d") }', "unsupported escape sequence '\\d'"),
+        ("node A @d(-1) {}", "unexpected '-'"),
+        ("node A @d(1, 2) {}", "expected an argument name"),
+    ],
+)
+def test_syntax_errors_say_what_is_expected(text: str, fragment: str) -> None:
+    (message,) = errors_of(text)
+    assert fragment in message
+
+
+def test_every_broken_declaration_is_reported_and_positions_are_exact() -> None:
+    text = 'node A { x: }\n\nnode B { ok: I32 }\n\tedge E: B -> B @card(1)\nnode C { "\u00e9" }'
+    with pytest.raises(CompileError) as caught:
+        parse_schema(text, "library.pg")
+    found = caught.value.diagnostics
+    assert [(d.span.line, d.span.column) for d in found if d.span] == [(1, 13), (4, 17), (5, 10)]
+    assert found[1].span is not None
+    assert text.encode()[found[1].span.start : found[1].span.end].startswith(b"@card(1")
+    assert found[1].source_line == "\tedge E: B -> B @card(1)"
+    assert "library.pg:4:17: parse error:" in str(caught.value)
+
+
+def test_byte_spans_count_bytes_and_columns_count_characters() -> None:
+    text = 'node A @d("\u00e9\u00e9") { x: }'
+    with pytest.raises(CompileError) as caught:
+        parse_schema(text)
+    span = caught.value.span
+    assert span is not None
+    assert text.encode()[span.start : span.end] == b"}"
+    assert text[span.column - 1] == "}"
+
+
+@pytest.mark.parametrize(
+    ("text", "suggestion"),
+    [
+        ("nodes A {}", "did you mean 'node'?"),
+        ("node book {}", "did you mean 'Book'?"),
+        ("node A { p: string }", "did you mean 'String'?"),
+        ("node A implement B {}", "did you mean 'implements'?"),
+    ],
+)
+def test_near_names_are_suggested(text: str, suggestion: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        parse_schema(text)
+    assert caught.value.diagnostics[0].suggestion == suggestion
+
+
+def _seconds(text: str) -> float:
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        with suppress(CompileError):
+            parse_schema(text)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+@pytest.mark.parametrize(
+    ("size", "hostile"),
+    [
+        (2_000, lambda n: 'node A { x: String @d("' + '\\"' * n),
+        (2_000, lambda n: "/*" * n),
+        (2_000, lambda n: "node A {} " + "/*" * n),
+        (2_000, lambda n: "node A { x: " + "[" * n),
+        (500, lambda n: "node A { x: I32 " + "@a" * n + " }"),
+        (200, lambda n: "node A {\n" * n),
+        (200, lambda n: "node A { x: I32 } " * n),
+        (500, lambda n: "edge " * n),
+        (2_000, lambda n: "@" * n),
+        (2_000, lambda n: "node A { " + "@range(" * n),
+        (2_000, lambda n: "node A { @range(" + " " * n + "x" * n),
+        (200, lambda n: "node A { x: }\n" * n),
+    ],
+)
+def test_no_input_is_slower_than_about_linear(size: int, hostile: Callable[[int], str]) -> None:
+    parse_schema("node A {}")
+    small, large = _seconds(hostile(size)), _seconds(hostile(4 * size))
+    # Four times the input may take eight times as long; a quadratic scan would take sixteen.
+    assert large < max(8 * small, 0.02)
