@@ -88,7 +88,11 @@ class ReadSet:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """What a write made of the captured head."""
+    """What a write made of the captured head.
+
+    A strict plan is never prepared again: it rests on what its author saw, so a change of that is the author's to
+    judge. `details` are recorded in the commit beside those of the intent.
+    """
 
     staged: Mapping[str, StagedTable]
     read_set: ReadSet = field(default_factory=ReadSet)
@@ -96,6 +100,8 @@ class PublishPlan:
     dropped: frozenset[str] = frozenset()
     schema: str | None = None
     merged: ParentLink | None = None
+    strict: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,7 @@ def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = No
             return done
         if _still_holds(plan, txn, moved.base):
             head = moved.base
-        elif prepare_again is None:
+        elif plan.strict or prepare_again is None:
             raise _changed(txn, moved.base)
         else:
             txn, head = moved, moved.base
@@ -217,7 +223,7 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
             actor=intent.actor,
             message=intent.message,
             changes={k: s.changes for k, s in sorted(plan.staged.items())},
-            details=dict(intent.details),
+            details={**intent.details, **plan.details},
         ),
         schema=plan.schema or head.schema,
         tables=tables,
