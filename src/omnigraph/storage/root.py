@@ -27,6 +27,7 @@ from omnigraph.errors import (
 )
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.branches import Branches
+from omnigraph.storage.external import ExternalObjects
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
 from omnigraph.storage.log import GraphLog
@@ -62,6 +63,7 @@ class GraphRoot:
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
+        self.external = ExternalObjects()
         self._schemas: dict[str, SchemaDocument] = {}
         self._catalogs: dict[str, Catalog] = {}
 

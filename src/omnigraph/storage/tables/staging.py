@@ -212,6 +212,8 @@ class Staging:
             enable_stable_row_ids=True,
             data_storage_version=DATA_STORAGE_VERSION,
             storage_options=self._reader.storage_options,
+            # Whether a reference may enter was decided before; the store of the graph need not hold its object.
+            allow_external_blob_outside_bases=True,
         )
 
     def _commit(self, base: Table, operation: Any) -> StagedTable:
