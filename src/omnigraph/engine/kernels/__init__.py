@@ -6,7 +6,7 @@ executors run the same code. What needs other rows (uniqueness, endpoints, cardi
 
 from omnigraph.engine.kernels.decode import decode, decode_collecting
 from omnigraph.engine.kernels.rows import DecodedInput, Grammar, Limits, RejectedRow, Stage, TypedRows
-from omnigraph.engine.kernels.typed import type_records
+from omnigraph.engine.kernels.typed import type_batch, type_records
 from omnigraph.engine.kernels.values import check_values
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "check_values",
     "decode",
     "decode_collecting",
+    "type_batch",
     "type_records",
 ]

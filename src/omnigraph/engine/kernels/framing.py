@@ -19,7 +19,8 @@ import msgspec
 from omnigraph.engine.kernels.rows import Limits
 from omnigraph.errors import ResourceLimitError
 
-_BLOCK_BYTES: Final = 4 << 20
+# Small enough that the Python objects of one block stay in cache and are gone before the collector ages them.
+_BLOCK_BYTES: Final = 256 << 10
 _STREAM_BLOCK: Final = 50_000
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]+")
 _REMEDY: Final = (
@@ -58,8 +59,8 @@ def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int
             texts.pop()
         positions: Sequence[int] = range(line, line + len(texts))
         line += len(texts)
-        if any(not text or text.isspace() for text in texts):
-            filled = [(at, text) for at, text in zip(positions, texts, strict=True) if text and not text.isspace()]
+        if not all(map(bytes.strip, texts)):
+            filled = [(at, text) for at, text in zip(positions, texts, strict=True) if text.strip()]
             positions, texts = [at for at, _ in filled], [text for _, text in filled]
         meter.count_rows(len(texts))
         yield _strict_block(positions, texts)
@@ -71,7 +72,7 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
     record = first_record
     chunks = _line_chunks(data, meter)
     for chunk in chunks:
-        texts = [text for text in chunk.split(b"\n") if text and not text.isspace()]
+        texts = [text for text in chunk.split(b"\n") if text.strip()]
         try:
             values = [_parse(text) for text in texts]
             if _has_long_number(texts):
@@ -138,6 +139,8 @@ def _string_tokens(text: bytes) -> int:
 
 def _has_long_number(texts: Sequence[bytes]) -> bool:
     """Whether any text might hold an integer token beyond the 64-bit floats: a run of that many digits."""
+    if max(map(len, texts), default=0) <= _SAFE_DIGITS:
+        return False
     return any(len(text) > _SAFE_DIGITS and _LONG_NUMBER in text.translate(_DIGITS_TO_ZERO) for text in texts)
 
 
