@@ -148,6 +148,7 @@ class Staging:
             raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
         table = self._reader.open(base)
         fragments = [f.metadata for f in table.dataset.get_fragments()]
+        # An Arrow schema and not a LanceSchema: Lance then finds the ids of the existing fields by name.
         return self._commit(table, LanceOperation.Merge(fragments, table.schema.append(field)))
 
     def add_computed_column(self, base: TableState, compute: Callable[[pa.RecordBatch], pa.RecordBatch]) -> StagedTable:
