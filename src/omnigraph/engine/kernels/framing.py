@@ -95,10 +95,9 @@ def parse_exactly(text: bytes, *, unique_members: bool) -> object:
             if not _has_long_number([text]):
                 return value
         json.loads(text, object_pairs_hook=_distinct_members if unique_members else None, parse_int=_refuse_overflow)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedError(_reason(error)) from None
-    except RecursionError:
-        raise MalformedError("the JSON is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        surrogate = b"\\u" in text and _has_lone_surrogate(text)
+        raise MalformedError("a string holds a lone surrogate" if surrogate else _reason(error)) from None
     return value
 
 
@@ -152,6 +151,17 @@ def _distinct_members(pairs: list[tuple[str, object]]) -> None:
         seen.add(name)
 
 
+def _has_lone_surrogate(text: bytes) -> bool:
+    """The parser that refuses them calls the text truncated or malformed; the standard library lets them pass."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
 def _refuse_overflow(token: str) -> None:
     if math.isinf(float(token)):
         raise MalformedError("the JSON holds a number that overflows a 64-bit float")
@@ -197,7 +207,7 @@ def _reason(error: Exception) -> str:
         return "the JSON is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
         return f"JSON is malformed: {error.msg}"
-    return str(error)
+    return str(error).partition(" - at `")[0]
 
 
 class _Meter:
