@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.columns import BLOB_CELL, arrow_type
@@ -193,7 +193,8 @@ _date_texts = st.one_of(
     st.datetimes().map(lambda d: d.isoformat()),
     st.datetimes().map(lambda d: d.isoformat(" ", "milliseconds") + "Z"),
     st.from_regex(
-        r"20[0-9]{2}-[01][0-9]-[0-3][0-9][Tt ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{0,7})?)?([Zz]|[ ]?[+-][0-2][0-9](:?[0-6][0-9])?)?",
+        r"20[0-9]{2}-[01][0-9]-[0-3][0-9][Tt ][0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{0,7})?)?"
+        r"([Zz]|[ ]?[+-][0-2][0-9](:?[0-6][0-9])?)?",
         fullmatch=True,
     ),
     st.text(max_size=12),
@@ -218,6 +219,7 @@ _LIKELY: dict[Scalar, st.SearchStrategy[Any]] = {
 }
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from(_SCALARS), st.sampled_from(Grammar))
 def test_a_column_is_its_values_one_by_one(data: st.DataObject, scalar: Scalar, grammar: Grammar) -> None:
     likely = _LIKELY.get(scalar, st.integers(-(2**33), 2**33))
@@ -236,6 +238,7 @@ def test_a_column_is_its_values_one_by_one(data: st.DataObject, scalar: Scalar, 
     assert column.array.equals(from_stored(scalar, expected))
 
 
+@settings(deadline=None)
 @given(st.lists(st.datetimes().map(lambda d: d.isoformat("T", "milliseconds") + "Z"), min_size=1, max_size=4))
 def test_common_timestamps_are_read_like_any_other(texts: list[str]) -> None:
     assert stored(coerce(DATETIME, texts)) == [parse_datetime(text) for text in texts]
