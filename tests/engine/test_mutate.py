@@ -80,7 +80,7 @@ def test_parallel_edges_are_legal(graph: Graph) -> None:
 
 
 def test_an_edge_may_name_a_node_inserted_after_it(graph: Graph) -> None:
-    body = f"""insert Guards {{ from: "k9", to: $e }} insert Curator {{ badge: "k9", name: "Noor" }}"""
+    body = """insert Guards { from: "k9", to: $e } insert Curator { badge: "k9", name: "Noor" }"""
     receipt = run(graph, body, {"e": VASE}, declare="$e: String")
     assert (receipt.affected_nodes, receipt.affected_edges) == (1, 1)
 
