@@ -251,3 +251,41 @@ def test_a_bad_row_never_changes_what_the_others_become(records: list[str], bloc
     assert sorted(line for typed in collected.by_type.values() for line in typed.lines.to_pylist()) == kept
     for key, typed in alone.by_type.items():
         assert collected.by_type[key].rows.drop_columns(["id"]).equals(typed.rows.drop_columns(["id"]))
+
+
+_data_texts = st.one_of(
+    st.sampled_from(
+        ["{}", "null", "[]", '"x"', '{"text":"a","id":"i"}', '{"text":"a","text":"b"}', '{"t\\u0065xt":"\\u0022"}']
+    ),
+    st.builds(lambda t: json.dumps({"text": t, "id": "i"}), _texts),
+    st.builds(lambda n: json.dumps({"strength": n, "id": "i"}), st.integers(0, 3)),
+)
+_members = st.one_of(
+    st.tuples(st.just("type"), st.sampled_from(['"Memo"', '"Cites"', '"Nope"', "5", "null"])),
+    st.tuples(st.just("edge"), st.sampled_from(['"Cites"', '"CITES"', '"Nope"', "true"])),
+    st.tuples(st.sampled_from(["from", "to"]), st.sampled_from(['"a"', '"\\""', "1"])),
+    st.tuples(st.just("data"), _data_texts),
+    st.tuples(st.sampled_from(["extra", "_rowid"]), st.just("1")),
+)
+_plain_members = st.one_of(
+    _data_texts.map(lambda data: [("type", '"Memo"'), ("data", data)]),
+    _data_texts.map(lambda data: [("edge", '"Cites"'), ("from", '"a"'), ("to", '"b"'), ("data", data)]),
+)
+_envelopes = (_plain_members | st.lists(_members, max_size=5)).map(
+    lambda members: "{" + ",".join(f'"{name}":{value}' for name, value in members) + "}"
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_envelopes | _records, max_size=6))
+def test_the_fast_way_to_read_lines_changes_no_answer(records: list[str]) -> None:
+    data = lines(*records)
+    fast = decode_collecting(data, MUSEUM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "_READERS", ())
+        slow = decode_collecting(data, MUSEUM)
+    assert fast.rejected == slow.rejected
+    assert list(fast.by_type) == list(slow.by_type)
+    for key, typed in fast.by_type.items():
+        assert typed.lines == slow.by_type[key].lines
+        assert typed.rows.drop_columns(["id"]).equals(slow.by_type[key].rows.drop_columns(["id"]))
