@@ -82,6 +82,15 @@ def test_strict_refuses_with_the_line(text: bytes, mentions: str) -> None:
     assert mentions in malformed[0][1]
 
 
+@pytest.mark.parametrize("depth", [10, 100, *range(940, 1010, 3), 5000])
+@pytest.mark.parametrize("shape", ['{"a":', "["])
+def test_any_depth_is_read_or_refused(depth: int, shape: str) -> None:
+    text = shape * depth + "1" + {"[": "]"}.get(shape, "}") * depth
+    values, malformed = strict(text.encode())
+    assert len(values) + len(malformed) == 1
+    assert all("nested too deeply" in reason for _, reason in malformed)
+
+
 def test_a_number_at_the_edge_of_the_floats_is_no_overflow() -> None:
     digits = str(int(1.7976931348623157e308))
     assert strict(f'{{"a":{digits}}}'.encode()) == ([(1, {"a": int(digits)})], [])

@@ -122,11 +122,11 @@ def _strict_block(positions: Sequence[int], texts: list[bytes]) -> Block:
     for read in _READERS if not _may_overflow(whole) else ():
         try:
             values = read(texts)
+            if _has_distinct_members(whole, values):
+                return Block(positions, values)
+            break
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        if _has_distinct_members(whole, values):
-            return Block(positions, values)
-        break
     # One bad line makes a block suspect, but only its neighbours need to be proven again.
     if len(texts) <= _SUSPECT_LINES:
         return _line_by_line(positions, texts)
