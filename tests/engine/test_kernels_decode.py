@@ -179,9 +179,10 @@ def test_collecting_names_every_bad_row_and_keeps_the_good_ones() -> None:
     }
 
 
-def test_a_row_with_an_unreadable_key_is_not_blamed_for_its_id_too() -> None:
-    collected = decode_collecting(lines(node("Sample", code="x", id="7")), MUSEUM)
-    assert [row.property for row in collected.rejected] == ["code"]
+def test_a_row_with_a_bad_value_is_not_blamed_for_its_id_too() -> None:
+    unreadable, other = node("Sample", code="x", id="7"), node("Sample", code=42, small="x", id="43")
+    collected = decode_collecting(lines(unreadable, other), MUSEUM)
+    assert [(row.line, row.property) for row in collected.rejected] == [(1, "code"), (2, "small")]
 
 
 def test_beyond_the_limits_nothing_is_decoded() -> None:

@@ -72,6 +72,8 @@ def test_strict_lines_are_numbered_with_blank_lines_counted(data: bytes, expecte
         (b'{"data":{"x":{"deep":1,"deep":2}}}', "duplicate JSON member 'deep'"),
         (b'{"data":[{"b":"","b":""}]}', "duplicate JSON member 'b'"),
         (b'{"a":1,"\\u0061":2}', "duplicate JSON member 'a'"),
+        # Two quotes that the written-back form gains hide the two that a lost name takes away.
+        (b'{"a":"\\u0022\\u0022","b":1,"b":1}', "duplicate JSON member 'b'"),
         (b'{"a\\"":1,"a\\"":2}', "duplicate JSON member 'a\"'"),
     ],
 )
