@@ -106,6 +106,15 @@ class ResourceLimitError(OmniGraphError):
         self.actual = actual
 
 
+class QueryCancelledError(OmniGraphError):
+    """A read was stopped by its caller, or ran out of the time it was given. Nothing was changed."""
+
+    http_status = 499
+
+    def __init__(self, reason: str = "the query was cancelled") -> None:
+        super().__init__(reason)
+
+
 class PolicyError(OmniGraphError):
     http_status = 403
 
