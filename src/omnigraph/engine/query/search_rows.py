@@ -6,7 +6,7 @@ Shared by the vector and the text search; knows nothing of distances or tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from omnigraph.storage.tables.searching import ROW_ID, rows_of, take_rows
 
 RowIds = NDArray[np.uint64]
 Measures = NDArray[np.float64]
+
+_MEASURE_BITS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,13 @@ def positions_in(sorted_ids: RowIds, row_ids: RowIds) -> tuple[NDArray[np.int64]
         return np.zeros(row_ids.size, np.int64), np.zeros(row_ids.size, np.bool_)
     found = np.minimum(np.searchsorted(sorted_ids, row_ids), sorted_ids.size - 1)
     return found, sorted_ids[found] == row_ids
+
+
+def settled(measures: Measures) -> Measures:
+    """The first 40 bits of each number: sums of the same parts in another order then give the same measure."""
+    mantissas, exponents = np.frexp(measures)
+    shortened: Measures = np.ldexp(np.rint(np.ldexp(mantissas, _MEASURE_BITS)), exponents - _MEASURE_BITS)
+    return shortened
 
 
 def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = None) -> NDArray[np.int64]:

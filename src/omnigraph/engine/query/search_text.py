@@ -27,6 +27,7 @@ from omnigraph.engine.query.search_rows import (
     RowIds,
     best_first,
     candidate_rows,
+    settled,
 )
 from omnigraph.engine.query.search_text_index import K1, IndexedTexts, Term, indexed_texts, length_normalisers
 from omnigraph.errors import BadRequestError
@@ -99,6 +100,7 @@ def bm25(
         row_ids, scores = _scored_rows(table, column, candidates, formula)
     else:
         row_ids, scores = _scored_corpus(corpus, candidates, formula, k)
+    scores = settled(scores)
     order = best_first(table, row_ids, -scores, k)
     return RankedRows(row_ids[order], scores[order])
 

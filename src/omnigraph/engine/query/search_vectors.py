@@ -21,6 +21,7 @@ from omnigraph.engine.query.search_rows import (
     RowIds,
     best_first,
     candidate_rows,
+    settled,
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
@@ -133,15 +134,12 @@ def _matrix(column: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.floa
 
 def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> Measures:
     """Row by row in one fixed order of summation, so that equal vectors are at equal distances wherever they stand."""
-    distances: Measures
-    match metric:
-        case Metric.L2:
-            apart = matrix - query
-            distances = np.sqrt(np.einsum("ij,ij->i", apart, apart))
-        case Metric.DOT:
-            distances = 1.0 - np.einsum("ij,j->i", matrix, query)
-        case Metric.COSINE:
-            lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix) * np.einsum("j,j->", query, query))
-            with np.errstate(invalid="ignore", divide="ignore"):
-                distances = 1.0 - np.einsum("ij,j->i", matrix, query) / lengths
-    return distances
+    if metric is Metric.L2:
+        apart = matrix - query
+        return settled(np.sqrt(np.einsum("ij,ij->i", apart, apart)))
+    inner = np.einsum("ij,j->i", matrix, query)
+    if metric is Metric.COSINE:
+        lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix) * np.einsum("j,j->", query, query))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            inner = inner / lengths
+    return 1.0 - settled(inner)
