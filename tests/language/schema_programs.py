@@ -18,7 +18,20 @@ _layout_strings = _string_texts.map(
 
 # What may stand between two tokens. Line comments bring their own newline.
 _gaps = st.sampled_from(
-    [" ", " ", " ", "\n", "\t", "\r\n", "\n\n", "\n\n\n", " // note\n", "/* a */", "\n/* two\n   lines */\n", "// {\n\n"]
+    [
+        " ",
+        " ",
+        " ",
+        "\n",
+        "\t",
+        "\r\n",
+        "\n\n",
+        "\n\n\n",
+        " // note\n",
+        "/* a */",
+        "\n/* two\n lines */\n",
+        "// {\n\n",
+    ]
 )
 
 

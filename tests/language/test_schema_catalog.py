@@ -123,6 +123,13 @@ def test_everything_declared_is_in_the_catalog() -> None:
     assert note.ranges == (RangeRule("n", None, -1.5),)
 
 
+def test_a_rule_that_is_written_twice_is_one_rule() -> None:
+    text = "node A { p: I32 @unique @unique(p) q: I32 @unique(p, q) @unique(q, p) @index(q) @index(q) }"
+    for catalog in (compile_schema(text), accept_schema(text)):
+        assert catalog.nodes["A"].uniques == (("p",), ("p", "q"))
+        assert catalog.nodes["A"].indexes == (("q",),)
+
+
 def test_own_annotations_win_over_the_interface() -> None:
     catalog = accept_schema("interface I { p: I32 @index } node A implements I { p: I32 @unique }")
     own = catalog.nodes["A"]

@@ -281,7 +281,8 @@ def test_one_mistake_is_reported_once() -> None:
     assert found.message == "unknown type 'Strin'"
     (found,) = findings("node Broken { p } node B {} edge E: B -> Broken")
     assert found.message.startswith("unexpected")
-    (found,) = findings("interface Broken { p } node B implements Broken {}")
+    text = 'interface Broken { p } node B implements Broken { @key(q) v: Vector(2) @embed("q") }'
+    (found,) = findings(text)
     assert found.message.startswith("unexpected")
 
 

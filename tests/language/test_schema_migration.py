@@ -22,7 +22,9 @@ node Book implements Titled {
     vec: Vector(4)? @embed("blurb", model="m")
     @range(price, 0..)
 }
-node Reader @description("who reads") { card: String @key  name: String  email: String? @unique  age: I32?  @check(card, "x") }
+node Reader @description("who reads") {
+    card: String @key  name: String  email: String? @unique  age: I32?  @check(card, "x")
+}
 edge WroteBy: Book -> Author
 edge Borrowed: Reader -> Book @card(0..5) { on: Date?  note: String?  @unique(src, dst, on) }
 """
@@ -282,7 +284,8 @@ def test_allow_data_loss_makes_drops_hard_and_nothing_else_possible() -> None:
 
 
 def test_steps_follow_the_documented_order() -> None:
-    old = "interface I { p: I32? } node B { a: I32? b: I32? c: I32? } node Z {} edge E: B -> B { x: I32? } edge Y: B -> B"
+    old = "interface I { p: I32? } node B { a: I32? b: I32? c: I32? } node Z {} edge Y: B -> B "
+    old += "edge E: B -> B { x: I32? }"
     new = (
         'interface I { p: I32? q: I32? } node A {} node C @rename_from("B") @description("d") '
         '{ b: I64? a2: I32? @rename_from("a") d: I32? @index } edge E: C -> C { x: I32? @description("e") w: I32? }'

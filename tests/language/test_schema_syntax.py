@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from omnigraph.errors import CompileError
+from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.schema.parser import parse_schema
 from omnigraph.language.schema.syntax import (
     AnnotationSyntax,
@@ -115,8 +116,8 @@ def test_a_rule_name_before_a_parenthesis_is_a_body_rule_even_beside_a_property(
 
 
 def test_keywords_are_contextual() -> None:
-    text = "node A @x implements I { node: I32 @y implements: I32 edge: I32 enum: enum(enum, true) true: Bool interface: I32 }"
-    members = only_node(text).members
+    properties = "node: I32 @y implements: I32 edge: I32 enum: enum(enum, true) true: Bool interface: I32"
+    members = only_node(f"node A @x implements I {{ {properties} }}").members
     assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == [
         "node",
         "implements",
@@ -125,6 +126,11 @@ def test_keywords_are_contextual() -> None:
         "true",
         "interface",
     ]
+
+
+def test_an_annotation_called_like_a_keyword_is_no_declaration() -> None:
+    members = only_node("node A { x: I32 @node y: I32 @edge\n_node: I32 }").members
+    assert [m.name.text for m in members if isinstance(m, PropertySyntax)] == ["x", "y", "_node"]
 
 
 @pytest.mark.parametrize(
@@ -189,6 +195,10 @@ def test_comments_stand_anywhere_between_tokens_and_not_in_strings() -> None:
         ("node A { @check(a, 1..2) }", "@check takes a property and a regular expression"),
         ("edge E: A -> B @card(5)", "@card takes bounds"),
         ("edge E: A -> B @card(99999999999999999999..)", "too large"),
+        ("edge E: A -> B @x @card(0..5)", "@card must be the first thing after the target type"),
+        ("node A { p: I32 @card(0..) }", "@card must be the first thing after the target type"),
+        ("node A @range(a, 1..2) {}", "@range with arguments is a body rule"),
+        ("node A @key(a, b) {}", "@key with arguments is a body rule"),
         ("edge E A -> B", "expected ':'"),
         ("edge E: A B", "expected '->'"),
         ("node A { p: enum() }", "expected an enum value"),
@@ -199,6 +209,7 @@ def test_comments_stand_anywhere_between_tokens_and_not_in_strings() -> None:
         (r'node A @d("\q") {}', "unsupported escape sequence '\\q'"),
         (r'node A { @check(a, "\d") }', "unsupported escape sequence '\\d'"),
         ("node A @d(-1) {}", "unexpected '-'"),
+        ('node A @d("\ud800") {}', "not valid Unicode"),
         ("node A @d(1, 2) {}", "expected an argument name"),
     ],
 )
@@ -276,3 +287,48 @@ def test_no_input_is_slower_than_about_linear(size: int, hostile: Callable[[int]
     small, large = _seconds(hostile(size)), _seconds(hostile(4 * size))
     # Four times the input may take eight times as long; a quadratic scan would take sixteen.
     assert large < max(8 * small, 0.02)
+
+
+def test_a_deep_tree_is_refused_before_anything_recurses() -> None:
+    (message,) = errors_of("node A { x: " + "[" * 5_000 + "I32" + "]" * 5_000 + " }")
+    assert "a list holds scalars only" in message
+
+
+def test_garbage_ends_with_a_readable_number_of_findings() -> None:
+    text = "".join(f"node N{i} {{ x: }}\n" for i in range(1_000))
+    with pytest.raises(CompileError) as caught:
+        parse_schema(text)
+    assert len(caught.value.diagnostics) == 200
+    assert caught.value.span is not None
+    assert caught.value.span.line == 1
+
+
+def test_a_line_that_fills_screens_is_not_repeated_in_the_message() -> None:
+    with pytest.raises(CompileError) as caught:
+        parse_schema("node A { x: } " + "/* long */" * 1_000)
+    assert len(str(caught.value)) < 500
+
+
+def test_many_unknown_names_among_many_known_ones_stay_cheap() -> None:
+    nodes = "".join(f"node Type{i:05} {{}}\n" for i in range(3_000))
+    edges = "".join(f"edge Edge{i:05}: Type{i:05} -> Typo{i:05}\n" for i in range(3_000))
+    start = time.perf_counter()
+    with pytest.raises(CompileError):
+        compile_schema(nodes + edges)
+    assert time.perf_counter() - start < 8
+
+
+def test_a_schema_of_500_lines_compiles_in_no_noticeable_time() -> None:
+    members = ["id_text: String @key", "tags: [String]?", "state: enum(a, b)", "n: I64? @index"]
+    body = "".join(f"    {member}\n" for member in members)
+    text = "".join(f"node N{i} {{\n{body}}}\n" for i in range(84))
+    assert text.count("\n") >= 500
+    compile_schema(text)
+    # Measured at about 20 ms; the bound leaves room for a busy machine.
+    assert min(_timed(lambda: compile_schema(text)) for _ in range(5)) < 0.1
+
+
+def _timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start

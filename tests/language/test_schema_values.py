@@ -77,8 +77,8 @@ def test_datetimes(text: str, millis: int) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "now", "2024-05-01T10:00", "2024-05-01T24:00:00", "2024-05-01T10:60:00", "2024-05-01T10:00:60",
-     "2024-05-01T10:00:00.", "2024-05-01T10:00:00+25:00", "2024-05-01T10:00:00 UTC", "2024-05-01T", "2024-05-01  10:00:00",
-     "2024-05-01T10:00:00ZZ"],
+     "2024-05-01T10:00:00.", "2024-05-01T10:00:00+25:00", "2024-05-01T10:00:00 UTC", "2024-05-01T",
+     "2024-05-01  10:00:00", "2024-05-01T10:00:00ZZ"],
 )  # fmt: skip
 def test_bad_datetimes(text: str) -> None:
     with pytest.raises(BadRequestError, match="invalid DateTime literal"):

@@ -10,6 +10,7 @@ it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +32,9 @@ from omnigraph.storage.models import (
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
-ATTEMPTS = 64
+RETRY_SECONDS = 60.0
+"""How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
+that somebody else succeeded, and the slowest of many writers must get through when the others pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,11 @@ class ReadSet:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """What a write made of the captured head."""
+    """What a write made of the captured head.
+
+    A strict plan is never prepared again: it rests on what its author saw, so a change of that is the author's to
+    judge. `details` are recorded in the commit beside those of the intent.
+    """
 
     staged: Mapping[str, StagedTable]
     read_set: ReadSet = field(default_factory=ReadSet)
@@ -96,6 +103,8 @@ class PublishPlan:
     dropped: frozenset[str] = frozenset()
     schema: str | None = None
     merged: ParentLink | None = None
+    strict: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,8 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
     root, head = txn.root, txn.base
-    for attempt in range(ATTEMPTS):
+    give_up_at = time.monotonic() + RETRY_SECONDS
+    for attempt in itertools.count():
         entry = _next_entry(txn, plan, head)
         root.trace.reached("publish.before")
         standing = root.log.publish(entry)
@@ -155,12 +165,12 @@ def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = No
             return done
         if _still_holds(plan, txn, moved.base):
             head = moved.base
-        elif prepare_again is None:
+        elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
             raise _changed(txn, moved.base)
         else:
             txn, head = moved, moved.base
             plan = prepare_again(txn)
-    raise _changed(txn, root.branches.head(txn.ref.branch).entry)
+    raise AssertionError("unreachable")
 
 
 def _changed(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
@@ -217,7 +227,7 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
             actor=intent.actor,
             message=intent.message,
             changes={k: s.changes for k, s in sorted(plan.staged.items())},
-            details=dict(intent.details),
+            details={**intent.details, **plan.details},
         ),
         schema=plan.schema or head.schema,
         tables=tables,

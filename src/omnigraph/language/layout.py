@@ -1,7 +1,7 @@
 """Lays out formatted lines and puts every comment of the source back where it belongs.
 
-Both formatters write through it: they say which source range a line stands for, and it keeps comments, at most one
-blank line between pieces, and their order. It never looks inside a line.
+A formatter writes through it: it says which source range a line stands for, and the layout keeps comments, their
+order and at most one blank line between pieces. It never looks inside a line.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ offsets into `Span`s and `Diagnostic`s through it. It never reads files and neve
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -13,6 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from omnigraph.errors import CompileError, Diagnostic, Span
+
+# Python strings can hold what no UTF-8 file can; it must never reach a message or a persisted catalog.
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SourceText:
@@ -24,9 +28,7 @@ class SourceText:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
-        return starts
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     @cached_property
     def _line_bytes(self) -> list[int]:
@@ -53,17 +55,19 @@ class SourceText:
     def line_text(self, line: int) -> str:
         start = self._line_starts[line - 1]
         end = self.text.find("\n", start)
-        return self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
+        shown = self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
+        return LONE_SURROGATE.sub("\ufffd", shown)
 
     def diagnostic(
         self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None
     ) -> Diagnostic:
         span = self.span(start, end)
+        line = self.line_text(span.line)
         return Diagnostic(
             code=code,
             message=message,
             span=span,
-            source_line=self.line_text(span.line),
+            source_line=line if len(line) <= LONGEST_SHOWN_LINE else None,
             suggestion=suggestion,
             path=self.path,
         )
@@ -73,8 +77,12 @@ def _byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-# A file of garbage has as many errors as lines; nobody reads past the first screens.
+# A file of garbage has as many errors as words; nobody reads past the first screens.
 MOST_DIAGNOSTICS = 200
+# A line that fills screens is not shown: its position has to do.
+LONGEST_SHOWN_LINE = 1000
+# Beyond that many names of about the right length a guess costs more than it helps.
+MOST_CANDIDATES = 1000
 
 
 class DiagnosticSink:
@@ -85,8 +93,10 @@ class DiagnosticSink:
         self.found: list[Diagnostic] = []
 
     def report(self, code: str, message: str, at: tuple[int, int], *, suggestion: str | None = None) -> None:
-        if len(self.found) < MOST_DIAGNOSTICS:
-            self.found.append(self.source.diagnostic(code, message, at[0], at[1], suggestion=suggestion))
+        """Add one finding; the compilation ends here when there are too many."""
+        self.found.append(self.source.diagnostic(code, message, at[0], at[1], suggestion=suggestion))
+        if len(self.found) >= MOST_DIAGNOSTICS:
+            self.raise_if_any()
 
     def raise_if_any(self) -> None:
         if self.found:
@@ -104,5 +114,6 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     folded = {candidate.casefold(): candidate for candidate in reversed(known)}
     if name.casefold() in folded:
         return f"did you mean '{folded[name.casefold()]}'?"
-    near = get_close_matches(name, known, n=1, cutoff=0.7)
+    similar = [candidate for candidate in known if abs(len(candidate) - len(name)) <= 1 + len(name) // 3]
+    near = get_close_matches(name, similar[:MOST_CANDIDATES], n=1, cutoff=0.7)
     return f"did you mean '{near[0]}'?" if near else None

@@ -110,10 +110,6 @@ class PropertyType(Struct, frozen=True, omit_defaults=True):
     def as_nullable(self, nullable: bool = True) -> PropertyType:
         return PropertyType(self.scalar, nullable, self.list, self.enum_values, self.dimension)
 
-    def same_shape(self, other: PropertyType) -> bool:
-        """Equal in everything but nullability."""
-        return self.as_nullable() == other.as_nullable()
-
     def compatible_with(self, other: PropertyType) -> bool:
         """Whether values of the two types may meet in a comparison or an assignment; nullability is ignored."""
         if self.list != other.list:

@@ -34,11 +34,11 @@ def fragments_to_fold(fragments: Sequence[FragmentSize]) -> list[int]:
     )
     start = 0
     while start < len(small):
-        end, total = start, 0
+        end, total = start + 1, small[start].bytes
         while end < len(small) and small[end].bytes <= max(FLOOR_BYTES, total):
             total += small[end].bytes
             end += 1
         if end - start >= FOLD_AT:
             return sorted(f.fragment_id for f in small[start:end])
-        start = max(end, start + 1)
+        start = end
     return []

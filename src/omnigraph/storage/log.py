@@ -124,6 +124,10 @@ class GraphLog:
             raise IntegrityError(path, f"claims to be version {entry.version} of branch {entry.branch_id}")
         return self._remember(entry)
 
+    def hints_pending(self) -> bool:
+        """Whether a background hint is still being written."""
+        return self._hints.pending()
+
     # Publishing
 
     def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
@@ -201,6 +205,10 @@ class _Hints:
         except RuntimeError:  # the handle is closing; a hint may go unwritten
             with self._lock:
                 self._being_written.discard(branch_id)
+
+    def pending(self) -> bool:
+        with self._lock:
+            return bool(self._being_written)
 
     def _write(self, branch_id: str) -> None:
         written = 0

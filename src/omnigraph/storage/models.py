@@ -147,9 +147,13 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True, tag="tombstone", tag_
 
 
 class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted schema: its source text and the compiled catalog, opaque to this layer."""
+    """An accepted schema: its source text and the compiled catalog, opaque to this layer.
+
+    The graph id keeps two inits that race for one root from sharing, and then removing, each other's object.
+    """
 
     format: int
+    graph_id: str
     source: str
     catalog: msgspec.Raw
 

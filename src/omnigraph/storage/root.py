@@ -25,7 +25,9 @@ from omnigraph.errors import (
     StorageError,
     StorageErrorKind,
 )
+from omnigraph.language.catalog import Catalog
 from omnigraph.storage.branches import Branches
+from omnigraph.storage.external import ExternalObjects
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
 from omnigraph.storage.log import GraphLog
@@ -61,7 +63,9 @@ class GraphRoot:
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
+        self.external = ExternalObjects()
         self._schemas: dict[str, SchemaDocument] = {}
+        self._catalogs: dict[str, Catalog] = {}
 
     @property
     def location(self) -> Location:
@@ -83,9 +87,21 @@ class GraphRoot:
         document = self._schemas[digest] = decode(path, data, SchemaDocument)
         return document
 
+    def catalog(self, digest: str) -> Catalog:
+        """The compiled catalog of an accepted schema. Immutable, so it is decoded once."""
+        if (known := self._catalogs.get(digest)) is None:
+            known = Catalog.from_json(bytes(self.schema(digest).catalog), _schema_path(digest))
+            self._catalogs[digest] = known
+        return known
+
     def accept_schema(self, source: str, catalog: bytes) -> str:
         """Store a schema and return its digest. Storing the same one twice is the same object."""
-        digest, _ = _store_schema(self.objects, source, catalog)
+        document = SchemaDocument(
+            format=FORMAT_VERSION, graph_id=self.identity.graph_id, source=source, catalog=msgspec.Raw(catalog)
+        )
+        data = encode(document)
+        digest = hashlib.sha256(data).hexdigest()
+        self.objects.create(_schema_path(digest), data)
         return digest
 
     def create_table(self, type_key: str, schema: pa.Schema) -> TableState:
@@ -155,9 +171,8 @@ def _create_root(
         return state
 
     states = dict(zip(tables, root.workers.map(make, tables), strict=True))
-    digest, created = _store_schema(objects, source, catalog)
-    if created:
-        undo.append(lambda: objects.delete(_schema_path(digest)))
+    digest = root.accept_schema(source, catalog)
+    undo.append(lambda: objects.delete(_schema_path(digest)))
     trace.reached("init.schema.after")
     undo.append(_removing_objects(objects, f"__manifest/log/{main.branch_id}"))
     undo.append(lambda: objects.delete(f"__manifest/hints/{main.branch_id}"))
@@ -231,12 +246,6 @@ def new_table_path(type_key: str) -> tuple[str, str]:
         raise ValueError(f"'{type_key}' is no type key: write node:<Type> or edge:<Type>")
     table_id = new_table_id(name)
     return f"{kind}s/{table_id}", table_id
-
-
-def _store_schema(objects: Objects, source: str, catalog: bytes) -> tuple[str, bool]:
-    data = encode(SchemaDocument(format=FORMAT_VERSION, source=source, catalog=msgspec.Raw(catalog)))
-    digest = hashlib.sha256(data).hexdigest()
-    return digest, objects.create(_schema_path(digest), data)
 
 
 def _schema_path(digest: str) -> str:

@@ -1,15 +1,15 @@
-"""What the kernels hand to their callers: typed rows of one type, rejected rows, and the options of a decode.
+"""What the kernels hand to their callers: typed rows of one type, rejected rows, and the bounds of a decode.
 
 The in-process loader raises the first rejection; the Spark pipeline keeps them all. Both see the same reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
@@ -32,13 +32,15 @@ class Grammar(Enum):
 
 
 class Stage(IntEnum):
-    """When a row is judged. A stage is complete before the next begins, so the lowest stage is reported first."""
+    """When a row is judged; a stage is complete before the next begins."""
 
     ENVELOPE = 1
     FIELDS = 2
     VALUES = 3
     KEYS = 4
-    CONSTRAINTS = 5
+    RANGE = 5
+    CHECK = 6
+    ENUM = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,24 @@ class RejectedRow:
 
     def error(self, unit: str = "line") -> BadRequestError:
         return BadRequestError(self.message(unit))
+
+
+def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, TableType]) -> RejectedRow:
+    """The rejection a caller is told about: envelopes, then node types, then edge types, then value constraints.
+
+    Within a type the stages follow each other, within a stage the properties, within a property the lines. Value
+    constraints follow sorted type keys. Node and edge types come sorted by name.
+    """
+
+    def order(row: RejectedRow) -> tuple[int, str, Stage, int, int]:
+        if row.type_key is None or row.stage is Stage.ENVELOPE:
+            return (0, "", row.stage, 0, row.line)
+        type_ = types[row.type_key]
+        position = next((i for i, name in enumerate(type_.properties) if name == row.property), -1)
+        phase = 3 if row.stage >= Stage.RANGE else 1 if type_.kind == "node" else 2
+        return (phase, row.type_key, row.stage, position, row.line)
+
+    return min(rejected, key=order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +102,21 @@ class TypedRows:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    def without(self, lines: Iterable[int]) -> TypedRows:
+        """The rows that stand on none of these lines."""
+        dropped = np.fromiter(set(lines), np.int64)
+        if not len(dropped):
+            return self
+        keep = pa.array(~np.isin(self.lines.to_numpy(zero_copy_only=False), dropped))
+        return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
+
 
 @dataclass(frozen=True, slots=True)
 class DecodedInput:
     """A whole input, by type key in sorted order; only types that have records are present.
 
-    `rejected` is empty unless the caller asked to collect. `counts` are input records per type key.
+    `rejected` is empty unless the caller asked to collect.
     """
 
     by_type: dict[str, TypedRows]
     rejected: tuple[RejectedRow, ...] = ()
-    counts: dict[str, int] = field(default_factory=dict)

@@ -107,7 +107,7 @@ def _way_out(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> str
             f"'{' '.join(previous[-3:])}' reads as a traversal over an edge named '{previous[-2]}'; "
             "put a property or a literal on the left of a string predicate"
         )
-    if token in ("and", "or"):
+    if token in ("and", "or") or last in ("and", "or"):
         return "clauses follow each other without a word between them and must all hold"
     if token in ("asc", "desc"):
         return "nearest(...) always ranks the closest first and takes no direction"

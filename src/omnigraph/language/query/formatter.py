@@ -123,8 +123,6 @@ class _Printer:
     # ---- queries ----------------------------------------------------------------------------------------
 
     def _query(self, query: ast.Query) -> None:
-        self._comments_before(query.at.start, 0)
-        self._gap(query.at.start)
         tail = ")" if query.metas else ") {"
         parameters = query.parameters
         end = parameters[-1].at.end if parameters else query.at.start

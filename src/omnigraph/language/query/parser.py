@@ -13,6 +13,8 @@ from typing import cast
 
 from lark import Lark, UnexpectedToken
 from lark.lexer import PatternStr
+from lark.parsers.lalr_analysis import Shift
+from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
@@ -69,17 +71,16 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
     lark = _lark()
     words = _spellings()
     run = lark.parse_interactive()
-    accepted = run.parser_state.parse_conf.states
-    feed = run.parser_state.feed_token
+    state = run.parser_state
+    feed = state.feed_token
     depth = 0
     token = end
     try:
         for token in tokens:
             kind = token.type
             if kind == WORD:
-                # A word is a keyword only where the grammar can use it as one.
                 keyword = words.get(token)
-                if keyword is not None and keyword in accepted[run.parser_state.position]:
+                if keyword is not None and _fits(keyword, state):
                     token.type = keyword
             elif kind == PUNCTUATION:
                 token.type = words[token]
@@ -102,6 +103,27 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
         accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
         message, suggestion = describe_unexpected(token, before, accepts)
         return source.diagnostic(SYNTAX, message, token.start_pos, token.end_pos, suggestion=suggestion)
+
+
+def _fits(terminal: str, state: ParserState[int]) -> bool:
+    """Whether the grammar can use a word as this keyword here; otherwise it is a name like any other.
+
+    The row of the parse table alone does not tell: LALR merges states, so it may promise a keyword that only
+    another context takes. Following the reductions does.
+    """
+    states = state.parse_conf.states
+    stack = state.state_stack
+    if terminal not in states[stack[-1]]:
+        return False
+    stack = stack.copy()
+    while (action := states[stack[-1]].get(terminal)) is not None:
+        kind, rule = action
+        if kind is Shift:
+            return True
+        if rule.expansion:
+            del stack[-len(rule.expansion) :]
+        stack.append(states[stack[-1]][rule.origin.name][1])
+    return False
 
 
 @cache

@@ -15,7 +15,8 @@ PUNCTUATION = "PUNCTUATION"
 INVALID = "INVALID"
 END = "$END"
 
-# A string or comment that never closes swallows the rest: scanning on behind its opening would be quadratic.
+# Every position matches something, and a string or comment that never closes swallows the rest: trying again one
+# character further on would be quadratic.
 _SCANNER = re.compile(
     r"""[ \t\r\n]*+(?:
       (?P<VAR>\$[a-z_][A-Za-z0-9_]*)
@@ -31,6 +32,7 @@ _SCANNER = re.compile(
     | (?P<META>@(?:description|instruction)\b)
     | (?P<COMMENT>//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)
     | (?P<INVALID>(?:"|/\*).*|@[A-Za-z0-9_]*|.)
+    | \Z
     )""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )

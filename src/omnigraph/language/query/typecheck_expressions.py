@@ -11,7 +11,7 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.resolved import Refused, Typed, TypedProjection
 from omnigraph.language.query.syntax import AggregateFunction, TextFunction
 from omnigraph.language.query.typecheck_literals import is_numeric_list, literal_constant
-from omnigraph.language.query.typecheck_scope import UNCODED, Scope
+from omnigraph.language.query.typecheck_scope import UNCODED, Scope, spelled_variables
 
 _FIXED_INPUT = "its text or vector must be a literal or a parameter"
 # An alias has no type before the projections are known; descriptors show it as a nullable bigint.
@@ -57,8 +57,8 @@ def _bare_variable(scope: Scope, variable: ast.Variable) -> Typed | None:
     if name in scope.edges:
         scope.report("T23", f"'${name}' is an edge and can't stand alone; name one of its properties", variable.at)
     elif name not in scope.broken:
-        known = [*scope.parameters, *scope.variables()]
-        scope.report(UNCODED, f"variable '${name}' is not bound", variable.at, near=name, among=known)
+        known = spelled_variables((*scope.parameters, *scope.variables()))
+        scope.report(UNCODED, f"variable '${name}' is not bound", variable.at, near=f"${name}", among=known)
     return None
 
 
@@ -68,9 +68,9 @@ def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.Pr
     owner = scope.nodes.get(name) or scope.edges.get(name)
     if owner is None:
         if name not in scope.broken:
-            scope.report(
-                code, f"variable '${name}' is not bound", access.variable.at, near=name, among=scope.variables()
-            )
+            known = spelled_variables(scope.variables())
+            at = access.variable.at
+            scope.report(code, f"variable '${name}' is not bound", at, near=f"${name}", among=known)
         return None
     prop = owner.properties.get(access.property.text)
     if prop is None:

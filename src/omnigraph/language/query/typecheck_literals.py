@@ -8,7 +8,7 @@ from __future__ import annotations
 from omnigraph.language.catalog import Property
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.typecheck_scope import UNCODED, Scope
+from omnigraph.language.query.typecheck_scope import UNCODED, Scope, spelled_variables
 from omnigraph.language.types import INTEGERS, NUMERIC, PropertyType, Scalar
 
 
@@ -110,8 +110,8 @@ def _parameter_cell(
                 code,
                 f"'${variable.name}' must be a declared query parameter",
                 variable.at,
-                near=variable.name,
-                among=scope.parameters,
+                near=f"${variable.name}",
+                among=spelled_variables(scope.parameters),
             )
         return None
     takes_text = prop.type.is_blob and given.is_text

@@ -59,3 +59,8 @@ class Scope:
 
     def variables(self) -> Iterable[str]:
         return {**self.nodes, **self.edges}
+
+
+def spelled_variables(names: Iterable[str]) -> Iterable[str]:
+    """Variables as they are written, for suggestions."""
+    return (f"${name}" for name in names)

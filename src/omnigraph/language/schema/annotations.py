@@ -19,7 +19,7 @@ Report = Callable[[str, At, str | None], None]
 
 _INLINE = {rule.value: rule for rule in InlineRule}
 _BODY_ONLY = {"range": "@range(pages, 1..5000)", "check": '@check(isbn, "^[0-9-]+$")'}
-_CARD = (
+MISPLACED_CARD = (
     "@card must be the first thing after the target type of an edge, "
     "as in edge Borrowed: Reader -> Book @card(0..5)"
 )
@@ -68,7 +68,7 @@ def read_type_annotations(
         elif name in _BODY_ONLY:
             report(_body_only(name), annotation.at, None)
         elif name == "card":
-            report(_CARD, annotation.at, None)
+            report(MISPLACED_CARD, annotation.at, None)
         elif name not in ("description", "instruction", "rename_from"):
             custom.append(_custom(annotation))
     return TypeNotes(description, instruction, rename_from, tuple(custom))
@@ -123,7 +123,7 @@ class _PropertyReader:
         elif name in _BODY_ONLY:
             self.report(_body_only(name), annotation.at, None)
         elif name == "card":
-            self.report(_CARD, annotation.at, None)
+            self.report(MISPLACED_CARD, annotation.at, None)
         elif name not in ("description", "rename_from"):
             self.custom.append(_custom(annotation))
 

@@ -93,7 +93,7 @@ class _Declarer:
         self.sink.report(CATALOG_ERROR, message, at, suggestion=suggestion)
 
     def _unheard(self, message: str, at: At, suggestion: str | None = None) -> None:
-        """Annotations of an interface are judged on the nodes they are injected into, and only there."""
+        """For what is judged elsewhere: an interface's annotations count on the nodes they are injected into."""
 
     # -- declarations
 
@@ -135,8 +135,11 @@ class _Declarer:
 
         unreadable = members.unreadable.union(*(self._unreadable_of(i.name.text) for i in implemented))
         properties = merge_interfaces(name, own, unreadable, implemented, inject, self._error, self._catalog_error)
-        self._check_embed_sources(name, properties, unreadable)
-        rules = read_rules("node", name.text, properties, unreadable, members.rules, self._error)
+        # What an unreadable interface would have injected is not known, so nothing can be called unknown.
+        judgeable = self.parsed.broken.isdisjoint(interface.text for interface in syntax.implements)
+        report = self._error if judgeable else self._unheard
+        self._check_embed_sources(name, properties, unreadable, report)
+        rules = read_rules("node", name.text, properties, unreadable, members.rules, report)
         self.nodes[name.text] = DeclaredNode(
             name,
             properties,
@@ -249,7 +252,7 @@ class _Declarer:
         )
 
     def _check_embed_sources(
-        self, node: Name, properties: dict[str, DeclaredProperty], unreadable: frozenset[str]
+        self, node: Name, properties: dict[str, DeclaredProperty], unreadable: frozenset[str], report: Report
     ) -> None:
         for prop in properties.values():
             if prop.embed is None or prop.embed.property in unreadable:
@@ -258,7 +261,7 @@ class _Declarer:
             source = properties.get(prop.embed.property)
             if source is None:
                 message = f"{subject} references unknown source property '{prop.embed.property}'"
-                self._error(message, prop.embed_at, did_you_mean(prop.embed.property, properties))
+                report(message, prop.embed_at, did_you_mean(prop.embed.property, properties))
             elif not source.type.is_text:
                 message = f"{subject}: source property '{prop.embed.property}' must be String, not {source.type}"
-                self._error(message, prop.embed_at)
+                report(message, prop.embed_at, None)

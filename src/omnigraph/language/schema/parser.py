@@ -17,8 +17,8 @@ from lark.utils import TextSlice
 from omnigraph.language.lexical import structure_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
-from omnigraph.language.schema.tree import LiteralError, TreeBuilder
-from omnigraph.language.source import DiagnosticSink, SourceText
+from omnigraph.language.schema.tree import TreeBuilder, TreeError
+from omnigraph.language.source import LONE_SURROGATE, DiagnosticSink, SourceText
 
 PARSE_ERROR = "parse error"
 
@@ -44,6 +44,10 @@ def parse_schema(text: str, path: str | None = None) -> SchemaSyntax:
 
 def parse_recovering(sink: DiagnosticSink) -> Parsed:
     """Parse what can be parsed and report the rest to `sink`."""
+    lone_surrogate = LONE_SURROGATE.search(sink.source.text)
+    if lone_surrogate is not None:
+        sink.report(PARSE_ERROR, "the text is not valid Unicode: a lone surrogate", lone_surrogate.span())
+        return Parsed(SchemaSyntax(), frozenset())
     structure = structure_of(sink.source.text)
     heads = list(_HEAD.finditer(structure))
     starts = [head.start() for head in heads] + [len(structure)]
@@ -69,8 +73,8 @@ def _parse_declaration(sink: DiagnosticSink, structure: str, start: int, end: in
         finding = explain(error, structure, start, end)
         sink.report(PARSE_ERROR, finding.message, finding.at, suggestion=finding.suggestion)
         return None
-    except LiteralError as literal:
-        sink.report(PARSE_ERROR, literal.message, literal.at)
+    except TreeError as unreadable:
+        sink.report(PARSE_ERROR, unreadable.message, unreadable.at)
         return None
     return parsed
 

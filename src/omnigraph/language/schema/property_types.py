@@ -31,7 +31,7 @@ def resolve_type(syntax: TypeSyntax, report: Report) -> PropertyType | None:
 
 
 def _resolve_list(syntax: TypeSyntax, item: TypeSyntax, report: Report) -> PropertyType | None:
-    if item.item is not None or item.name in ("enum", "Vector"):
+    if item.name in ("enum", "Vector"):
         report("a list holds scalars only: no lists, enums or vectors", item.at, None)
         return None
     if item.nullable:

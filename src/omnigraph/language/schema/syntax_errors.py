@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from lark import UnexpectedInput
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
+from omnigraph.language.schema.annotations import MISPLACED_CARD
 from omnigraph.language.schema.syntax import At
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import SCALAR_NAMES
@@ -43,7 +44,8 @@ _EXPECTED: dict[str, str] = {
     "$END": "the end of the declaration",
 }
 
-_OPEN_RULE = re.compile(r"@(range|check|card)\s*\([^()]*\Z")
+_OPEN_RULE = re.compile(r"@(key|unique|index|range|check|card)\s*\([^()]*\Z")
+_CARDINALITY = re.compile(r"@card\s*\(\s*[0-9]+\s*\.\.\s*[0-9]*\s*\)")
 _RULE_FORMS = {
     "range": "@range takes a property and bounds, as in @range(pages, 1..5000)",
     "check": '@check takes a property and a regular expression string, as in @check(isbn, "^[0-9-]+$")',
@@ -82,11 +84,26 @@ def explain(error: UnexpectedInput, structure: str, start: int, end: int) -> Syn
     if isinstance(error, UnexpectedCharacters) and found.startswith('"'):
         return SyntaxFinding("the string is never closed", (offset, offset + 1))
     rule = _OPEN_RULE.search(structure, start, offset)
-    if rule is not None:
-        missing = f"expected {_EXPECTED['COLUMN']}: " if "COLUMN" in expected else ""
-        return SyntaxFinding(missing + _RULE_FORMS[rule.group(1)], (rule.start(), max(at[1], rule.end())))
+    misused = _misused_rule(rule, structure, start, end, expected) if rule is not None else None
+    if rule is not None and misused is not None:
+        return SyntaxFinding(misused, (rule.start(), max(at[1], rule.end())))
     shown = "a string" if found.startswith('"') else f"'{found}'"
     return SyntaxFinding(f"unexpected {shown}, expected {_listed(expected)}", at, _suggest(found, expected))
+
+
+def _misused_rule(rule: re.Match[str], structure: str, start: int, end: int, expected: set[str]) -> str | None:
+    """What is wrong with the rule that the error stands in, when that says more than the unexpected word."""
+    name = rule.group(1)
+    in_head = "{" not in structure[start : rule.start()]
+    if name == "card":
+        is_complete = _CARDINALITY.match(structure, rule.start(), end) is not None
+        return MISPLACED_CARD if is_complete or not in_head else _RULE_FORMS["card"]
+    if in_head:
+        return f"@{name} with arguments is a body rule: it belongs between the braces"
+    if name not in _RULE_FORMS:
+        return None
+    missing = f"expected {_EXPECTED['COLUMN']}: " if "COLUMN" in expected else ""
+    return missing + _RULE_FORMS[name]
 
 
 def _place(error: UnexpectedInput, end: int) -> tuple[int, set[str]]:

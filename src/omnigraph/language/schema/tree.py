@@ -32,8 +32,8 @@ from omnigraph.language.schema.syntax import (
 _MOST_DIGITS = 18
 
 
-class LiteralError(Exception):
-    """A literal that the grammar admits and that has no value."""
+class TreeError(Exception):
+    """Something that the grammar admits and that no tree can hold."""
 
     def __init__(self, message: str, at: At) -> None:
         super().__init__(message)
@@ -53,13 +53,13 @@ def _string(token: Token) -> str:
     value = unquote(token)
     if isinstance(value, UnsupportedEscape):
         at = _at(token)[0] + value.offset
-        raise LiteralError(value.message, (at, at + len(value.sequence)))
+        raise TreeError(value.message, (at, at + len(value.sequence)))
     return value
 
 
 def _int(token: Token) -> int:
     if len(token) > _MOST_DIGITS:
-        raise LiteralError("the number is too large", _at(token))
+        raise TreeError("the number is too large", _at(token))
     return int(token)
 
 
@@ -126,6 +126,9 @@ class TreeBuilder(Transformer[Token, Declaration]):
 
     def list_type(self, children: list[Any]) -> TypeSyntax:
         head, item, close = children
+        if item.item is not None:
+            # Refused while parsing, so that no later phase meets a tree of arbitrary depth.
+            raise TreeError("a list holds scalars only: no lists, enums or vectors", item.at)
         return TypeSyntax("list", item=item, at=(head.start_pos, close.end_pos))
 
     def enum_type(self, children: list[Token]) -> TypeSyntax:

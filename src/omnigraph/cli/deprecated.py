@@ -1,0 +1,23 @@
+"""Old spellings of commands, rewritten before anything is parsed.
+
+Only the first two words are looked at, so that a file or a branch may be called like an old command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_OLD_SPELLINGS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("check",): ("lint",),
+    ("query", "lint"): ("lint",),
+    ("query", "check"): ("lint",),
+}
+
+
+def spelled_out(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """The command line as it is spelled today, and a note when that was not how it was typed."""
+    for old, new in _OLD_SPELLINGS.items():
+        if tuple(arguments[: len(old)]) == old:
+            note = f"`omnigraph {' '.join(old)}` is deprecated; use `omnigraph {' '.join(new)}`"
+            return [*new, *arguments[len(old) :]], note
+    return list(arguments), None

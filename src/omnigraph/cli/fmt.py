@@ -1,0 +1,134 @@
+"""`omnigraph fmt`: writes `.pg` and `.gq` files in their canonical layout."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.errors import BadRequestError, OmniGraphError
+
+STDIN = Path("-")
+
+
+class Language(StrEnum):
+    PG = "pg"
+    GQ = "gq"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What formatting did to one source, or why it could not."""
+
+    path: Path
+    before: str = ""
+    after: str = ""
+    error: OmniGraphError | None = None
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    def to_json_dict(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"path": str(self.path), "changed": self.changed}
+        return wire if self.error is None else {**wire, "error": str(self.error)}
+
+
+def fmt(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files or directories; - reads stdin and writes stdout.", metavar="PATH...")
+    ],
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if anything would change.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Write nothing; show what would change.")] = False,
+    language: Annotated[
+        Language | None, typer.Option("--language", help="The language of stdin; guessed when omitted.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the outcome per file as JSON.")] = False,
+) -> None:
+    """Format schema (.pg) and query (.gq) files in place.
+
+    Only layout changes, and every comment is kept.
+    """
+    from omnigraph.cli.files import write_source
+    from omnigraph.cli.output import diff_style, print_json, print_lines, report_style
+
+    outcomes = [_format(path, language) for path in _sources(paths)]
+    for outcome in outcomes:
+        if outcome.error is not None:
+            print(f"Error: {outcome.error}", file=sys.stderr)
+        elif outcome.path == STDIN and not (check or diff or json):
+            sys.stdout.write(outcome.after)
+        elif outcome.changed and not (check or diff) and outcome.path != STDIN:
+            write_source(outcome.path, outcome.after)
+    if json:
+        changed = sum(outcome.changed for outcome in outcomes)
+        print_json({"files": [outcome.to_json_dict() for outcome in outcomes], "changed": changed})
+    else:
+        print_lines(_lines(outcomes, check=check, diff=diff), diff_style if diff else report_style)
+    failed = any(outcome.error is not None for outcome in outcomes)
+    raise typer.Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
+
+
+def _lines(outcomes: list[_Outcome], *, check: bool, diff: bool) -> Iterator[str]:
+    for outcome in outcomes:
+        if not outcome.changed:
+            continue
+        if diff:
+            name = str(outcome.path)
+            before, after = outcome.before.splitlines(), outcome.after.splitlines()
+            yield from difflib.unified_diff(before, after, name, f"{name} (formatted)", lineterm="")
+        elif check:
+            yield f"would reformat {outcome.path}"
+        elif outcome.path != STDIN:
+            yield f"formatted {outcome.path}"
+
+
+def _sources(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path != STDIN and path.is_dir():
+            yield from sorted(file for file in path.rglob("*") if file.suffix in (".pg", ".gq") and file.is_file())
+        else:
+            yield path
+
+
+def _format(path: Path, language: Language | None) -> _Outcome:
+    from omnigraph.cli.files import read_source, read_stdin
+
+    try:
+        if path == STDIN:
+            text = read_stdin()
+            return _Outcome(path, text, _formatter(language or _guess(text))(text, "<stdin>"))
+        text = read_source(path)
+        return _Outcome(path, text, _formatter(_language_of(path))(text, str(path)))
+    except OmniGraphError as error:
+        return _Outcome(path, error=error)
+
+
+def _language_of(path: Path) -> Language:
+    try:
+        return Language(path.suffix.removeprefix("."))
+    except ValueError:
+        raise BadRequestError(f"'{path}' is neither a .pg nor a .gq file") from None
+
+
+def _guess(text: str) -> Language:
+    """A query file begins with `query`; everything else is read as a schema."""
+    from omnigraph.language.lexical import structure_of
+
+    return Language.GQ if structure_of(text).split(None, 1)[:1] == ["query"] else Language.PG
+
+
+def _formatter(language: Language) -> Callable[[str, str], str]:
+    if language is Language.GQ:
+        from omnigraph.language.query.formatter import format_queries
+
+        return format_queries
+    from omnigraph.language.schema.formatter import format_schema
+
+    return format_schema

@@ -1,0 +1,61 @@
+"""How commands speak: JSON as documented, lines for people, colour only on a terminal.
+
+Rich is imported only when stdout is a terminal: piped output is plain text and pays nothing for it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# A style is found from the text of a line, so that what is piped and what is coloured can't differ.
+Style = Callable[[str], str]
+
+_REPORT = {
+    "OK": "green",
+    "ERROR": "bold red",
+    "WARN": "yellow",
+    "INFO": "dim",
+    "would": "yellow",
+    "formatted": "green",
+}
+
+
+def report_style(line: str) -> str:
+    """By the first word of a report or plan line."""
+    if line.startswith("- unsupported") or line == "supported: no":
+        return "bold red"
+    return "cyan" if line.startswith("- ") else _REPORT.get(line.split(" ", 1)[0], "")
+
+
+def diff_style(line: str) -> str:
+    """By the mark of a unified diff."""
+    if line.startswith(("---", "+++")):
+        return "bold"
+    return {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], "")
+
+
+def print_json(value: Any) -> None:
+    """Two spaces, keys in the order given, UTF-8 as it is, one trailing newline."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
+    """Lines for a person: coloured on a terminal, plain otherwise."""
+    if not sys.stdout.isatty():
+        for line in lines:
+            print(line)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(Text(line, style=style(line)))
+
+
+def print_note(message: str) -> None:
+    """A remark beside the result; never part of it."""
+    print(f"note: {message}", file=sys.stderr)

@@ -1,0 +1,335 @@
+"""The commands that work on files: lint, fmt, schema plan, version; run as a person would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+
+from omnigraph import __version__
+from omnigraph.cli.main import run
+
+SCHEMA = "node Book { isbn: String @key  title: String?  price: F64? }\n"
+QUERIES = "query by_isbn($i: String) { match { $b: Book { isbn: $i } } return { $b.title } }\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Writes a file into the working directory of the command."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+Write = Callable[[str, str], Path]
+Capture = pytest.CaptureFixture[str]
+
+
+# -- the program itself
+
+
+def omnigraph(
+    *arguments: str, cwd: Path | None = None, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "omnigraph.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        input=stdin,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        check=False,
+    )
+
+
+def test_help_lists_commands_and_the_five_capabilities() -> None:
+    done = omnigraph("--help")
+    assert done.returncode == 0
+    legend = done.stdout.split("COMMANDS BY CAPABILITY")[1]
+    assert [line.split()[0] for line in legend.strip().splitlines()] == [
+        "any",
+        "served",
+        "direct",
+        "control",
+        "local",
+    ]
+    assert done.stderr == ""
+
+
+def test_help_imports_no_parser_and_no_table_engine() -> None:
+    program = """
+import sys
+from omnigraph.cli.main import run
+run(["--help"])
+print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy") if m in sys.modules])
+"""
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_a_piped_run_end_to_end(tmp_path: Path) -> None:
+    (tmp_path / "s.pg").write_text(SCHEMA)
+    (tmp_path / "q.gq").write_text(QUERIES)
+    done = omnigraph("lint", "--query", "q.gq", "--schema", "s.pg", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "\x1b[" not in done.stdout
+    assert done.stdout.splitlines()[0] == "OK    query `by_isbn` (read)"
+    piped = omnigraph("fmt", "-", stdin="edge  E:A->B")
+    assert (piped.returncode, piped.stdout) == (0, "edge E: A -> B\n")
+
+
+def test_a_reader_that_goes_away_is_no_crash() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "omnigraph.cli.main", "version"],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("flag", ["-v", "--version"])
+def test_version_flag(flag: str, capsys: Capture) -> None:
+    assert run([flag]) == 0
+    assert capsys.readouterr().out == f"omnigraph {__version__}\n"
+
+
+def test_version_command(capsys: Capture) -> None:
+    assert run(["version"]) == 0
+    assert capsys.readouterr().out == f"omnigraph {__version__}\ninternal-schema 6\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bogus"],
+        ["lint"],
+        ["lint", "--bogus"],
+        ["schema"],
+        ["schema", "plan"],
+        ["fmt"],
+        [],
+        ["fmt", "--language", "sql", "-"],
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: Capture) -> None:
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(("Error:", "Usage:"))
+
+
+# -- lint
+
+
+def test_lint_reports_json(write: Write, capsys: Capture) -> None:
+    write("s.pg", SCHEMA)
+    write("q.gq", QUERIES + "query é() {}")
+    write("ok.gq", QUERIES)
+    assert run(["lint", "--query", "ok.gq", "--schema", "s.pg", "--json"]) == 0
+    text = capsys.readouterr().out
+    report = json.loads(text)
+    assert report["status"] == "ok"
+    assert report["schema_source"] == {"kind": "file", "path": "s.pg"}
+    assert report["queries_processed"] == 1
+    assert text.startswith('{\n  "status": "ok",\n')
+    assert text.endswith("}\n")
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["findings"][0]["code"] == "Q000"
+
+
+def test_lint_fails_on_a_query_that_does_not_typecheck(write: Write, capsys: Capture) -> None:
+    write("s.pg", SCHEMA)
+    write("q.gq", QUERIES.replace(": Book", ": Boo"))
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
+    out = capsys.readouterr().out
+    assert "ERROR query `by_isbn`: type error: T1" in out
+    assert out.splitlines()[-1].startswith("INFO  Lint complete: 1 queries processed (1 error(s), 0 warning(s)")
+
+
+def test_lint_against_a_broken_schema_shows_the_schema_error(write: Write, capsys: Capture) -> None:
+    write("s.pg", "node Book { isbn: Sting }")
+    write("q.gq", QUERIES)
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("Error: s.pg:1:19: parse error: unknown type 'Sting'")
+    assert "did you mean 'String'?" in captured.err
+
+
+def test_lint_needs_a_schema(write: Write, capsys: Capture) -> None:
+    write("q.gq", QUERIES)
+    assert run(["lint", "--query", "q.gq"]) == 1
+    assert "no graph addressed" in capsys.readouterr().err
+    assert run(["lint", "some/graph", "--query", "q.gq"]) == 1
+    assert "can't open the graph 'some/graph'" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_named(write: Write, capsys: Capture) -> None:
+    write("s.pg", SCHEMA)
+    assert run(["lint", "--query", "absent.gq", "--schema", "s.pg"]) == 1
+    assert capsys.readouterr().err == "Error: 'absent.gq' does not exist\n"
+
+
+@pytest.mark.parametrize("old", [["check"], ["query", "lint"], ["query", "check"]])
+def test_old_spellings_still_work_and_say_so(old: list[str], write: Write, capsys: Capture) -> None:
+    write("s.pg", SCHEMA)
+    write("q.gq", QUERIES)
+    assert run([*old, "--query", "q.gq", "--schema", "s.pg"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == f"warning: `omnigraph {' '.join(old)}` is deprecated; use `omnigraph lint`\n"
+    assert captured.out.startswith("OK    query `by_isbn` (read)")
+
+
+# -- fmt
+
+UGLY = "node A{a:I32 // why\n}"
+NEAT = "node A {\n    a: I32  // why\n}\n"
+
+
+def test_fmt_rewrites_files_in_place(write: Write, capsys: Capture) -> None:
+    path, neat = write("a.pg", UGLY), write("b.pg", NEAT)
+    assert run(["fmt", "a.pg", "b.pg"]) == 0
+    assert path.read_text() == NEAT
+    assert neat.read_text() == NEAT
+    assert capsys.readouterr().out == "formatted a.pg\n"
+
+
+def test_fmt_walks_directories_and_knows_both_languages(write: Write, capsys: Capture) -> None:
+    schema = write("in/deep/a.pg", UGLY)
+    queries = write("in/q.gq", QUERIES)
+    write("in/readme.md", "node A{}")
+    assert run(["fmt", "in"]) == 0
+    assert schema.read_text() == NEAT
+    assert queries.read_text().startswith("query by_isbn($i: String) {\n")
+    assert run(["fmt", "--check", "in"]) == 0
+
+
+def test_fmt_check_changes_nothing(write: Write, capsys: Capture) -> None:
+    path = write("a.pg", UGLY)
+    assert run(["fmt", "--check", "a.pg"]) == 1
+    assert capsys.readouterr().out == "would reformat a.pg\n"
+    assert path.read_text() == UGLY
+
+
+def test_fmt_diff_changes_nothing(write: Write, capsys: Capture) -> None:
+    path = write("a.pg", UGLY)
+    assert run(["fmt", "--diff", "a.pg"]) == 0
+    assert "+    a: I32  // why" in capsys.readouterr().out.splitlines()
+    assert path.read_text() == UGLY
+    assert run(["fmt", "--diff", "--check", "a.pg"]) == 1
+
+
+def test_fmt_reports_json(write: Write, capsys: Capture) -> None:
+    write("a.pg", UGLY)
+    write("bad.pg", "node A {")
+    assert run(["fmt", "--check", "--json", "a.pg", "bad.pg"]) == 1
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert report["changed"] == 1
+    assert report["files"][0] == {"path": "a.pg", "changed": True}
+    assert "never closed" in report["files"][1]["error"]
+
+
+def test_one_broken_file_does_not_stop_the_others(write: Write, capsys: Capture) -> None:
+    broken, path = write("a.pg", "node A {"), write("b.pg", UGLY)
+    assert run(["fmt", "a.pg", "b.pg"]) == 1
+    assert broken.read_text() == "node A {"
+    assert path.read_text() == NEAT
+    assert "Error: a.pg:1:8: parse error" in capsys.readouterr().err
+
+
+def test_fmt_refuses_other_files(write: Write, capsys: Capture) -> None:
+    write("a.sql", "select 1")
+    assert run(["fmt", "a.sql"]) == 1
+    assert "neither a .pg nor a .gq file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("node A{}", [], "node A {}\n"),
+        ("// c\nquery q() { delete A where b = 1 }", [], "// c\nquery q() {\n    delete A where b = 1\n}\n"),
+        ("", ["--language", "gq"], ""),
+    ],
+)
+def test_fmt_reads_stdin(
+    text: str, options: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
+    assert run(["fmt", *options, "-"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+# -- schema plan
+
+
+def test_schema_plan_between_files(write: Write, capsys: Capture) -> None:
+    write("old.pg", SCHEMA)
+    write(
+        "new.pg", 'node Book { isbn: String @key  name: String? @rename_from("title")  price: F64?  pages: I32? }'
+    )
+    assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "schema plan for old.pg",
+        "supported: yes",
+        "- rename property 'Book.title' -> 'Book.name' on node 'Book'",
+        "- add property 'Book.pages' (I32?) on node 'Book'",
+    ]
+
+
+def test_an_unsupported_plan_is_shown_and_is_no_failure(write: Write, capsys: Capture) -> None:
+    write("old.pg", SCHEMA)
+    write("new.pg", SCHEMA.replace("F64?", "F32?"))
+    assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert list(plan) == ["uri", "supported", "step_count", "steps"]
+    assert (plan["uri"], plan["supported"], plan["step_count"]) == ("old.pg", False, 1)
+    assert plan["steps"][0]["code"] == "OG-MF-106"
+
+
+def test_schema_plan_without_changes(write: Write, capsys: Capture) -> None:
+    write("old.pg", SCHEMA)
+    assert run(["schema", "plan", "--schema", "old.pg", "--from", "old.pg"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no schema changes"
+
+
+def test_schema_plan_notes_a_hint_that_is_not_needed(write: Write, capsys: Capture) -> None:
+    write("old.pg", SCHEMA)
+    write("new.pg", SCHEMA.replace("title: String?", 'title: String? @rename_from("name")'))
+    assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("note: new.pg:1:")
+    assert "no schema changes" in captured.out
+
+
+def test_schema_plan_hard_drops(write: Write, capsys: Capture) -> None:
+    write("old.pg", SCHEMA)
+    write("new.pg", SCHEMA.replace("price: F64?", ""))
+    assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg", "--allow-data-loss"]) == 0
+    assert "- drop property 'Book.price' of node 'Book' (hard mode)" in capsys.readouterr().out
+
+
+def test_schema_plan_for_a_graph_is_refused_clearly(write: Write, capsys: Capture) -> None:
+    write("new.pg", SCHEMA)
+    assert run(["schema", "plan", "s3://bucket/graph", "--schema", "new.pg"]) == 1
+    assert "plans between schema files only; pass --from FILE" in capsys.readouterr().err
+    assert run(["schema", "plan", "s3://bucket/graph", "--schema", "new.pg", "--from", "new.pg"]) == 1
+    assert "mutually exclusive" in capsys.readouterr().err

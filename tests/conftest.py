@@ -1,0 +1,64 @@
+"""Shared servers and locations. A test that takes `place` runs on local disk and on S3."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.s3 import ACCESS, S3Server
+
+BUCKET = "omnigraph-tests"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A fresh root for a graph, and what another process needs in its environment to reach it."""
+
+    uri: str
+    environment: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """The S3 protocol server whose requests can be counted, delayed and broken."""
+    server = S3Server()
+    server.create_bucket(BUCKET)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3_place(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return Place(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_server.environment)
+
+
+@pytest.fixture
+def local_place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "graph"), {})
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Local disk, then S3: the endpoint of OMNIGRAPH_TEST_S3_ENDPOINT when one is given, else moto's."""
+    if request.param == "local":
+        return request.getfixturevalue("local_place")
+    endpoint = os.environ.get("OMNIGRAPH_TEST_S3_ENDPOINT")
+    if endpoint is None:
+        return request.getfixturevalue("s3_place")
+    bucket = os.environ.get("OMNIGRAPH_TEST_S3_BUCKET", BUCKET)
+    environment = {
+        **{name: os.environ.get(name, value) for name, value in ACCESS.items()},
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_S3_FORCE_PATH_STYLE": "true",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return Place(f"s3://{bucket}/{uuid.uuid4().hex}", environment)

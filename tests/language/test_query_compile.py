@@ -1,0 +1,95 @@
+"""Compiling files: picking a query, laziness, the cache."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.errors import BadRequestError, CompileError
+from omnigraph.language.query import compile as compiling
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.schema.compile import compile_schema
+
+from .query_archive import SCHEMA, catalog
+
+TWO = """
+query first() @description("what") @instruction("how") { match { $p: Paper } return { $p } }
+query second($d: String) { delete Paper where doi = $d }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> None:
+    compiling._cache.clear()
+
+
+def test_a_query_is_picked_by_name() -> None:
+    compiled = compile_queries(TWO, catalog())
+    assert compiled.query("second").is_mutation
+    assert not compiled.query("first").is_mutation
+    assert (compiled.query("first").description, compiled.query("first").instruction) == ("what", "how")
+
+
+def test_the_only_query_needs_no_name() -> None:
+    assert compile_queries(TWO.splitlines()[1], catalog()).query().name == "first"
+
+
+def test_the_first_of_two_equal_names_wins() -> None:
+    text = TWO + 'query first() { delete Paper where doi = "x" }'
+    assert not compile_queries(text, catalog()).query("first").is_mutation
+
+
+PICKING = [
+    (TWO, None, "multiple queries"),
+    (TWO, "third", "query 'third' not found"),
+    ("", None, "holds no query"),
+    ("", "x", "query 'x' not found"),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "message"), PICKING)
+def test_picking_fails(text: str, name: str | None, message: str) -> None:
+    with pytest.raises(BadRequestError, match=message):
+        compile_queries(text, catalog()).query(name)
+
+
+def test_a_broken_query_does_not_stop_its_neighbours() -> None:
+    compiled = compile_queries(TWO + "query third() { match { $b: Book } return { $b } }", catalog())
+    assert compiled.query("first").plan
+    with pytest.raises(CompileError) as caught:
+        _ = compiled.query("third").plan
+    assert caught.value.code == "T1"
+
+
+def test_check_all_collects_the_findings_of_every_query() -> None:
+    compiled = compile_queries(
+        "query a() { match { $b: Book } return { $b } } query b() { delete Book where x = 1 }", catalog()
+    )
+    with pytest.raises(CompileError) as caught:
+        compiled.check_all()
+    assert [finding.code for finding in caught.value.diagnostics] == ["T1", "T10"]
+    compile_queries(TWO, catalog()).check_all()
+
+
+def test_findings_carry_the_path() -> None:
+    with pytest.raises(CompileError, match=r"^lib\.gq:1:1: parse error"):
+        compile_queries("nonsense", catalog(), "lib.gq")
+
+
+def test_the_same_text_under_the_same_schema_is_compiled_once() -> None:
+    first = compile_queries(TWO, catalog())
+    assert compile_queries(TWO, compile_schema(SCHEMA)) is first
+    assert first.query("first").plan is compile_queries(TWO, catalog()).query("first").plan
+
+
+def test_another_schema_or_text_is_compiled_anew() -> None:
+    first = compile_queries(TWO, catalog())
+    assert compile_queries(TWO + " ", catalog()) is not first
+    assert compile_queries(TWO, compile_schema(SCHEMA + "node Extra { x: String }")) is not first
+
+
+def test_the_cache_is_bounded_and_forgets_the_oldest() -> None:
+    first = compile_queries(TWO, catalog())
+    for i in range(compiling.CACHE_SIZE):
+        compile_queries(f"// {i}", catalog())
+    assert len(compiling._cache) == compiling.CACHE_SIZE
+    assert compile_queries(TWO, catalog()) is not first

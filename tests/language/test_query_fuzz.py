@@ -1,0 +1,121 @@
+"""Arbitrary text gets an answer or a `CompileError`, and never takes more than about linear time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.errors import CompileError
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.formatter import format_queries
+from omnigraph.language.query.parser import parse_queries
+
+from .query_archive import catalog, read
+from .query_programs import programs
+
+_FRAGMENTS = st.sampled_from(
+    [
+        "query", "q", "(", ")", "{", "}", "[", "]", ",", ":", ".", "?", "$a", "$_", "$", "Paper", "match", "return",
+        "not", "order", "limit", "as", "contains", "now", "nearest", "count", "rrf", "bm25", "search", "insert",
+        "update", "set", "where", "delete", "<", ">", "=", "!=", ">=", "1", "1.5", '"', '"x"', "\\", "//", "/*",
+        "*/", "\n", " ", "@", "@description", "true", "date", "-", "é", "\x00", "\ud800", "query q() { match {",
+        "} return { $a } }",
+    ]
+)  # fmt: skip
+
+
+def survives(text: str) -> None:
+    for step in (parse_queries, format_queries):
+        with suppress(CompileError):
+            step(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text(text: str) -> None:
+    survives(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_FRAGMENTS, max_size=40).map(" ".join))
+def test_any_heap_of_tokens(text: str) -> None:
+    survives(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(), st.data())
+def test_a_program_with_a_hole(program: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(program)))
+    end = data.draw(st.integers(start, min(len(program), start + 10)))
+    survives(program[:start] + data.draw(_FRAGMENTS) + program[end:])
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs())
+def test_any_program_gets_through_the_checker(program: str) -> None:
+    for query in compile_queries(program, catalog()).queries:
+        with suppress(CompileError):
+            _ = query.operation
+            _ = query.plan
+
+
+def compile_all(text: str) -> None:
+    for query in compile_queries(text, catalog()).queries:
+        with suppress(CompileError):
+            _ = query.plan
+
+
+GROWING: list[tuple[str, Callable[[str], object], Callable[[int], str]]] = [
+    ("queries", parse_queries, lambda n: (read("$p: Paper { doi: \"x\" }") + "\n") * n),
+    ("broken queries", parse_queries, lambda n: "query a( { match { $b: } }\n" * n),
+    ("heads only", parse_queries, lambda n: "query a(" * n),
+    ("unclosed string of escapes", parse_queries, lambda n: '"' + '\\"' * n * 20),
+    ("unclosed strings", parse_queries, lambda n: read('$b.x = "') * n),
+    ("unclosed comments", parse_queries, lambda n: "/* " * n * 20),
+    ("stars", parse_queries, lambda n: "/*" + "*" * n * 20),
+    ("comments", format_queries, lambda n: "// c\n" * n * 5),
+    ("comments in a block", format_queries, lambda n: read("$p: Paper\n" + "// c\n $p.doi = 1\n" * n * 2)),
+    ("blanks", parse_queries, lambda n: " " * n * 50),
+    ("digits", parse_queries, lambda n: read("$b.x = " + "9" * n * 50)),
+    ("open braces", parse_queries, lambda n: "{" * n * 20),
+    ("nested lists", parse_queries, lambda n: read("$b.x = " + "[" * n * 10)),
+    ("clauses", compile_all, lambda n: read("$p: Paper " + "$p.pages > 3 " * n)),
+    ("chain", compile_all, lambda n: read("$v0: Paper " + " ".join(f"$v{i} cites $v{i + 1}" for i in range(n)))),
+    ("star", compile_all, lambda n: read("$v: Paper " + " ".join(f"$v cites $x{i}" for i in range(n)))),
+    ("groups", compile_all, lambda n: read(" ".join(f"$v{i}: Paper" for i in range(n)))),
+    ("negations", compile_all, lambda n: read("$p: Paper " + "not { $p cites $_ } " * n)),
+    ("type errors", compile_all, lambda n: read(" ".join(f"$v{i}: Papr $w{i}.x = 1" for i in range(n)))),
+    ("columns", compile_all, lambda n: read("$p: Paper", ", ".join(f"$p.pages as c{i}" for i in range(n)))),
+]  # fmt: skip
+
+
+def fastest(action: Callable[[str], object], text: str) -> float:
+    best = float("inf")
+    for attempt in range(3):
+        varied = text + " " * attempt  # a fresh text: the cache must not answer
+        start = perf_counter()
+        with suppress(CompileError):
+            action(varied)
+        best = min(best, perf_counter() - start)
+    return best
+
+
+@pytest.mark.parametrize(("action", "grow"), [case[1:] for case in GROWING], ids=[case[0] for case in GROWING])
+def test_time_grows_about_linearly(action: Callable[[str], object], grow: Callable[[int], str]) -> None:
+    """Four times the input may take eight times as long (linear is four, quadratic sixteen)."""
+    parse_queries("")  # the grammar is built once, and not on our time
+    small, large = fastest(action, grow(60)), fastest(action, grow(240))
+    assert large < 8 * small + 0.005
+
+
+def test_a_query_of_twenty_lines_compiles_in_a_few_milliseconds() -> None:
+    clauses = "\n".join(f'$p{i}: Paper {{ doi: $d, state: "final" }}' for i in range(18))
+    text = f"query q($d: String) {{ match {{\n{clauses}\n}} return {{ $p0.title as title }} limit 3 }}"
+    compile_all(text)
+    # Measured well under 2 ms; the bound only catches a change of kind on a busy machine.
+    assert fastest(compile_all, text + "\n") < 0.05

@@ -1,0 +1,211 @@
+"""Operation descriptors and lint reports, in their wire form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from omnigraph.language.lint import HARD_CODED, LintReport, SchemaSource, lint_queries
+from omnigraph.language.query.operation import describe_parameters
+
+from .query_archive import catalog, compiled, read, write
+
+FILE = SchemaSource("file", "archive.pg")
+
+
+def lint(text: str) -> LintReport:
+    return lint_queries(catalog(), text, query_path="q.gq", schema_source=FILE)
+
+
+RESULT_SHAPES: list[tuple[str, dict[str, Any]]] = [
+    ("$p.title", {"name": "title", "kind": "string", "nullable": False}),
+    ("$p.state", {"name": "state", "kind": "string", "nullable": False}),
+    ("$p.pages", {"name": "pages", "kind": "int", "nullable": True}),
+    ("$p.big", {"name": "big", "kind": "bigint", "nullable": True}),
+    ("$p.price", {"name": "price", "kind": "float", "nullable": True}),
+    ("$p.added", {"name": "added", "kind": "datetime", "nullable": True}),
+    ("$a.born", {"name": "born", "kind": "date", "nullable": True}),
+    ("$a.active", {"name": "active", "kind": "bool", "nullable": True}),
+    ("$p.keywords", {"name": "keywords", "kind": "list", "item_kind": "string", "nullable": True}),
+    ("$p.vec", {"name": "vec", "kind": "vector", "vector_dim": 4, "nullable": True}),
+    ("$p", {"name": "p", "kind": "object", "nullable": False}),
+    ("$q", {"name": "q", "kind": "string", "nullable": True}),
+    ("3", {"name": "literal", "kind": "bigint", "nullable": False}),
+    ("[1.5]", {"name": "literal", "kind": "list", "item_kind": "float", "nullable": False}),
+    ("now()", {"name": "now", "kind": "datetime", "nullable": False}),
+    ("count($p)", {"name": "count", "kind": "bigint", "nullable": True}),
+    ("sum($p.pages)", {"name": "sum", "kind": "float", "nullable": True}),
+    ("max($p.pages)", {"name": "max", "kind": "int", "nullable": True}),
+    ("min($p.title) as m", {"name": "m", "kind": "string", "nullable": True}),
+    ("bm25($p.title, $q)", {"name": "bm25", "kind": "float", "nullable": False}),
+    ("search($p.title, $q)", {"name": "search", "kind": "bool", "nullable": False}),
+    ("some_alias", {"name": "some_alias", "kind": "bigint", "nullable": True}),
+]
+
+
+@pytest.mark.parametrize(("projection", "shape"), RESULT_SHAPES)
+def test_result_shapes(projection: str, shape: dict[str, Any]) -> None:
+    query = compiled(read("$p: Paper  $a: Person", projection, params="$q: String?"))
+    assert [column.to_json_dict() for column in query.operation.result] == [shape]
+
+
+TOUCHED = [
+    (read("$a: Person"), ["node Person"], []),
+    (read("$a wrote $p"), ["node Paper", "node Person", "edge Wrote"], []),
+    (read("$a: Person  not { $a <knows> $b  not { $b wrote $_ } }"),
+     ["node Paper", "node Person", "edge Knows", "edge Wrote"], []),
+    (write('insert Slot { room: "a", hour: 1 }'), ["node Slot"], ["node Slot"]),
+    (write('insert Wrote { from: "a", to: "b" }'), ["node Paper", "node Person", "edge Wrote"], ["edge Wrote"]),
+    (write("update Person set { age: 1 } where age = 2"), ["node Person"], ["node Person"]),
+    (write('delete Slot where room = "a"'), ["node Slot", "edge Reserved"], ["node Slot", "edge Reserved"]),
+    (write('delete Cites where from = "a"'), ["edge Cites"], ["edge Cites"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "reads", "writes"), TOUCHED)
+def test_touched_types(query: str, reads: list[str], writes: list[str]) -> None:
+    operation = compiled(query).operation
+    assert [f"{t.kind} {t.type_name}" for t in operation.reads] == reads
+    assert [f"{t.kind} {t.type_name}" for t in operation.writes] == writes
+
+
+def test_parameters_have_the_same_wire_form() -> None:
+    query = compiled(write('delete Paper where doi = "x"', "$a: I64, $b: [Date]?, $c: Vector(3), $d: Blob"))
+    assert [shape.to_json_dict() for shape in describe_parameters(query.parameters)] == [
+        {"name": "a", "kind": "bigint", "nullable": False},
+        {"name": "b", "kind": "list", "item_kind": "date", "nullable": True},
+        {"name": "c", "kind": "vector", "vector_dim": 3, "nullable": False},
+        {"name": "d", "kind": "blob", "nullable": False},
+    ]
+
+
+# ---- lint -----------------------------------------------------------------------------------------------
+
+
+def test_a_clean_file() -> None:
+    report = lint("query q($d: String) { match { $s: Slot { room: $d } } return { $s.hour as hour } }")
+    assert report.to_json_dict() == {
+        "status": "ok",
+        "schema_source": {"kind": "file", "path": "archive.pg"},
+        "query_path": "q.gq",
+        "queries_processed": 1,
+        "errors": 0,
+        "warnings": 0,
+        "infos": 0,
+        "results": [
+            {
+                "name": "q",
+                "kind": "read",
+                "status": "ok",
+                "operation": {
+                    "result": [{"name": "hour", "kind": "int", "nullable": False}],
+                    "reads": [{"kind": "node", "type_name": "Slot"}],
+                    "writes": [],
+                },
+            }
+        ],
+        "findings": [],
+    }
+    assert report.exit_code == 0
+
+
+def test_a_live_graph_is_named_by_its_uri() -> None:
+    assert SchemaSource("graph", "s3://b/g").to_json_dict() == {"kind": "graph", "uri": "s3://b/g"}
+
+
+def test_a_file_that_does_not_parse_has_one_finding_and_no_results() -> None:
+    report = lint(read("$b: Paper {}") + "\nquery x( {")
+    wire = report.to_json_dict()
+    assert (wire["status"], wire["errors"], wire["queries_processed"], wire["results"]) == ("error", 1, 0, [])
+    (finding,) = wire["findings"]
+    assert (finding["severity"], finding["code"]) == ("error", "Q000")
+    assert "line 1" in finding["message"]
+    assert "line 2" in finding["message"]
+    assert report.exit_code == 1
+
+
+def test_a_failing_query_does_not_stop_the_others() -> None:
+    report = lint("query a() { match { $b: Bok } return { $b.x } }\n" + read("$p: Paper", "$p.title"))
+    first, second = report.to_json_dict()["results"]
+    assert first["status"] == "error"
+    assert first["error"] == "type error: T1: unknown node type 'Bok' (line 1, column 25)"
+    assert "operation" not in first
+    assert second["status"] == "ok"
+    assert (report.status, report.errors, report.exit_code) == ("error", 1, 1)
+
+
+def test_every_type_error_of_a_query_is_in_its_text() -> None:
+    report = lint(read("$p: Paper { isbn: 1 }", "$p.scan"))
+    (result,) = report.results
+    assert result.error is not None
+    assert [line.split(": ")[1] for line in result.error.splitlines()] == ["T2", "T24"]
+
+
+def test_an_uncoded_type_error_has_no_code() -> None:
+    (result,) = lint(read("$p: Paper", "$z")).results
+    assert result.error is not None
+    assert result.error.startswith("type error: variable '$z' is not bound")
+
+
+def test_a_mutation_without_parameters_is_warned_about() -> None:
+    report = lint(write('delete Paper where doi = "x"'))
+    (result,) = report.to_json_dict()["results"]
+    assert result["status"] == "ok"
+    assert "hard-coded mutation" in result["warnings"][0]
+    assert (report.warnings, report.exit_code) == (1, 0)
+
+
+def test_what_only_execution_refuses_is_no_lint_error() -> None:
+    mixed = write("delete Paper where doi = $d insert Slot { room: $d, hour: 1 }", "$d: String")
+    key = write("update Paper set { doi: $d } where doi = $d", "$d: String")
+    assert lint(mixed).errors == lint(key).errors == 0
+
+
+def test_l201_names_nullable_properties_that_no_update_sets() -> None:
+    text = (
+        "query one($d: String) { update Slot set { label: $d } where room = $d }\n"
+        "query two($d: String) { update Person set { age: 1, karma: 1.0, seen: now() } where handle = $d }\n"
+        "query also($d: String) { update Person set { active: true } where handle = $d }\n"
+        "query broken($d: String) { update Person set { email: 3 } where handle = $d }\n"
+    )
+    findings = lint(text).to_json_dict()["findings"]
+    assert [f["property"] for f in findings] == ["aliases", "born", "email", "photo"]
+    assert findings[0] == {
+        "severity": "warning",
+        "code": "L201",
+        "message": "Person.aliases exists in schema but no update query sets it",
+        "type_name": "Person",
+        "property": "aliases",
+        "query_names": ["also", "two"],
+    }
+
+
+def test_l201_leaves_embedded_vectors_and_key_members_alone() -> None:
+    findings = lint(write('update Paper set { pages: $n } where doi = "x"', "$n: I32")).findings
+    assert "vec" not in {finding.property_name for finding in findings}
+    assert "doi" not in {finding.property_name for finding in findings}
+
+
+def test_findings_are_sorted_by_type_and_property() -> None:
+    text = (
+        "query b($d: String) { update Slot set { label: $d } where room = $d  "
+        "update Person set { age: 1 } where handle = $d  update Paper set { pages: 1 } where doi = $d }"
+    )
+    keys = [(finding.type_name, finding.property_name) for finding in lint(text).findings]
+    assert keys == sorted(keys, key=str)
+
+
+def test_the_report_for_a_person() -> None:
+    text = (
+        "query good() { match { $p: Paper } return { $p } }\n"
+        "query bad() { match { $p: Papr { x: 1 } } return { $p } }\n"
+        'query fixed() { update Slot set { label: "x" } where room = "a" }\n'
+    )
+    assert list(lint(text).lines()) == [
+        "OK    query `good` (read)",
+        "ERROR query `bad`: type error: T1: unknown node type 'Papr' (line 2, column 27); did you mean 'Paper'?",
+        "OK    query `fixed` (mutation)",
+        f"WARN  query `fixed`: {HARD_CODED}",
+        "INFO  Lint complete: 3 queries processed (1 error(s), 1 warning(s), 0 info item(s))",
+    ]

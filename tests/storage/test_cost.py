@@ -1,0 +1,179 @@
+"""The cost contract: store requests and serial round trips are constants.
+
+Counted at the S3 server itself, so nothing a library does on the side can hide.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import pytest
+
+from omnigraph import Graph
+from tests.conftest import Place
+from tests.support.s3 import RequestLog, S3Server
+from tests.support.tables import PEOPLE, append, append_one, new_graph, nodes
+
+APPEND_REQUESTS = 6
+APPEND_ROUNDS = 5
+FOLD_REQUESTS = 20
+COLD_OPEN_REQUESTS = 7
+LATENCY = 0.04
+
+
+def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
+    """The requests of `work`, its background hint included."""
+    with server.logged() as log:
+        work()
+        quiesce(graph)
+    return log
+
+
+def quiesce(graph: Graph) -> None:
+    """Wait for the hint that a commit writes in the background, so that it is counted where it belongs."""
+    for _ in range(400):
+        if not graph.root.log.hints_pending():
+            return
+        time.sleep(0.005)
+    raise AssertionError("a hint is still being written after two seconds")
+
+
+def serial_rounds(server: S3Server, work: Callable[[], object]) -> float:
+    """The slope of wall time over latency: how many answers `work` has to wait for, one after another."""
+    times = []
+    for latency in (0.0, LATENCY):
+        with server.slowed(latency):
+            started = time.monotonic()
+            work()
+            times.append(time.monotonic() - started)
+    return (times[1] - times[0]) / LATENCY
+
+
+def append_costs(graph: Graph, server: S3Server, branch: str, label: str) -> list[RequestLog]:
+    """Five commits in a row: at most one of them folds the table's tail, whatever depth they start at."""
+    graph.snapshot(branch)
+    quiesce(graph)
+    return [settled(graph, server, lambda i=i: append_one(graph, f"{label}-{i}", branch)) for i in range(5)]
+
+
+def test_an_append_commit_costs_the_same_at_any_depth_table_count_and_branch(
+    s3_server: S3Server, s3_place: Place
+) -> None:
+    plain: dict[str, int] = {}
+    folding: dict[str, int] = {}
+
+    def measure(graph: Graph, branch: str, label: str) -> None:
+        costs = sorted(len(log) for log in append_costs(graph, s3_server, branch, label))
+        plain[label], folding[label] = costs[0], costs[-1]
+        assert costs[:4] == [costs[0]] * 4, (label, costs)
+
+    small = new_graph(f"{s3_place.uri}/small", extra_tables=2)
+    append_one(small, "warm")
+    measure(small, "main", "depth 1")
+    deepen(small, 50)
+    measure(small, "main", "depth 50")
+    deepen(small, 300)
+    measure(small, "main", "depth 300")
+    small.create_branch("fresh")
+    measure(small, "fresh", "a fresh branch at depth 300")
+
+    wide = new_graph(f"{s3_place.uri}/wide", extra_tables=97)
+    append_one(wide, "warm")
+    measure(wide, "main", "100 tables")
+
+    assert set(plain.values()) == {plain["depth 1"]}, plain
+    assert plain["depth 1"] <= APPEND_REQUESTS
+    assert max(folding.values()) <= FOLD_REQUESTS, folding
+
+
+def deepen(graph: Graph, depth: int) -> None:
+    while graph.snapshot().version < depth:
+        append_one(graph, f"deep-{graph.snapshot().version}")
+
+
+def test_an_append_commit_waits_for_at_most_five_answers(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    append_one(graph, "warm")
+    slopes = [serial_rounds(s3_server, lambda i=i: append_one(graph, f"p{i}-{time.monotonic()}")) for i in range(5)]
+    assert round(statistics.median(slopes), 1) <= APPEND_ROUNDS + 0.3, slopes
+
+
+def test_a_multi_table_commit_stages_its_tables_in_parallel(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri, extra_tables=6)
+    keys = [PEOPLE, *(f"node:Extra{i}" for i in range(6))]
+    append(graph, {key: nodes({"warm": 1}) for key in keys})
+    seven = serial_rounds(s3_server, lambda: append(graph, {k: nodes({f"{time.monotonic()}": 1}) for k in keys}))
+    assert round(seven, 1) <= APPEND_ROUNDS + 1, seven
+
+
+def test_a_warm_head_check_is_one_request(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    append_one(graph, "a")
+    graph.create_branch("side")
+    quiesce(graph)
+    for branch in ("main", "side"):
+        graph.snapshot(branch)
+        with s3_server.logged() as log:
+            graph.snapshot(branch)
+        assert len(log) == 1, log.lines()
+
+
+def test_creating_a_branch_is_a_head_check_and_one_object(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri, extra_tables=20)
+    append_one(graph, "a")
+    quiesce(graph)
+    with s3_server.logged() as log:
+        graph.create_branch("side")
+    assert [(r.method, r.status) for r in log.requests] == [("GET", 404), ("PUT", 200)]
+
+
+@pytest.mark.parametrize("branch", ["main", "side"])
+def test_a_cold_open_reaches_a_usable_snapshot_in_seven_requests(
+    s3_server: S3Server, s3_place: Place, branch: str
+) -> None:
+    graph = new_graph(s3_place.uri)
+    for i in range(3):
+        append_one(graph, f"a{i}")
+    graph.create_branch("side")
+    settled(graph, s3_server, lambda: append_one(graph, "b", branch))
+    with s3_server.logged() as log:
+        snapshot = Graph.open(s3_place.uri).snapshot(branch)
+        assert snapshot.schema_document.source == ""
+    assert len(log) <= COLD_OPEN_REQUESTS, log.lines()
+    assert snapshot.version == graph.snapshot(branch).version
+
+
+def test_a_handle_that_is_far_behind_lists_instead_of_probing(s3_server: S3Server, s3_place: Place) -> None:
+    writer = new_graph(s3_place.uri)
+    reader = Graph.open(s3_place.uri)
+    reader.snapshot()
+    for i in range(40):
+        append_one(writer, f"a{i}")
+    quiesce(writer)
+    with s3_server.logged() as log:
+        assert reader.snapshot().version == 41
+    assert len(log) <= 5, log.lines()
+
+
+@pytest.mark.parametrize("hint", [b"", b"nonsense", b"99999", b"1"])
+def test_a_missing_or_wrong_hint_changes_only_the_cost(s3_server: S3Server, s3_place: Place, hint: bytes) -> None:
+    graph = new_graph(s3_place.uri)
+    for i in range(8):
+        settled(graph, s3_server, lambda i=i: append_one(graph, f"a{i}"))
+    branch_id = graph.snapshot().entry.branch_id
+    graph.root.objects.put(f"__manifest/hints/{branch_id}", hint)
+    assert Graph.open(s3_place.uri).snapshot().version == 9
+
+
+def test_a_commit_is_found_by_id_without_walking_history(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    commits = [append_one(graph, f"a{i}").commit_id for i in range(30)]
+    graph.create_branch("side")
+    quiesce(graph)
+    with s3_server.logged() as log:
+        found = Graph.open(s3_place.uri).get_commit(commits[2])
+    assert found.version == 4
+    # graph.json, the list of refs, one ref, one log slot per line of history.
+    assert len(log) <= 5, log.lines()

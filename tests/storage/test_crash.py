@@ -1,0 +1,124 @@
+"""A writer killed at any instant leaves a graph that opens, verifies clean and takes the next write.
+
+Real processes, killed with SIGKILL: first at every named point of the write path, then at random instants.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import BranchNotFoundError, NotFoundError
+from omnigraph.storage.tracing import POINTS, Trace
+from tests.conftest import Place
+from tests.support.processes import acknowledged, go, start, wait_ready
+from tests.support.tables import KNOWS, NODE, PEOPLE, PLACES, append_one, ids, new_graph
+
+INIT_POINTS = [p for p in POINTS if p.startswith("init.")]
+WRITE_POINTS = [p for p in POINTS if not p.startswith("init.")]
+LOCAL_KILLS, S3_KILLS = 140, 70
+AT_ONCE = 4
+
+
+def check_survivor(uri: str, said: list[list[str]], probe: str) -> None:
+    """Everything that was acknowledged is there; everything else is there completely or not at all."""
+    graph = Graph.open(uri)
+    report = graph.verify()
+    assert report.clean, report.problems
+
+    people = ids(graph)
+    assert people == ids(graph, PLACES) == ids(graph, KNOWS), "a commit over three tables is half visible"
+    assert {words[1] for words in said if words[0] == "row"} <= set(people)
+
+    names = graph.list_branches()
+    for branch in names:
+        graph.snapshot(branch)
+    for words in said:
+        if words[0] == "gone":
+            assert words[1] not in names
+            with pytest.raises(BranchNotFoundError):
+                graph.snapshot(words[1])
+        if words[0] == "branch" and ["gone", words[1]] not in said and words[1] in names:
+            assert graph.snapshot(words[1]).count(PEOPLE) >= 1
+
+    history = graph.list_commits(limit=10_000).commits
+    assert [e.version for e in history] == list(range(len(history), 0, -1))
+    side = f"probe-{probe}"
+    graph.create_branch(side)
+    append_one(graph, f"after-{probe}", side)
+    assert f"after-{probe}" in ids(graph, branch=side)
+    graph.delete_branch(side)
+    graph.close()
+
+
+def test_the_points_named_here_are_all_the_points_there_are(local_place: Place) -> None:
+    """A new durable step must be announced, and an announced one must be reached: else a kill there tests nothing."""
+    reached: set[str] = set()
+    trace = Trace()
+    trace.observer = reached.add
+    graph = new_graph(local_place.uri, trace=trace)
+    for i in range(7):
+        append_one(graph, f"a{i}")
+    graph.create_branch("b")
+    graph.delete_branch("b")
+    assert reached == set(POINTS)
+
+
+@pytest.mark.parametrize("point", WRITE_POINTS)
+def test_a_writer_killed_at_a_named_point(place: Place, point: str) -> None:
+    new_graph(place.uri).close()
+    # Folding and branch deletion need a few rounds before they happen for the first time.
+    for nth in (1, 3):
+        process = start(place, place.uri, "everything", f"n{nth}", "8", kill_at=f"{point}:{nth}")
+        wait_ready(process)
+        go(process)
+        said = acknowledged(process)
+        assert process.returncode == -9, f"{point} was not reached {nth} times"
+        check_survivor(place.uri, said, f"{nth}")
+
+
+@pytest.mark.parametrize("point", INIT_POINTS)
+def test_an_init_killed_at_a_named_point(place: Place, point: str) -> None:
+    process = start(place, place.uri, "init", kill_at=point)
+    acknowledged(process)
+    assert process.returncode == -9
+    if point == "init.claim.after":
+        graph = Graph.open(place.uri)
+    else:
+        with pytest.raises(NotFoundError):
+            Graph.open(place.uri)
+        graph = Graph.create(place.uri, {PEOPLE: NODE}, force=True)
+    assert graph.verify().clean
+    append_one(graph, "first")
+    assert ids(graph) == ["first"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kind", "kills"), [("local", LOCAL_KILLS), ("s3", S3_KILLS)])
+def test_writers_killed_at_random_instants(request: pytest.FixtureRequest, kind: str, kills: int) -> None:
+    """Several writers share the graph; each is killed at a random instant after its first steps."""
+    place: Place = request.getfixturevalue(f"{kind}_place")
+    new_graph(place.uri).close()
+    chance = random.Random(20_261)
+    said: list[list[str]] = []
+    killed = 0
+    while killed < kills:
+        processes = [start(place, place.uri, "everything", f"r{killed + i}", "1000") for i in range(AT_ONCE)]
+        for process in processes:
+            wait_ready(process)
+        for process in processes:
+            go(process)
+        for process in processes:
+            time.sleep(chance.uniform(0.0, 0.12))
+            process.kill()
+        for process in processes:
+            said += acknowledged(process)
+            assert process.returncode == -9
+            killed += 1
+        if killed % (5 * AT_ONCE) == 0:
+            check_survivor(place.uri, said, str(killed))
+    check_survivor(place.uri, said, "last")
+    assert any(words[0] == "row" for words in said), "no writer lived long enough to acknowledge anything"

@@ -1,0 +1,193 @@
+"""A store that fails: never a duplicate commit, never a lost one, never a half answer.
+
+Faults are injected at the S3 server (status codes, lost responses, slowness) and at the object seam (a response lost
+after the work was done), because libraries retry on their own in between.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import CommitOutcomeUnknownError, ConflictError, StorageError, StorageErrorKind
+from tests.conftest import Place
+from tests.support.s3 import Fault, S3Server
+from tests.support.tables import PEOPLE, append_one, ids, new_graph
+
+
+class LosesAnswers:
+    """The store does the work and its answer never arrives, for the requests a rule picks."""
+
+    def __init__(self, rule: Callable[[str, str], bool], *, times: int = 1, before: bool = False) -> None:
+        self.rule, self.left, self.before_work = rule, times, before
+
+    def before(self, kind: str, path: str) -> None:
+        if self.before_work:
+            self._fail(kind, path)
+
+    def after(self, kind: str, path: str) -> None:
+        if not self.before_work:
+            self._fail(kind, path)
+
+    def _fail(self, kind: str, path: str) -> None:
+        if self.left and self.rule(kind, path):
+            self.left -= 1
+            raise TimeoutError(f"injected: no answer to {kind} {path}")
+
+
+def publishes(kind: str, path: str) -> bool:
+    return kind == "create" and "/log/" in path
+
+
+@pytest.mark.parametrize("lost_before_work", [True, False], ids=["request lost", "response lost"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_publish_without_an_answer_commits_exactly_once(place: Place, lost_before_work: bool, times: int) -> None:
+    graph = new_graph(place.uri)
+    graph.root.objects.interceptor = LosesAnswers(publishes, times=times, before=lost_before_work)
+    published = append_one(graph, "ann")
+    graph.root.objects.interceptor = None
+    assert published.version == 2
+    assert graph.snapshot().commit_id == published.commit_id
+    append_one(graph, "bob")
+    fresh = Graph.open(place.uri)
+    assert ids(fresh) == ["ann", "bob"]
+    assert [e.version for e in fresh.list_commits().commits] == [3, 2, 1]
+
+
+def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_place: Place) -> None:
+    graph = new_graph(local_place.uri)
+    graph.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    with pytest.raises(CommitOutcomeUnknownError) as unknown:
+        append_one(graph, "ann", idempotency_key="once")
+    graph.root.objects.interceptor = None
+    # It did happen; the error named the commit, and repeating the write with its key finds it instead of doubling it.
+    assert graph.get_commit(unknown.value.commit_id).version == 2
+    assert append_one(graph, "ann", idempotency_key="once").replayed
+    assert ids(graph) == ["ann"]
+
+
+def test_a_publish_repeated_after_success_is_recognised_as_our_own(local_place: Place) -> None:
+    graph = new_graph(local_place.uri)
+    published = append_one(graph, "ann")
+    assert graph.root.log.publish(published.entry) == published.entry
+    assert graph.snapshot().version == 2
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_server_errors_are_ridden_out(s3_server: S3Server, s3_place: Place, status: int) -> None:
+    graph = new_graph(s3_place.uri)
+    chance = random.Random(status)
+    with s3_server.broken(lambda method, path: Fault(status) if chance.random() < 0.2 else None):
+        for i in range(10):
+            append_one(graph, f"p{i}")
+    assert ids(graph) == sorted(f"p{i}" for i in range(10))
+    assert graph.snapshot().version == 11
+    assert graph.verify().clean
+
+
+def test_responses_lost_on_the_wire_neither_double_nor_lose_commits(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    chance = random.Random(7)
+    acknowledged, in_doubt = [], []
+    with s3_server.broken(lambda method, path: Fault() if chance.random() < 0.15 else None):
+        for i in range(20):
+            try:
+                append_one(graph, f"p{i}", idempotency_key=f"k{i}")
+                acknowledged.append(f"p{i}")
+            except StorageError:
+                in_doubt.append(f"p{i}")
+    assert acknowledged, "every write failed: the test proves nothing"
+    for name in in_doubt:
+        append_one(graph, name, idempotency_key=f"k{name[1:]}")
+    assert ids(graph) == sorted(f"p{i}" for i in range(20))
+    assert graph.snapshot().version == 21
+    assert graph.verify().clean
+
+
+def test_a_store_that_is_down_is_a_transient_error_and_changes_nothing(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    append_one(graph, "ann")
+    with s3_server.broken(lambda method, path: Fault(503)), pytest.raises(StorageError) as down:
+        append_one(graph, "bob")
+    assert down.value.kind is StorageErrorKind.TRANSIENT
+    assert ids(graph) == ["ann"]
+
+
+def test_a_branch_create_without_an_answer_makes_one_branch(place: Place) -> None:
+    graph = new_graph(place.uri)
+    graph.root.objects.interceptor = LosesAnswers(lambda kind, path: kind == "create" and "/refs/" in path)
+    ref = graph.create_branch("side")
+    graph.root.objects.interceptor = None
+    assert graph.snapshot("side").version == 1
+    assert Graph.open(place.uri).root.branches.head("side").ref == ref
+
+
+def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
+    """The claim is asked again and finds itself."""
+    from omnigraph.storage import root
+
+    original = root.Objects
+    try:
+
+        class Losing(original):  # type: ignore[misc,valid-type]
+            def __init__(self, location):  # type: ignore[no-untyped-def]
+                super().__init__(location)
+                self.interceptor = LosesAnswers(lambda kind, path: kind == "create" and path.endswith("graph.json"))
+
+        root.Objects = Losing  # type: ignore[misc]
+        graph = new_graph(place.uri)
+    finally:
+        root.Objects = original  # type: ignore[misc]
+    assert Graph.open(place.uri).id == graph.id
+
+
+def test_a_failed_init_leaves_nothing_behind(s3_server: S3Server, s3_place: Place) -> None:
+    bucket, _, prefix = s3_place.uri.removeprefix("s3://").partition("/")
+
+    def refuse_schema(method: str, path: str) -> Fault | None:
+        return Fault(403) if method == "PUT" and "/schemas/" in path else None
+
+    with s3_server.broken(refuse_schema), pytest.raises(StorageError) as refused:
+        new_graph(s3_place.uri)
+    assert refused.value.kind is StorageErrorKind.CONFIGURATION
+    assert "Contents" not in s3_server.client().list_objects_v2(Bucket=bucket, Prefix=prefix)
+    assert new_graph(s3_place.uri).verify().clean
+
+
+def test_of_two_racing_inits_one_wins_and_the_other_cleans_up(place: Place) -> None:
+    def attempt(_: int) -> str:
+        try:
+            return new_graph(place.uri).id
+        except ConflictError:
+            return ""  # the winner was first, or is still writing its root
+
+    with ThreadPoolExecutor(4) as threads:
+        winners = [graph_id for graph_id in threads.map(attempt, range(4)) if graph_id]
+    assert len(winners) == 1
+    graph = Graph.open(place.uri)
+    assert graph.id == winners[0]
+    append_one(graph, "ann")
+    assert graph.verify().clean
+    tables = {o.path.split("/")[1] for o in graph.root.objects.below("nodes")}
+    assert tables == {s.table_id for k, s in graph.snapshot().entry.tables.items() if k.startswith("node:")}
+    assert PEOPLE in graph.snapshot().types()
+
+
+def test_a_store_without_create_if_absent_is_refused(s3_server: S3Server, s3_place: Place, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """A gateway that ignores the condition would let two writers take one slot."""
+    original = s3_server._ask_moto
+
+    def ignore_condition(environ):  # type: ignore[no-untyped-def]
+        environ.pop("HTTP_IF_NONE_MATCH", None)
+        return original(environ)
+
+    monkeypatch.setattr(s3_server, "_ask_moto", ignore_condition)
+    with pytest.raises(StorageError, match="create-if-absent") as refused:
+        new_graph(s3_place.uri)
+    assert refused.value.kind is StorageErrorKind.CONFIGURATION
+    bucket, _, prefix = s3_place.uri.removeprefix("s3://").partition("/")
+    assert "Contents" not in s3_server.client().list_objects_v2(Bucket=bucket, Prefix=prefix)

@@ -1,0 +1,124 @@
+"""The shape of the code base, enforced: import arrows, one owner of Lance, domain names, cheap start."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "omnigraph"
+
+MAY_IMPORT = {
+    "language": set(),
+    "storage": {"language"},
+    "engine": {"storage", "language", "embeddings"},
+    "embeddings": {"language"},
+    "policy": {"language"},
+    "pipeline": {"engine", "storage", "language", "embeddings"},
+    "cluster": {"engine", "policy", "storage", "language"},
+    "server": {"engine", "cluster", "policy", "storage", "language", "embeddings"},
+    "client": {"engine", "cluster", "policy", "storage", "language"},
+    "mcp": {"engine", "cluster", "policy", "storage", "language", "server", "client"},
+}
+"""Who may import whom. The CLI may import everybody; `omnigraph.errors` may be imported by everybody."""
+
+LANCE_OWNER = "storage/tables"
+MOVES_AN_ATTACHED_HEAD = {
+    "cleanup_old_versions",
+    "compact_files",
+    "optimize_indices",
+    "create_index",
+    "create_scalar_index",
+    "add_columns",
+    "restore",
+    "create_branch",
+}
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path.relative_to(SOURCE), ast.parse(path.read_text())
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute, so that the arrows can be read"
+            yield node.module or ""
+
+
+def test_imports_only_go_down_the_layers() -> None:
+    strays = []
+    for path, tree in modules():
+        layer = path.parts[0]
+        if layer not in MAY_IMPORT:
+            continue
+        for name in imported(tree):
+            parts = name.split(".")
+            if parts[0] == "omnigraph" and len(parts) > 1 and parts[1] not in {layer, "errors", *MAY_IMPORT[layer]}:
+                strays.append(f"{path} imports {name}")
+    assert strays == []
+
+
+def test_every_room_is_in_the_layer_table() -> None:
+    rooms = {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert rooms <= {*MAY_IMPORT, "cli"}
+
+
+def test_only_the_tables_package_calls_lance() -> None:
+    strays = [
+        f"{path} imports {name}"
+        for path, tree in modules()
+        if not path.as_posix().startswith(LANCE_OWNER)
+        for name in imported(tree)
+        if name.split(".")[0] == "lance"
+    ]
+    assert strays == []
+
+
+def test_nothing_moves_the_attached_head_of_a_table() -> None:
+    """These Lance calls commit to, or prune, the attached lineage; a staged version must never do that."""
+    strays = [
+        f"{path}:{node.lineno} calls {node.func.attr}"
+        for path, tree in modules()
+        if path.as_posix().startswith(LANCE_OWNER)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in MOVES_AN_ATTACHED_HEAD
+    ]
+    assert strays == []
+
+
+def test_the_language_is_pure() -> None:
+    allowed = {"lark", "msgspec", "omnigraph", *sys.stdlib_module_names}
+    impure = {"os", "pathlib", "subprocess", "socket", "urllib", "shutil", "tempfile"}
+    strays = [
+        f"{path} imports {name}"
+        for path, tree in modules()
+        if path.parts[0] == "language"
+        for name in imported(tree)
+        if name.split(".")[0] not in allowed or name.split(".")[0] in impure
+    ]
+    assert strays == []
+
+
+@pytest.mark.parametrize("word", ["utils", "helpers", "common", "manager", "misc"])
+def test_modules_are_named_after_what_they_are(word: str) -> None:
+    assert [p for p, _ in modules() if word in p.stem] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [str(p) for p, tree in modules() if not ast.get_docstring(tree) and tree.body] == []
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    script = "import sys, omnigraph; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert {"lance", "pyarrow", "numpy", "pandas", "pyspark", "fastapi", "obstore"}.isdisjoint(loaded)
