@@ -197,6 +197,10 @@ class FormatVersionError(OmniGraphError):
         self.supported = supported
 
 
+class EmbeddingError(OmniGraphError):
+    """A text could not be turned into a vector: no provider, no key, no answer, or an unusable one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Where in a source text something stands: 1-based line and column, and the byte range."""
