@@ -107,5 +107,7 @@ def described(
         sources=sources,
         targets=targets,
         dangling=dangling,
-        arrays=tuple(StoredArray(name, array.dtype.newbyteorder("<").str, len(array)) for name, array in arrays.items()),
+        arrays=tuple(
+            StoredArray(name, array.dtype.newbyteorder("<").str, len(array)) for name, array in arrays.items()
+        ),
     )

@@ -7,12 +7,16 @@ traversing run on the same structure and can't disagree. Immutable; knows no tab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, Mask, RowIds, RowSpace
+
+
+Positions: TypeAlias = NDArray[Any]
+"""Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
 
 
 class Entries(NamedTuple):
@@ -33,8 +37,8 @@ class Adjacency:
     sources: RowSpace
     ends: RowSpace
     offsets: NDArray[np.int64]
-    targets: NDArray[np.integer]
-    ranks: NDArray[np.integer] | None = None
+    targets: Positions
+    ranks: Positions | None = None
     edges: RowIds | None = None
 
     @property
@@ -67,12 +71,14 @@ class Adjacency:
 
     def rows_at(self, at: Indices | slice) -> RowIds:
         """The row ids of the neighbours in these entries."""
-        return self.ends.rows[self.targets[at]]
+        rows: RowIds = self.ends.rows[self.targets[at]]
+        return rows
 
     def edges_at(self, at: Indices | slice) -> RowIds:
         assert self.ranks is not None
         assert self.edges is not None
-        return self.edges[self.ranks[at]]
+        rows: RowIds = self.edges[self.ranks[at]]
+        return rows
 
     def joined(self, nodes: RowIds, others: RowIds) -> Mask:
         """Whether each node has the one beside it as a neighbour."""
@@ -96,7 +102,7 @@ class Adjacency:
         return low, found
 
 
-def of_pairs(sources: RowSpace, ends: RowSpace, source: Indices, target: Indices) -> Adjacency:
+def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
     """Distinct neighbours, from one pair of positions per edge; parallel edges collapse."""
     width = max(1, len(ends))
     keys = source.astype(np.int64) * width + target
@@ -108,7 +114,7 @@ def of_pairs(sources: RowSpace, ends: RowSpace, source: Indices, target: Indices
 
 
 def of_edges(
-    sources: RowSpace, ends: RowSpace, source: Indices, target: Indices, ranks: Indices, edges: RowIds
+    sources: RowSpace, ends: RowSpace, source: Positions, target: Positions, ranks: Positions, edges: RowIds
 ) -> Adjacency:
     """One entry per stored edge. `ranks` says where each entry's edge stands in the order of edge ids."""
     order = np.lexsort((ranks, source))

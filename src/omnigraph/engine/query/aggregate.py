@@ -154,14 +154,12 @@ def _counted(
     return np.bincount(of_row, weights=weights, minlength=size).astype(np.int64)
 
 
-def _summed(
-    argument: _Argument, groups: Groups, size: int, weights: NDArray[np.int64] | None
-) -> NDArray[np.float64]:
+def _summed(argument: _Argument, groups: Groups, size: int, weights: NDArray[np.int64] | None) -> NDArray[np.float64]:
     stored = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
     values = stored[argument.positions]
     if weights is not None:
         values = values * weights
-    return np.bincount(groups.of_row, weights=values, minlength=size)
+    return np.bincount(groups.of_row, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
 def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool) -> pa.Array:

@@ -73,7 +73,9 @@ class Bindings:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for column in self.rows.values()) + (0 if self.weights is None else self.weights.nbytes)
+        return sum(column.nbytes for column in self.rows.values()) + (
+            0 if self.weights is None else self.weights.nbytes
+        )
 
 
 def concatenated(parts: Sequence[Bindings]) -> Bindings:

@@ -79,7 +79,7 @@ def _numbers(column: pa.Array) -> NDArray[Any]:
     """The values, with something harmless where they are null. Narrow types widen to the one of their family."""
     if column.null_count:
         column = pc.fill_null(column, 0)
-    values = column.to_numpy(zero_copy_only=False)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     if pa.types.is_floating(column.type):
         return values.astype(np.float64, copy=False)
     return values if column.type == pa.uint64() else values.astype(np.int64, copy=False)

@@ -22,9 +22,7 @@ from omnigraph.language.query import ir
 _VISITED_BYTES = 1 << 26
 
 
-def expand(
-    plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext
-) -> Bindings:
+def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables.
 
     `folding`: whoever reads the result only counts rows, so an end that nobody looks at may become a weight.
@@ -63,9 +61,7 @@ def _next_to(
     return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
 
 
-def _over_edges(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext
-) -> Bindings:
+def _over_edges(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
     """One hop, one row per stored edge."""
     assert plan.edge_variable is not None
     counts, at = adjacency.entries(nodes)
@@ -113,7 +109,12 @@ def _within_hops(
 
 
 def _search(
-    starts: Indices, adjacency: Adjacency, min_hops: int, max_hops: int, visited: NDArray[np.bool_], context: ReadContext
+    starts: Indices,
+    adjacency: Adjacency,
+    min_hops: int,
+    max_hops: int,
+    visited: NDArray[np.bool_],
+    context: ReadContext,
 ) -> tuple[Indices, Indices]:
     """Breadth-first from every start at once: which start reached which node, by start, distance and node.
 
@@ -160,4 +161,3 @@ def _repeated(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -
         return rows
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
     return Bindings({v: np.repeat(column, counts) for v, column in rows.rows.items()}, total, weights)
-

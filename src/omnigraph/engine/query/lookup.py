@@ -19,7 +19,11 @@ from omnigraph.language.query.ir import Direction
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import rows_with
 
-_ENDS = {Direction.OUT: (("src", "dst"),), Direction.IN: (("dst", "src"),), Direction.BOTH: (("src", "dst"), ("dst", "src"))}
+_ENDS = {
+    Direction.OUT: (("src", "dst"),),
+    Direction.IN: (("dst", "src"),),
+    Direction.BOTH: (("src", "dst"), ("dst", "src")),
+}
 
 
 def explored(

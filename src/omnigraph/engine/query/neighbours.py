@@ -17,7 +17,7 @@ from omnigraph.engine.query.traversal_mode import TraversalMode
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import indexed_columns
+from omnigraph.storage.tables.rows import index_coverage
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
 _LOOKUP = 1.5e-3
@@ -66,9 +66,7 @@ def topology_key(plan: ir.Expand, shape: Shape, context: ReadContext) -> Topolog
     near, far = context.table(source_type(plan, context)), context.table(plan.destination_type)
     sources, targets = (far, near) if plan.direction is ir.Direction.IN else (near, far)
     snapshot = context.snapshot
-    return TopologyKey(
-        snapshot.entry.graph_id, shape, context.table(plan.edge).state, sources.state, targets.state
-    )
+    return TopologyKey(snapshot.entry.graph_id, shape, context.table(plan.edge).state, sources.state, targets.state)
 
 
 def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
@@ -102,12 +100,11 @@ def _lookup_cost(plan: ir.Expand, nodes: int, edges: Table, key: TopologyKey) ->
     near = key.targets.rows if plan.direction is ir.Direction.IN else key.sources.rows
     degree = edges.state.rows / max(1, near)
     columns = {ir.Direction.OUT: ("src",), ir.Direction.IN: ("dst",), ir.Direction.BOTH: ("src", "dst")}
-    indexes = indexed_columns(edges)
-    scans = sum(not indexes.get(column, False) for column in columns[plan.direction])
+    unindexed = sum(index_coverage(edges, column, "BTREE").unindexed_rows for column in columns[plan.direction])
     cost, frontier = 0.0, float(min(nodes, near))
     for _ in range(plan.max_hops):
         reached = min(frontier * degree * len(columns[plan.direction]), float(edges.state.rows))
         cost += 3 * _LOOKUP + frontier * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
-        cost += scans * edges.state.rows * _SCAN_PER_ROW
+        cost += unindexed * _SCAN_PER_ROW
         frontier = min(reached, float(near))
     return cost

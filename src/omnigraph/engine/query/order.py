@@ -113,10 +113,14 @@ def codes_of(evaluated: Evaluated, length: int, descending: bool) -> Codes:
 def _ascending_codes(values: pa.Array) -> Codes:
     type_ = values.type
     if not values.null_count and pa.types.is_floating(type_):
-        return values.to_numpy(zero_copy_only=False).astype(np.float64)
+        return _numpy(values, np.float64)
     if not values.null_count and pa.types.is_integer(type_) and type_ != pa.uint64():
-        return values.to_numpy(zero_copy_only=False).astype(np.int64)
+        return _numpy(values, np.int64)
     if pa.types.is_boolean(type_):
         values = values.cast(pa.int8())
-    ranks = pc.rank(values, sort_keys="ascending", null_placement="at_start", tiebreaker="dense")
-    return ranks.to_numpy(zero_copy_only=False).astype(np.int64)
+    ranks = _numpy(pc.rank(values, sort_keys="ascending", tiebreaker="dense"), np.int64)
+    return np.where(_numpy(values.is_valid(), np.bool_), ranks, 0)
+
+
+def _numpy(values: pa.Array, kind: type[np.generic]) -> Codes:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=kind)

@@ -24,9 +24,7 @@ def output_schema(plan: ir.ReadPlan) -> pa.Schema:
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in plan.columns])
 
 
-def projected(
-    plan: ir.Project, schema: pa.Schema, rows: Bindings, context: ReadContext
-) -> Iterator[pa.RecordBatch]:
+def projected(plan: ir.Project, schema: pa.Schema, rows: Bindings, context: ReadContext) -> Iterator[pa.RecordBatch]:
     values = [column.value for column in plan.columns]
     for start in range(0, rows.length, BATCH_ROWS):
         context.cancellation.check()

@@ -130,4 +130,5 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 def row_ids_of(read: pa.Table) -> RowIds:
     ids = one_array(read.column(ROW_ID)).to_numpy(zero_copy_only=False)
     assert is_ascending(ids)
-    return ids.view(np.int64)
+    rows: RowIds = ids.view(np.int64)
+    return rows

@@ -71,9 +71,7 @@ def stream_query(
     plan, context = _prepared(snapshot, source, name, params, options)
     run = ReadRun(plan, context)
     batches = _charged(run.batches(), context) if collecting else run.batches()
-    return QueryStream(
-        plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches
-    )
+    return QueryStream(plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches)
 
 
 def explain_query(

@@ -25,7 +25,9 @@ class Integers(Enum):
     JS_SAFE = "js-safe"
 
 
-def rendered(column: pa.Array | pa.ChunkedArray, type_: PropertyType, integers: Integers = Integers.NATIVE) -> list[Any]:
+def rendered(
+    column: pa.Array | pa.ChunkedArray, type_: PropertyType, integers: Integers = Integers.NATIVE
+) -> list[Any]:
     """One JSON value per row."""
     if type_.is_vector:
         return [None if row is None else [_vector_item(x) for x in row] for row in column.to_pylist()]

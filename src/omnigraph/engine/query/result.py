@@ -59,7 +59,7 @@ class QueryResult:
 
     def to_polars(self) -> Any:
         """A Polars DataFrame; needs polars."""
-        import polars
+        import polars  # type: ignore[import-not-found]
 
         return polars.from_arrow(self.table)
 

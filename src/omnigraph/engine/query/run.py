@@ -96,9 +96,7 @@ class ReadRun:
             entry.rows += rows.length
             return rows
 
-    def _operator(
-        self, plan: ir.ReadOperator, needed: frozenset[str], folding: bool, limit: int | None
-    ) -> Bindings:
+    def _operator(self, plan: ir.ReadOperator, needed: frozenset[str], folding: bool, limit: int | None) -> Bindings:
         context = self._context
         match plan:
             case ir.Scan():

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.adjacency import Adjacency, either_way
@@ -199,9 +198,7 @@ class TopologyCache:
             if description is None or description.shape != key.shape or tried >= _OLDER_BUILDS_TRIED:
                 continue
             tried += 1
-            older = TopologyKey(
-                key.graph_id, key.shape, description.edges, description.sources, description.targets
-            )
+            older = TopologyKey(key.graph_id, key.shape, description.edges, description.sources, description.targets)
             if _related(older, key) and (loaded := _loaded(files, older, description)) is not None:
                 yield loaded
 
@@ -218,9 +215,7 @@ def _related(older: TopologyKey, key: TopologyKey) -> bool:
     )
 
 
-def _loaded(
-    files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None
-) -> Topology | None:
+def _loaded(files: TopologyFiles, key: TopologyKey, description: TopologyDescription | None = None) -> Topology | None:
     description = description or files.describe(key.folder)
     if description is None:
         return None

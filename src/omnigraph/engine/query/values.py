@@ -45,7 +45,9 @@ def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated
             bound = rows.rows[variable]
             scores = scores_of(value.rank, bound, context)
             positions = scores.space.positions(bound)
-            values = pa.array(np.append(scores.values, 0.0), mask=np.arange(len(scores.values) + 1) == len(scores.values))
+            values = pa.array(
+                np.append(scores.values, 0.0), mask=np.arange(len(scores.values) + 1) == len(scores.values)
+            )
             return Located(values, np.where(positions < 0, len(scores.values), positions))
         case ir.OutputValue():
             raise AssertionError("an output column is sorted by its aggregate")

@@ -70,15 +70,38 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
     return taken
 
 
-def indexed_columns(table: Table) -> dict[str, bool]:
-    """Columns with an ordered index, and whether it covers the whole table."""
-    everything = {fragment.fragment_id for fragment in table.dataset.get_fragments()}
-    found: dict[str, bool] = {}
-    for index in table.dataset.describe_indices():
-        if index.index_type.upper() == "BTREE" and len(index.field_names) == 1:
-            covered = {f for segment in index.segments for f in segment.fragment_ids}
-            found[index.field_names[0]] = everything <= covered
-    return found
+def blob_bytes(table: Table, column: str, row_id: int) -> bytes:
+    """The content of one managed blob."""
+    (blob,) = table.dataset.take_blobs(column, ids=[row_id])
+    with blob:
+        data: bytes = blob.readall()
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCoverage:
+    """How much of a table an index knows. Rows it does not know are found by scanning."""
+
+    indexed_rows: int
+    unindexed_rows: int
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.unindexed_rows
+
+
+def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexCoverage:
+    """The coverage of the indexes on one column, of one kind (`BTREE`, `INVERTED`…) when it is given."""
+    covered = {
+        fragment
+        for index in table.dataset.describe_indices()
+        if index.field_names == [column] and kind in (None, index.index_type.upper())
+        for segment in index.segments
+        for fragment in segment.fragment_ids
+    }
+    rows = {f.fragment_id: f.metadata.num_rows for f in table.dataset.get_fragments()}
+    indexed = sum(count for fragment, count in rows.items() if fragment in covered)
+    return IndexCoverage(indexed, sum(rows.values()) - indexed)
 
 
 @dataclass(frozen=True, slots=True)
