@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, Mask, RowIds, RowSpace
 
-
 Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
 
