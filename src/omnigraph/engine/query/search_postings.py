@@ -24,9 +24,12 @@ POSTINGS_BYTES: Final = 512 << 20
 
 
 class Postings:
-    """The analysed texts of some rows. `row_ids` are the documents, rows with at least one token, ascending."""
+    """The analysed texts of some rows.
 
-    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids")
+    `row_ids` are the documents, rows with at least one token, ascending; `lengths` their token counts, `tokens` the sum.
+    """
+
+    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
 
     def __init__(self, rows: pa.Table, column: str) -> None:
         texts = rows.column(column).combine_chunks()
@@ -39,6 +42,7 @@ class Postings:
         place[order] = np.arange(order.size)
         self.row_ids: RowIds = all_ids[order]
         self.lengths: NDArray[np.int64] = lengths[order].astype(np.int64)
+        self.tokens = int(self.lengths.sum())
         self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
         # Pairs are sorted as one number each; a token's rows come out ascending.
         pairs, counts = np.unique(

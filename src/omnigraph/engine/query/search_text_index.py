@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,6 +86,10 @@ class IndexedTexts:
     @property
     def cost(self) -> int:
         return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.cost
+
+    @cached_property
+    def tokens(self) -> int:
+        return int(self.lengths.sum())
 
     @property
     def lance_average(self) -> float:
@@ -187,7 +192,7 @@ def indexed_texts(
 ) -> tuple[IndexedTexts | None, set[int]]:
     """What an index of this version knows about a column, and the fragments it covers; None without a usable one."""
     index = index_of(table, column, TEXT_INDEX_KIND)
-    if index is None or any(index.parameters["params"].get(k) != v for k, v in TEXT_INDEX_OPTIONS.items()):
+    if index is None or any(index.parameters.get(k) != v for k, v in TEXT_INDEX_OPTIONS.items()):
         return None, set()
     covered = [content for content in contents if content.fragment_id in index.fragment_ids]
     key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))

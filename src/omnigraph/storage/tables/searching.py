@@ -25,6 +25,7 @@ SCORE: Final = "_score"
 DISTANCE: Final = "_distance"
 
 _EVERY_EXPANSION: Final = 1 << 30
+_EVERY_PARTITION: Final = 1 << 16
 # Above this share of the table a sequential scan is faster than fetching rows one by one.
 _SCAN_SHARE: Final = 16
 
@@ -39,7 +40,7 @@ class IndexSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """An index as a search needs to know it. `parameters` is what Lance reports, of the first segment."""
+    """An index as a search needs to know it; `parameters` is what it was built with, as Lance reports it."""
 
     name: str
     segments: tuple[IndexSegment, ...]
@@ -82,8 +83,7 @@ def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     for index in table.dataset.describe_indices():
         if index.field_names == [column] and index.index_type.upper() == kind:
             segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
-            parameters = table.dataset.stats.index_stats(index.name)["indices"][0]
-            found = ColumnIndex(index.name, segments, parameters)
+            found = ColumnIndex(index.name, segments, index.details)
             if found.fragment_ids:
                 return found
     return None
@@ -150,7 +150,7 @@ def nearest_rows(
     """
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
     if index is not None:
-        asked["nprobes"] = max(1, int(index.parameters.get("num_partitions", 1)))
+        asked["nprobes"] = _EVERY_PARTITION
     return table.dataset.to_table(
         columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
     )
