@@ -26,7 +26,8 @@ POSTINGS_BYTES: Final = 512 << 20
 class Postings:
     """The analysed texts of some rows.
 
-    `row_ids` are the documents, rows with at least one token, ascending; `lengths` their token counts, `tokens` the sum.
+    `row_ids` are the documents, rows with at least one token, ascending; `lengths` are their token counts and `tokens`
+    the sum of those.
     """
 
     __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
@@ -70,8 +71,10 @@ class Postings:
         return self._documents[span], self._frequencies[span]
 
     def rows_with_any(self, tokens: list[str]) -> RowIds:
-        held = [self.occurrences(token)[0] for token in tokens]
-        return self.row_ids[np.unique(np.concatenate(held))] if held else self.row_ids[:0]
+        held = np.zeros(self.row_ids.size, np.bool_)
+        for token in tokens:
+            held[self.occurrences(token)[0]] = True
+        return self.row_ids[held]
 
 
 class Sized(Protocol):

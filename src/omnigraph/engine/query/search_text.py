@@ -27,6 +27,7 @@ from omnigraph.engine.query.search_rows import (
     RowIds,
     best_first,
     candidate_rows,
+    distinct,
     settled,
 )
 from omnigraph.engine.query.search_text_index import K1, IndexedTexts, Term, indexed_texts, length_normalisers
@@ -77,7 +78,7 @@ def text_match(
         found = [rows[np.isin(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
         found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
-    rows = np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64)
+    rows = distinct(np.concatenate(found)) if found else np.empty(0, np.uint64)
     return rows if candidates.rows is None else rows[np.isin(rows, candidates.rows)]
 
 

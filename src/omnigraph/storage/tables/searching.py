@@ -173,6 +173,30 @@ def rows_of(
     return scanner.to_table()
 
 
+def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
+    """Rows deleted from these fragments as the files still hold them, with the `_rowid` they most likely had.
+
+    A fragment numbers the rows of one append consecutively, so its living rows tell the ids of the others. None where
+    they contradict that; the caller has to know which ids it expects.
+    """
+    parts = [_with_row_id(table, columns).empty_table()]
+    for fragment in table.dataset.get_fragments():
+        if fragment.fragment_id not in fragment_ids or fragment.deletion_file() is None:
+            continue
+        rows = table.dataset.scanner(
+            columns=list(columns), fragments=[fragment], with_row_id=True, include_deleted_rows=True
+        ).to_table()
+        dead = np.asarray(rows.column(ROW_ID).is_null())
+        offsets = np.arange(rows.num_rows, dtype=np.uint64)
+        # Unsigned on purpose: a start "below zero" wraps around and back.
+        starts = rows.column(ROW_ID).drop_null().to_numpy() - offsets[~dead]
+        if not starts.size or (starts != starts[0]).any():
+            return None
+        deleted = rows.drop_columns(ROW_ID).filter(pa.array(dead))
+        parts.append(deleted.append_column(ROW_ID, pa.array(offsets[dead] + starts[0])))
+    return pa.concat_tables(parts)
+
+
 def take_rows(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str], filter: str | None = None) -> pa.Table:
     """The rows with these distinct ids that exist and pass the filter, with their `_rowid`, in any order."""
     if not row_ids.size:
