@@ -209,7 +209,9 @@ def test_every_mode_agrees_with_the_reference(
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(MODE_VARIABLE, mode)
             result = graph.query(text, "q", values)
-        found[mode] = [list(row) for row in zip(*(_rendered(result, i) for i in range(len(result.columns))), strict=True)]
+        found[mode] = [
+            list(row) for row in zip(*(_rendered(result, i) for i in range(len(result.columns))), strict=True)
+        ]
         assert result.num_rows == len(found[mode])
     assert _comparable(found["indexed"], ordered) == _comparable(expected, ordered), text
     assert found["indexed"] == found["csr"] == found["auto"], text

@@ -133,7 +133,7 @@ def test_an_undirected_bound_edge_meets_a_self_loop_once(transit: Graph) -> None
 
 
 def test_a_bound_edge_without_matches_keeps_its_columns(transit: Graph) -> None:
-    text = "query q() { match { $s: Stop { slug: \"G\" }  $s $e:track $t } return { $e.km as km, $t.slug } }"
+    text = 'query q() { match { $s: Stop { slug: "G" }  $s $e:track $t } return { $e.km as km, $t.slug } }'
     result = transit.query(text)
     assert result.columns == ["km", "t.slug"]
     assert [str(field.type) for field in result.to_arrow().schema] == ["double", "string"]
@@ -160,7 +160,7 @@ def test_negations(transit: Graph, negation: str, expected: str) -> None:
 
 
 def test_a_negation_is_decided_per_pair(library: Graph) -> None:
-    found = values(library, "$r: Reader  $b: Book  not { $r borrowed $b }  $r.slug >= \"r\"", "$r.slug, $b.slug")
+    found = values(library, '$r: Reader  $b: Book  not { $r borrowed $b }  $r.slug >= "r"', "$r.slug, $b.slug")
     assert sorted(found) == [("r1", "a"), ("r1", "b2"), ("r2", "a"), ("r2", "b1")]
 
 
@@ -199,7 +199,7 @@ def test_fan_out_multiplies_and_anonymous_ends_count(library: Graph) -> None:
 
 
 def test_a_pin_on_a_reached_variable_filters_afterwards(library: Graph) -> None:
-    match = "$r: Reader  $r borrowed $b  $b: Book { status: \"lost\" }"
+    match = '$r: Reader  $r borrowed $b  $b: Book { status: "lost" }'
     assert values(library, match, "$r.slug") == ["r1"]
 
 

@@ -99,7 +99,9 @@ class _Evaluation:
             groups.setdefault(key, []).append(row)
         return [
             [
-                self._aggregated(c.value, rows) if isinstance(c.value, ir.AggregateValue) else self._value(c.value, rows[0])
+                self._aggregated(c.value, rows)
+                if isinstance(c.value, ir.AggregateValue)
+                else self._value(c.value, rows[0])
                 for c in plan.columns
             ]
             for rows in groups.values()

@@ -103,13 +103,13 @@ class Adjacency:
 
 def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
     """Distinct neighbours, from one pair of positions per edge; parallel edges collapse."""
-    width = max(1, len(ends))
-    keys = source.astype(np.int64) * width + target
+    bits = max(1, len(ends)).bit_length()
+    keys = (source.astype(np.int64) << bits) | target
     keys.sort()
     if len(keys):
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
-    owner = keys // width
-    return Adjacency(sources, ends, _offsets(owner, len(sources)), (keys - owner * width).astype(position_type(ends)))
+    neighbours = (keys & ((1 << bits) - 1)).astype(position_type(ends))
+    return Adjacency(sources, ends, _offsets(keys >> bits, len(sources)), neighbours)
 
 
 def of_edges(

@@ -65,9 +65,7 @@ def _next_to(
     return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
 
 
-def _merged(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext
-) -> Bindings:
+def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
     counts, at = adjacency.entries(nodes)
     context.budget.step(int(counts.sum()) * 8 * (1 if rows.weights is None else 2))
