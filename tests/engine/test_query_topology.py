@@ -17,6 +17,7 @@ from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, Topology,
 from omnigraph.engine.query.topology_build import built
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.engine.snapshot import Snapshot
+from tests.conftest import Place
 from tests.engine.query_graphs import edge, node
 
 SCHEMA = """
@@ -182,3 +183,13 @@ def assert_built_alike(topology: Topology, snapshot: Snapshot) -> None:
     fresh = built(snapshot.table("edge:Knows"), people, people, one_type=True, with_edges=False)
     assert listed(topology.out, ids) == listed(fresh.out, ids)
     assert listed(topology.back, ids) == listed(fresh.back, ids)
+
+
+def test_it_is_stored_and_found_again_in_an_object_store(s3_place: Place) -> None:
+    lines = [node("Person", name) for name in "ab"] + [edge("Knows", "a", "b")]
+    with Graph.init(s3_place.uri, SCHEMA) as graph:
+        graph.load("\n".join(lines), mode="append")
+        assert origin(graph) == "built"
+        PROCESS_TOPOLOGIES.clear()
+        assert origin(graph) == "from the store"
+        assert pairs(graph) == ["ab"]

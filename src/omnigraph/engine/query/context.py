@@ -92,9 +92,18 @@ class ReadContext:
 
 def _stored(value: object, type_: PropertyType) -> Plain:
     if isinstance(value, str):
+        _check_text(value)
         if type_.scalar is Scalar.DATE:
             return parse_date(value)
         if type_.scalar is Scalar.DATETIME:
             return parse_datetime(value)
     assert value is None or isinstance(value, str | int | float | bool)
     return value
+
+
+def _check_text(text: str) -> None:
+    """JSON can spell half of a surrogate pair, which is no character and no stored text can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequestError(f"a text of the query is not valid Unicode: {error.reason}") from None
