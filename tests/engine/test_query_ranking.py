@@ -187,7 +187,7 @@ class Toy:
 def test_a_text_is_embedded_by_the_client_of_the_handle(graph: Graph) -> None:
     order = "order { nearest($n.vec, $t) } limit 1"
     assert found(graph.with_embedding(Toy("toy")), "$n: Note", order, t="ab") == ["n3"]
-    with pytest.raises(BadRequestError, match="toy.*other"):
+    with pytest.raises(BadRequestError, match=r"toy.*other"):
         found(graph.with_embedding(Toy("other")), "$n: Note", order, t="ab")
     with pytest.raises(BadRequestError, match="without an embedding client"):
         found(graph, "$n: Note", order, t="ab")

@@ -157,6 +157,16 @@ def test_readers_beside_writers_never_see_half_a_commit(graph: Graph) -> None:
     assert failures == []
 
 
+def test_a_snapshot_lists_its_tables(graph: Graph) -> None:
+    graph.load(node("Person", "bob"), mode="append")
+    listing = graph.snapshot().to_json_dict()
+    assert (listing["graph_branch"], listing["graph_manifest_version"]) == ("main", graph.version_of())
+    assert [(d["entity_kind"], d["type_name"], d["entity_count"]) for d in listing["datasets"]] == [
+        ("edge", "Knows", 0),
+        ("node", "Person", 2),
+    ]
+
+
 def test_index_coverage_is_told_per_column(graph: Graph) -> None:
     coverage = graph.snapshot().index_coverage("node:Person", "age")
     assert (coverage.indexed_rows, coverage.unindexed_rows) == (0, 1)
