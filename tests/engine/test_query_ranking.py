@@ -161,6 +161,16 @@ def test_the_fused_score_is_a_value(graph: Graph) -> None:
     assert rows == [("n3", pytest.approx(1 / 5 + 1 / 5)), ("n4", pytest.approx(1 / 3)), ("n1", pytest.approx(1 / 3))]
 
 
+def test_a_node_of_one_arm_still_has_the_score_of_the_other(graph: Graph) -> None:
+    returned = '$n.slug, nearest($n.vec, $q) as d, bm25($n.title, "tide") as s'
+    order = 'order { rrf(nearest($n.vec, $q), bm25($n.title, "tide")) } limit 2'
+    rows = found(graph, '$n: Note { status: "open" }', order, returned, q=[1.0, 0.0])
+    assert [(name, distance, score is None) for name, distance, score in rows] == [
+        ("n2", 0.0, True),
+        ("n4", 2.0, False),
+    ]
+
+
 def test_fusion_carries_the_rows_of_its_arms(graph: Graph) -> None:
     order = 'order { rrf(nearest($n.vec, $q), bm25($n.title, "guide")) } limit 4'
     rows = found(graph, "$n: Note  $n $e:filed $f", order, "$n.slug, $f.slug", q=[0.0, 0.0])

@@ -39,6 +39,8 @@ class Adjacency:
     targets: Positions
     ranks: Positions | None = None
     edges: RowIds | None = None
+    reverse: Adjacency | None = None
+    """The same pairs seen from the other end, where somebody has it."""
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +80,13 @@ class Adjacency:
         assert self.edges is not None
         rows: RowIds = self.edges[self.ranks[at]]
         return rows
+
+    def times_met(self, at: Indices | slice, weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """How often each end stands in these entries, counting an entry as often as its weight says."""
+        everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
+        if everything and weights is None and self.reverse is not None:
+            return np.diff(self.reverse.offsets)
+        return np.bincount(self.targets[at], weights, minlength=len(self.ends)).astype(np.int64, copy=False)
 
     def joined(self, nodes: RowIds, others: RowIds) -> Mask:
         """Whether each node has the one beside it as a neighbour."""

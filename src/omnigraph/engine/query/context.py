@@ -34,10 +34,11 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class NodeScores:
-    """What a ranking measured, by row id of the ranked node."""
+    """What a ranking measured, by row id of the ranked node; `complete` when all others have no rank."""
 
     space: RowSpace
     values: NDArray[np.float64]
+    complete: bool
 
 
 @dataclass(slots=True)

@@ -68,17 +68,17 @@ def _next_to(
 def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
     counts, at = adjacency.entries(nodes)
-    context.budget.step(int(counts.sum()) * 8 * (1 if rows.weights is None else 2))
+    total = int(counts.sum())
+    context.budget.step(total * 8 * (1 if rows.weights is None else 2))
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
-    ends, space = adjacency.targets[at], adjacency.ends
-    if len(ends) * _SPARSE_ENDS < len(space):
-        ends, positions = np.unique(ends, return_inverse=True)
-        totals = np.bincount(positions, weights, minlength=len(ends))
+    if total * _SPARSE_ENDS < len(adjacency.ends):
+        ends, positions = np.unique(adjacency.targets[at], return_inverse=True)
+        met = np.bincount(positions, weights, minlength=len(ends)).astype(np.int64, copy=False)
     else:
-        totals = np.bincount(ends, weights, minlength=len(space))
-        ends = np.flatnonzero(totals)
-        totals = totals[ends]
-    return Bindings({plan.destination: space.rows[ends]}, len(ends), totals.astype(np.int64))
+        met = adjacency.times_met(at, weights)
+        ends = np.flatnonzero(met)
+        met = met[ends]
+    return Bindings({plan.destination: adjacency.ends.rows[ends]}, len(ends), met)
 
 
 def _over_edges(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
