@@ -65,7 +65,8 @@ def export_lines(
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
     """Write lines in chunks of at most 64 KiB, except for a longer line; how many lines that were."""
     count, pending = 0, bytearray()
-    for count, line in enumerate(lines, 1):
+    for line in lines:
+        count += 1
         if pending and len(pending) + len(line) >= _CHUNK_BYTES:
             writer.write(bytes(pending))
             pending.clear()

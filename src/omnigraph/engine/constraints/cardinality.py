@@ -41,7 +41,7 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
         bound = _broken_bound(edge.cardinality, counts.get(source, 0))
         if bound is not None and source not in gone:
             found = f"source '{source}' has {counts.get(source, 0)} edges ({bound})"
-            yield Violation(change, f"@card violation on edge {edge.name}: {found}")
+            yield Violation(edge.type_key, f"@card violation on edge {edge.name}: {found}")
 
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:

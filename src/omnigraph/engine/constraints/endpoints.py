@@ -50,11 +50,13 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
             for entity_id, missing in zip(
                 orphans.column("id").to_pylist(), orphans.column(end).to_pylist(), strict=True
             ):
-                reason = (
-                    f"edge {edge.name} '{entity_id}' would be orphaned: {end} '{missing}' not found in {node.name}"
-                    f"; keep the node, or load {edge.name} in the same overwrite"
+                yield Violation(
+                    edge.type_key,
+                    f"edge {edge.name} '{entity_id}' would be orphaned: {end} '{missing}' not found in {node.name}",
+                    entity_id,
+                    remedy=f"keep the node, or load {edge.name} in the same overwrite",
+                    absent_node=(node.type_key, missing),
                 )
-                yield Violation(change, reason, entity_id)
 
 
 def _ends(edge: EdgeType) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -81,8 +83,14 @@ def _dangling(change: TypeChange, end: str, node_type: str, absent: set[str]) ->
     values = change.rows.column(end)
     lacking = pc.is_in(values, value_set=pa.array(absent, pa.string())).to_numpy()
     for row in np.flatnonzero(lacking).tolist():
-        reason = f"edge {change.type.name}: {end} '{values[row].as_py()}' not found in {node_type}"
-        yield Violation(change, reason, change.ids[row].as_py(), row)
+        node = values[row].as_py()
+        yield Violation(
+            change.type_key,
+            f"edge {change.type.name}: {end} '{node}' not found in {node_type}",
+            change.ids[row].as_py(),
+            change.where(row),
+            absent_node=(f"node:{node_type}", node),
+        )
 
 
 def _is_replaced(image: FinalImage, edge: EdgeType) -> bool:

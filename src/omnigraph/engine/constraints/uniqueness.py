@@ -80,7 +80,7 @@ def _violation(change: TypeChange, members: tuple[str, ...], columns: list[str],
     named, value = (members[0], values[0]) if len(members) == 1 else (_tuple(members), _tuple(values))
     taker: str = change.ids[row].as_py()
     reason = f"@unique violation on {change.type.name}.{named}: value '{value}' held by '{holder}' and '{taker}'"
-    return Violation(change, reason, taker, row)
+    return Violation(change.type_key, reason, taker, change.where(row))
 
 
 def _tuple(texts: tuple[str, ...] | list[str]) -> str:

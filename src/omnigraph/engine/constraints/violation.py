@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omnigraph.engine.change import TypeChange
 from omnigraph.errors import BadRequestError
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule broken by the final image. `row` is set when a row of `change` breaks it."""
+    """A rule broken by the final image. `where` is the place in the input, `remedy` what its author can do.
 
-    change: TypeChange
+    `absent_node` is the type key and id of the node that an edge ends in and that is not there.
+    """
+
+    type_key: str
     reason: str
     entity_id: str | None = None
-    row: int | None = None
+    where: str = ""
+    remedy: str = ""
+    absent_node: tuple[str, str] | None = None
 
     def error(self) -> BadRequestError:
-        where = "" if self.row is None else self.change.where(self.row)
-        return BadRequestError(f"{where}{self.reason}")
+        return BadRequestError(f"{self.where}{self.reason}" + (f"; {self.remedy}" if self.remedy else ""))
 
 
 def refuse(found: Iterator[Violation]) -> None:
