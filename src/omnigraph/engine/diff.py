@@ -245,7 +245,7 @@ def diff(root: GraphRoot, before: Snapshot, after: Snapshot, scope: ChangeScope 
     try:
         for pair in paired_types(root, before, after):
             if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
-                changes += _listed(type_delta(pair), scope)
+                changes += entity_changes(type_delta(pair), scope)
     except HistoricalVersionReclaimedError as error:
         raise ChangeFeedGapError(_reclaimed(before, after, error)) from error
     return ChangeSet(before.version, after.version, None if after.branch == MAIN else after.branch, tuple(changes))
@@ -257,7 +257,8 @@ def _reclaimed(before: Snapshot, after: Snapshot, error: HistoricalVersionReclai
     return before.commit_id if in_before else after.commit_id
 
 
-def _listed(delta: TypeDelta, scope: ChangeScope) -> Iterator[EntityChange]:
+def entity_changes(delta: TypeDelta, scope: ChangeScope = EVERYTHING) -> Iterator[EntityChange]:
+    """The changes of one type in id order."""
     found = []
     for op in Operation:
         if scope.selects_op(op):

@@ -6,7 +6,7 @@ as null, and a column the schema no longer shows is not read at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,10 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.differing import ROW_ID, all_rows
+from omnigraph.storage.tables.reading import identifier, literal
 from omnigraph.storage.tables.taking import BlobDescriptors, RowIds, blob_bytes, take_rows
+
+_IDS_PER_PROBE = 1_000
 
 
 def type_of(catalog: Catalog, type_key: str) -> TableType | None:
@@ -83,6 +86,15 @@ class TypeState:
     def keys_of_all(self) -> pa.Table:
         """The system columns and the row id of every row, in id order."""
         return all_rows(self.table, self.keys).sort_by("id")
+
+    def keys_among(self, ids: Sequence[str]) -> pa.Table:
+        """The system columns and row ids of the entities with these ids, in id order."""
+        fields = [pa.field(name, pa.string()) for name in self.keys]
+        parts = [pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()]
+        for start in range(0, len(ids), _IDS_PER_PROBE):
+            listed = ", ".join(literal(entity_id) for entity_id in ids[start : start + _IDS_PER_PROBE])
+            parts.append(self.table.read(self.keys, filter=f"{identifier('id')} IN ({listed})", row_ids=True))
+        return pa.concat_tables([part.cast(parts[0].schema) for part in parts]).sort_by("id")
 
     def rows(self, row_ids: RowIds, *, blobs: bool = True) -> pa.Table:
         """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null and means nothing."""
