@@ -40,9 +40,7 @@ Capture = pytest.CaptureFixture[str]
 # -- the program itself
 
 
-def omnigraph(
-    *arguments: str, cwd: Path | None = None, stdin: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def omnigraph(*arguments: str, cwd: Path | None = None, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "omnigraph.cli.main", *arguments],
         capture_output=True,
@@ -54,18 +52,10 @@ def omnigraph(
     )
 
 
-def test_help_lists_commands_and_the_five_capabilities() -> None:
+def test_help_comes_on_stdout_and_ends_with_the_legend() -> None:
     done = omnigraph("--help")
-    assert done.returncode == 0
-    legend = done.stdout.split("COMMANDS BY CAPABILITY")[1]
-    assert [line.split()[0] for line in legend.strip().splitlines()] == [
-        "any",
-        "served",
-        "direct",
-        "control",
-        "local",
-    ]
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "COMMANDS BY CAPABILITY" in done.stdout
 
 
 def test_help_imports_no_parser_and_no_table_engine() -> None:
@@ -178,8 +168,6 @@ def test_lint_needs_a_schema(write: Write, capsys: Capture) -> None:
     write("q.gq", QUERIES)
     assert run(["lint", "--query", "q.gq"]) == 1
     assert "no graph addressed" in capsys.readouterr().err
-    assert run(["lint", "some/graph", "--query", "q.gq"]) == 1
-    assert "can't open the graph 'some/graph'" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_named(write: Write, capsys: Capture) -> None:
@@ -283,9 +271,7 @@ def test_fmt_reads_stdin(
 
 def test_schema_plan_between_files(write: Write, capsys: Capture) -> None:
     write("old.pg", SCHEMA)
-    write(
-        "new.pg", 'node Book { isbn: String @key  name: String? @rename_from("title")  price: F64?  pages: I32? }'
-    )
+    write("new.pg", 'node Book { isbn: String @key  name: String? @rename_from("title")  price: F64?  pages: I32? }')
     assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "schema plan for old.pg",
@@ -325,11 +311,3 @@ def test_schema_plan_hard_drops(write: Write, capsys: Capture) -> None:
     write("new.pg", SCHEMA.replace("price: F64?", ""))
     assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg", "--allow-data-loss"]) == 0
     assert "- drop property 'Book.price' of node 'Book' (hard mode)" in capsys.readouterr().out
-
-
-def test_schema_plan_for_a_graph_is_refused_clearly(write: Write, capsys: Capture) -> None:
-    write("new.pg", SCHEMA)
-    assert run(["schema", "plan", "s3://bucket/graph", "--schema", "new.pg"]) == 1
-    assert "plans between schema files only; pass --from FILE" in capsys.readouterr().err
-    assert run(["schema", "plan", "s3://bucket/graph", "--schema", "new.pg", "--from", "new.pg"]) == 1
-    assert "mutually exclusive" in capsys.readouterr().err

@@ -29,7 +29,13 @@ AtTime: TypeAlias = Annotated[
         "--at",
         help="Read the branch as of this moment, UTC unless it says otherwise.",
         metavar="TIME",
-        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"],
+        formats=[
+            "%Y-%m-%d",
+            "%Y-%m-%dT%H:%M:%S",
+            "%Y-%m-%dT%H:%M:%S.%f",
+            "%Y-%m-%dT%H:%M:%S%z",
+            "%Y-%m-%dT%H:%M:%S.%f%z",
+        ],
     ),
 ]
 QueryFile: TypeAlias = Annotated[
@@ -38,9 +44,7 @@ QueryFile: TypeAlias = Annotated[
 QueryString: TypeAlias = Annotated[
     str | None, typer.Option("-e", "--query-string", help="The query itself.", metavar="GQ")
 ]
-Params: TypeAlias = Annotated[
-    str | None, typer.Option("--params", help="Parameters, a JSON object.", metavar="JSON")
-]
+Params: TypeAlias = Annotated[str | None, typer.Option("--params", help="Parameters, a JSON object.", metavar="JSON")]
 ParamsFile: TypeAlias = Annotated[
     Path | None, typer.Option("--params-file", help="A file with the parameters; - is stdin.", metavar="FILE")
 ]

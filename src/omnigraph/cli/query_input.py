@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.cli.files import read_source, read_stdin
-from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
 
 STDIN = Path("-")
@@ -15,15 +15,15 @@ STDIN = Path("-")
 
 def query_source(name: str | None, file: Path | None, text: str | None, *, kind: str) -> str:
     """The ad-hoc source. Without one, a name means a stored query, which only a server has."""
-    at_most_one(query=file, query_string=text)
+    at_most_one(("--query", file), ("--query-string", text))
     if text is not None:
         if not text.strip():
-            raise UsageError("--query-string must not be empty")
+            raise BadRequestError("--query-string must not be empty")
         return text
     if file is not None:
         return read_source(file)
     if name is None:
-        raise UsageError(f"provide a {kind} name, or the {kind} itself with --query <file> or -e '<gq>'")
+        raise BadRequestError(f"provide a {kind} name, or the {kind} itself with --query <file> or -e '<gq>'")
     raise BadRequestError(
         f"by-name invocation needs a server: '{name}' would be a stored {kind}; "
         "on storage, give the source with --query <file> or -e '<gq>'"
@@ -31,7 +31,7 @@ def query_source(name: str | None, file: Path | None, text: str | None, *, kind:
 
 
 def parameters(text: str | None, file: Path | None) -> dict[str, Any]:
-    at_most_one(params=text, params_file=file)
+    at_most_one(("--params", text), ("--params-file", file))
     if file is not None:
         text = read_stdin() if file == STDIN else read_source(file)
     if text is None:

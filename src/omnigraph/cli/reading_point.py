@@ -33,8 +33,8 @@ class ReadingPoint:
         version: int | None = None,
         at: datetime | None = None,
     ) -> ReadingPoint:
-        at_most_one(branch=branch, snapshot=snapshot)
-        at_most_one(snapshot=snapshot, at_version=version, at=at)
+        at_most_one(("--branch", branch), ("--snapshot", snapshot))
+        at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
         moment = at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
         return cls(None if snapshot is not None else branch or "main", snapshot, version, moment)
 

@@ -66,7 +66,9 @@ def resolve(request: Request, config: OperatorConfig) -> Scope:
     if len(given) > 1:
         raise BadRequestError(f"{' and '.join(given)} are mutually exclusive; address the graph one way")
     if flags.cluster is not None:
-        return _bound(request, ClusterScope(config.clusters.get(flags.cluster, flags.cluster), flags.graph), "--cluster")
+        return _bound(
+            request, ClusterScope(config.clusters.get(flags.cluster, flags.cluster), flags.graph), "--cluster"
+        )
     if (direct := uri or flags.store) is not None:
         return _explicit_store(request, direct)
     if flags.server is not None:
@@ -74,10 +76,17 @@ def resolve(request: Request, config: OperatorConfig) -> Scope:
     return _configured(request, config)
 
 
-def _explicit_store(request: Request, uri: str) -> StoreScope:
+def storage_uri(uri: str, label: str) -> str:
+    """The URI of a direct command, which can't be a server."""
     if uri.startswith(("http://", "https://")):
-        if request.capability is Capability.DIRECT:
-            raise BadRequestError(f"`{request.label}` needs direct storage access; '{uri}' is a server, not a storage URI")
+        raise BadRequestError(f"`{label}` needs direct storage access; '{uri}' is a server, not a storage URI")
+    return uri
+
+
+def _explicit_store(request: Request, uri: str) -> StoreScope:
+    if request.capability is Capability.DIRECT:
+        storage_uri(uri, request.label)
+    if uri.startswith(("http://", "https://")):
         raise BadRequestError(f"'{uri}' is a server: it must be addressed with --server <url>")
     if request.flags.graph is not None:
         raise BadRequestError(f"'{uri}' is already a single graph; leave --graph out")
@@ -102,9 +111,7 @@ def _configured(request: Request, config: OperatorConfig) -> Scope:
     raise BadRequestError(_nothing_addressed(request, config))
 
 
-def _binding(
-    request: Request, kind: str, target: str, graph: str | None, config: OperatorConfig, origin: str
-) -> Scope:
+def _binding(request: Request, kind: str, target: str, graph: str | None, config: OperatorConfig, origin: str) -> Scope:
     if kind == "server":
         return _bound(request, _server(target, graph, config), origin)
     if kind == "cluster":

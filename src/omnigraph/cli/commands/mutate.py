@@ -38,9 +38,7 @@ def mutate(
     _, graph = invocation.open()
     try:
         with graph:
-            receipt = graph.mutate(
-                source, name, given, branch=branch, if_commit=if_commit, actor=invocation.actor
-            )
+            receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=invocation.actor)
     except PreconditionFailedError as error:
         if json:
             failure = {"expected": error.expected, **({"actual": error.actual} if error.actual else {})}

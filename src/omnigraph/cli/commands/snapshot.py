@@ -55,7 +55,7 @@ def _output(state: Snapshot) -> dict[str, Any]:
                 "entity_kind": kind,
                 "type_name": name,
                 "dataset_path": table.path,
-                "published_dataset_version": table.number,
+                "published_dataset_version": table.version,
                 "native_dataset_branch": None,
                 "entity_count": table.rows,
             }

@@ -1,0 +1,68 @@
+"""`omnigraph commit`: the history of a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.options import Branch, Json, Uri, UriOption
+
+CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
+
+
+def list_(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Branch = "main",
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Only so many of the newest.", metavar="N", min=1)
+    ] = None,
+    dag: Annotated[
+        bool, typer.Option("--dag", help="Draw the merges of the history. A bare --graph means the same.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List the commits of a branch, newest first."""
+    from omnigraph.cli.history import newest_first
+    from omnigraph.cli.invocation import Invocation
+    from omnigraph.cli.output import print_json, print_lines
+    from omnigraph.cli.usage import at_most_one
+    from omnigraph.engine.receipts import CommitReceipt
+
+    at_most_one(("--dag", dag), ("--json", json))
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        if dag:
+            from omnigraph.cli.dag import dag_style, drawn
+            from omnigraph.cli.history import reachable
+
+            print_lines(drawn(reachable(graph, branch, limit)), dag_style)
+            return
+        commits = [CommitReceipt.of(entry) for entry in newest_first(graph, branch, limit)]
+    if json:
+        print_json({"commits": [commit.to_dict() for commit in commits]})
+        return
+    lines = []
+    for commit in commits:
+        actor = f" actor={commit.actor_id}" if commit.actor_id is not None else ""
+        place = f"graph_branch={commit.graph_branch or 'main'}"
+        lines.append(f"{commit.graph_commit_id} {place} graph_manifest_version={commit.graph_manifest_version}{actor}")
+    print_lines(lines)
+
+
+def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: Json = False) -> None:
+    """Show one commit: who, when, where, and how many entities it changed."""
+    from omnigraph.cli.history import summary
+    from omnigraph.cli.invocation import Invocation
+    from omnigraph.cli.output import print_json, print_lines
+    from omnigraph.engine.receipts import CommitReceipt
+
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        entry = graph.get_commit(commit_id)
+    commit = CommitReceipt.of(entry)
+    if json:
+        print_json(commit.to_dict())
+        return
+    print_lines([f"{key}: {value}" for key, value in commit.to_dict().items() if value is not None] + summary(entry))
