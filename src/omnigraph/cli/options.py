@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -48,3 +49,22 @@ Params: TypeAlias = Annotated[str | None, typer.Option("--params", help="Paramet
 ParamsFile: TypeAlias = Annotated[
     Path | None, typer.Option("--params-file", help="A file with the parameters; - is stdin.", metavar="FILE")
 ]
+
+
+class EntityKind(StrEnum):
+    NODE = "node"
+    EDGE = "edge"
+
+
+class ChangeOp(StrEnum):
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+Kinds: TypeAlias = Annotated[list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
+Types: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
+]
+Ops: TypeAlias = Annotated[list[ChangeOp] | None, typer.Option("--op", help="Only these; may be repeated.")]
+Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", help="Changes per page.", metavar="N")]

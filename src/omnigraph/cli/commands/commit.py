@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import Branch, Json, Uri, UriOption
+from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption
 
 CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
 
@@ -66,3 +66,42 @@ def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: J
         print_json(commit.to_dict())
         return
     print_lines([f"{key}: {value}" for key, value in commit.to_dict().items() if value is not None] + summary(entry))
+
+
+def changes(
+    ctx: typer.Context,
+    commit_id: CommitId,
+    uri: UriOption = None,
+    limit: Limit = None,
+    page_token: Annotated[
+        str | None, typer.Option("--page-token", help="Show exactly this page.", metavar="TOKEN")
+    ] = None,
+    kind: Kinds = None,
+    type_: Types = None,
+    op: Ops = None,
+    json: Json = False,
+) -> None:
+    """Show what a commit changed, entity by entity, with the values before and after."""
+    from omnigraph.cli.change_lines import block_lines, change_style
+    from omnigraph.cli.invocation import Invocation
+    from omnigraph.cli.output import print_json, print_lines
+    from omnigraph.engine.scope import ChangeScope
+
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
+        page = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit).to_dict()
+        output = {"cause": page["cause"], "changes": page["changes"]}
+        following = page.get("next_page_token")
+        if page_token is not None and following is not None:
+            output["next_page_token"] = following
+        while page_token is None and following is not None:
+            page = graph.commit_changes(commit_id, scope=scope, page_token=following, max_changes=limit).to_dict()
+            output["changes"] += page["changes"]
+            following = page.get("next_page_token")
+    if json:
+        print_json(output)
+        return
+    print_lines(block_lines(output["cause"], output["changes"]), change_style)
+    if "next_page_token" in output:
+        print_lines(["", f"next_page_token: {output['next_page_token']}"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -114,6 +113,7 @@ def _wire(uri: str, receipt: LoadReceipt) -> dict[str, Any]:
 @contextmanager
 def _pieces(path: Path) -> Iterator[Iterator[bytes]]:
     """The bytes of a file, with a progress bar when a person watches."""
+    from omnigraph.cli.progress import reading
     from omnigraph.errors import BadRequestError, NotFoundError
 
     try:
@@ -122,12 +122,5 @@ def _pieces(path: Path) -> Iterator[Iterator[bytes]]:
         raise NotFoundError(f"'{path}' does not exist") from None
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
-    with file:
-        pieces = iter(lambda: file.read(_PIECE_BYTES), b"")
-        if not sys.stderr.isatty():
-            yield pieces
-            return
-        from omnigraph.cli.progress import reading
-
-        with reading(path.name, path.stat().st_size) as advance:
-            yield (advance(piece) for piece in pieces)
+    with file, reading(path.name, path.stat().st_size) as advance:
+        yield (advance(piece) for piece in iter(lambda: file.read(_PIECE_BYTES), b""))

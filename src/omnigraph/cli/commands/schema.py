@@ -79,3 +79,42 @@ def plan(
     lines = [f"schema plan for {planned_for}", f"supported: {'yes' if migration.supported else 'no'}"]
     lines += [f"- {step.line()}" for step in migration.steps] or ["no schema changes"]
     print_lines(lines)
+
+
+def apply(
+    ctx: typer.Context,
+    desired: Annotated[Path, typer.Option("--schema", help="The desired schema, a .pg file.", metavar="FILE")],
+    uri: Uri = None,
+    branch: Branch = "main",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Drop hard: history is purged with what is dropped.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Change the schema, and the data with it, in one commit."""
+    from omnigraph.cli.clusters import refuse_inside_cluster
+    from omnigraph.cli.files import read_source
+    from omnigraph.cli.invocation import Invocation, open_graph
+    from omnigraph.cli.output import print_json, print_lines
+    from omnigraph.language.schema.compile import declare_schema
+
+    invocation = Invocation.of(ctx)
+    target = invocation.target(uri)
+    source = read_source(desired)
+    declare_schema(source, str(desired))  # first, so that a mistake is shown with the name of the file
+    refuse_inside_cluster(target.uri)
+    invocation.echo(target)
+    with open_graph(target) as graph:
+        applied = graph.apply_schema(
+            source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor
+        )
+    if json:
+        print_json(applied.to_dict() | {"uri": target.uri})
+        return
+    lines = [
+        f"schema apply for {target.uri}",
+        f"supported: {'yes' if applied.supported else 'no'}",
+        f"applied: {'yes' if applied.applied else 'no'}",
+        f"graph_manifest_version: {applied.graph_manifest_version}",
+    ]
+    print_lines(lines + ([f"- {step.line()}" for step in applied.steps] or ["no schema changes"]))
