@@ -6,7 +6,7 @@ means its newest head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,11 +19,13 @@ from omnigraph.engine import history
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.engine.history import CommitPage
+from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
 from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
 from omnigraph.engine.mutate import MutationRequest
 from omnigraph.engine.mutate import mutate as run_mutation
+from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, optimize
 from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.engine.publish import begin as begin_write
 from omnigraph.engine.publish import publish as publish_plan
@@ -419,6 +421,23 @@ class Graph:
 
     def _head(self, branch: str) -> BranchHead:
         return self._root.branches.head(branch.strip())
+
+    # Upkeep
+
+    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]:
+        """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
+        return ensure_indices(self, (branch or MAIN).strip(), actor=actor)
+
+    def optimize(
+        self,
+        branch: str | None = None,
+        *,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> OptimizeReport:
+        """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
+        return optimize(self, (branch or MAIN).strip(), types=types, actor=actor, progress=progress)
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:

@@ -85,9 +85,7 @@ class Layout:
                 return
 
     def _separate(self, start: int) -> None:
-        if self._blank or (
-            self._blank is None and _BLANK_LINE.search(self._text, self._end, max(start, self._end))
-        ):
+        if self._blank or (self._blank is None and _BLANK_LINE.search(self._text, self._end, max(start, self._end))):
             self._lines.append("")
         self._blank = None
 

@@ -58,9 +58,7 @@ class SourceText:
         shown = self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
         return LONE_SURROGATE.sub("\ufffd", shown)
 
-    def diagnostic(
-        self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None
-    ) -> Diagnostic:
+    def diagnostic(self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None) -> Diagnostic:
         span = self.span(start, end)
         line = self.line_text(span.line)
         return Diagnostic(

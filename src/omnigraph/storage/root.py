@@ -44,6 +44,7 @@ from omnigraph.storage.models import (
 )
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables import Staging, TableReader
+from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
 
 _IDENTITY = "__manifest/graph.json"
@@ -63,6 +64,7 @@ class GraphRoot:
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
+        self.upkeep = TableUpkeep(self.reader, self.staging)
         self.external = ExternalObjects()
         self._schemas: dict[str, SchemaDocument] = {}
         self._catalogs: dict[str, Catalog] = {}

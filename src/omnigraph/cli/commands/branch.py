@@ -114,9 +114,7 @@ def merge(
     invocation.echo(target)
     try:
         with open_graph(target) as graph:
-            merged = graph.merge(
-                source, into, delete_branch=delete_branch, resolutions=settled, actor=invocation.actor
-            )
+            merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=invocation.actor)
     except MergeConflictsError as error:
         print(f"Error: {error}", file=sys.stderr)
         for conflict in error.conflicts:

@@ -14,9 +14,7 @@ def poll(
     ctx: typer.Context,
     uri: UriOption = None,
     branch: Branch = "main",
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", help="Where the last poll ended.", metavar="CURSOR")
-    ] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last poll ended.", metavar="CURSOR")] = None,
     start: Annotated[
         str | None,
         typer.Option(

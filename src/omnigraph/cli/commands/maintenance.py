@@ -157,4 +157,6 @@ def _cleanup_lines(report: dict[str, Any], policy: str) -> Iterator[str]:
 def _upkeep_style(line: str) -> str:
     if line.endswith("✓"):
         return "green"
-    return "red" if " failed: " in line or line.endswith("refused") else "dim" if line.endswith(("no-op", "no_op")) else ""
+    return (
+        "red" if " failed: " in line or line.endswith("refused") else "dim" if line.endswith(("no-op", "no_op")) else ""
+    )

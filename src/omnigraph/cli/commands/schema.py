@@ -105,9 +105,7 @@ def apply(
     refuse_inside_cluster(target.uri)
     invocation.echo(target)
     with open_graph(target) as graph:
-        applied = graph.apply_schema(
-            source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor
-        )
+        applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor)
     if json:
         print_json(applied.to_dict() | {"uri": target.uri})
         return

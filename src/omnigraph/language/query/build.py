@@ -186,9 +186,7 @@ class TreeBuilder:
         expression = parts[0]
         direction: Lexeme | None = parts[1] if len(parts) > 1 else None
         end = expression.at.end if direction is None else direction.end_pos
-        return ast.SortKey(
-            expression, None if direction is None else str(direction), Place(expression.at.start, end)
-        )
+        return ast.SortKey(expression, None if direction is None else str(direction), Place(expression.at.start, end))
 
     # ---- expressions ------------------------------------------------------------------------------------
 
@@ -261,9 +259,7 @@ class TreeBuilder:
 
     def update(self, parts: list[Any]) -> ast.Update:
         keyword, type_name, _, _, *assignments, _, _, predicate = parts
-        return ast.Update(
-            _name(type_name), tuple(assignments), predicate, Place(keyword.start_pos, predicate.at.end)
-        )
+        return ast.Update(_name(type_name), tuple(assignments), predicate, Place(keyword.start_pos, predicate.at.end))
 
     def delete(self, parts: list[Any]) -> ast.Delete:
         keyword, type_name, _, predicate = parts

@@ -85,9 +85,7 @@ class _Read:
         if not isinstance(ranking, ir.FusedRank):
             return self._arm(ranking)
         assert self._body.limit is not None, "T21 asks for a limit"
-        return ir.Fuse(
-            self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, self._body.limit
-        )
+        return ir.Fuse(self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, self._body.limit)
 
     def _arm(self, rank: ir.NearestRank | ir.Bm25Rank | None) -> ir.ReadOperator:
         keep = self._body.limit if isinstance(rank, ir.NearestRank) else None

@@ -219,9 +219,7 @@ def _expand_all(tree: ir.ReadOperator, group: _Group, bound: set[str], predicate
     return tree
 
 
-def _expand(
-    tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str], predicates: _Pending
-) -> ir.Expand:
+def _expand(tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str], predicates: _Pending) -> ir.Expand:
     source, destination, end = traversal.source, traversal.destination, traversal.destination_type
     direction = traversal.direction
     closing = source in bound and destination in bound

@@ -52,9 +52,7 @@ def _statement(statement: ResolvedStatement, findings: DiagnosticSink) -> ir.Wri
             _refuse_missing_vectors(statement, findings)
             return ir.InsertNode(statement.type, _assigned(statement.assignments))
         case ResolvedInsertEdge():
-            return ir.InsertEdge(
-                statement.type, statement.source, statement.target, _assigned(statement.assignments)
-            )
+            return ir.InsertEdge(statement.type, statement.source, statement.target, _assigned(statement.assignments))
         case ResolvedUpdate():
             _refuse_key_updates(statement, findings)
             return ir.UpdateNodes(statement.type, _assigned(statement.assignments), statement.where)

@@ -119,9 +119,7 @@ def _integer(value: object, scalar: Scalar, host: Host) -> int:
 
 def _refuse_unsafe(number: int) -> None:
     if abs(number) > _JS_SAFE:
-        raise _UnfitError(
-            "the number is beyond what JavaScript keeps exactly (2^53-1); pass it as a decimal string"
-        )
+        raise _UnfitError("the number is beyond what JavaScript keeps exactly (2^53-1); pass it as a decimal string")
 
 
 def _float(value: object, expected: PropertyType) -> float:

@@ -116,9 +116,7 @@ def _parameter_cell(
         return None
     takes_text = prop.type.is_blob and given.is_text
     if not takes_text and not expected.compatible_with(given):
-        scope.report(
-            "T7", f"cannot assign/compare {given} with {_typed(owner, prop)}: ${variable.name}", variable.at
-        )
+        scope.report("T7", f"cannot assign/compare {given} with {_typed(owner, prop)}: ${variable.name}", variable.at)
         return None
     return ir.ParameterValue(variable.name, given)
 

@@ -45,9 +45,7 @@ class Scope:
         scope._hidden = self._hidden
         return scope
 
-    def report(
-        self, code: str, message: str, at: Place, *, near: str | None = None, among: Iterable[str] = ()
-    ) -> None:
+    def report(self, code: str, message: str, at: Place, *, near: str | None = None, among: Iterable[str] = ()) -> None:
         """One finding; `near` is the name that missed, `among` what it could have meant."""
         crowded = len(self.findings.found) >= _SUGGESTIONS
         suggestion = None if near is None or crowded else did_you_mean(near, among)

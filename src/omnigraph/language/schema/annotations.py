@@ -20,8 +20,7 @@ Report = Callable[[str, At, str | None], None]
 _INLINE = {rule.value: rule for rule in InlineRule}
 _BODY_ONLY = {"range": "@range(pages, 1..5000)", "check": '@check(isbn, "^[0-9-]+$")'}
 MISPLACED_CARD = (
-    "@card must be the first thing after the target type of an edge, "
-    "as in edge Borrowed: Reader -> Book @card(0..5)"
+    "@card must be the first thing after the target type of an edge, as in edge Borrowed: Reader -> Book @card(0..5)"
 )
 
 

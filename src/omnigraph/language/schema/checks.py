@@ -121,8 +121,7 @@ class _Declarer:
         notes = read_type_annotations("node", name.text, syntax.annotations, self._error)
         members = self._read_members("node", name.text, syntax.members)
         own = {
-            prop: self._read_property("node", name.text, *typed, self._error)
-            for prop, typed in members.typed.items()
+            prop: self._read_property("node", name.text, *typed, self._error) for prop, typed in members.typed.items()
         }
         implemented = resolve_implements(name, syntax.implements, self.interfaces, self.parsed.broken, self._error)
 
@@ -171,8 +170,7 @@ class _Declarer:
         notes = read_type_annotations("edge", name.text, syntax.annotations, self._error)
         members = self._read_members("edge", name.text, syntax.members or ())
         properties = {
-            prop: self._read_property("edge", name.text, *typed, self._error)
-            for prop, typed in members.typed.items()
+            prop: self._read_property("edge", name.text, *typed, self._error) for prop, typed in members.typed.items()
         }
         rules = read_rules("edge", name.text, properties, members.unreadable, members.rules, self._error)
         self.edges[name.text] = DeclaredEdge(
@@ -229,9 +227,7 @@ class _Declarer:
             )
             return False
         if name.text in (EDGE_SYSTEM_COLUMNS if kind == "edge" else NODE_SYSTEM_COLUMNS):
-            self._catalog_error(
-                f"property name '{name.text}' in {kind} '{owner}' is taken by a system column", name.at
-            )
+            self._catalog_error(f"property name '{name.text}' in {kind} '{owner}' is taken by a system column", name.at)
             return False
         return True
 

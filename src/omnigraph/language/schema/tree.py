@@ -94,9 +94,7 @@ class TreeBuilder(Transformer[Token, Declaration]):
             end = annotations[-1].at[1]
         elif card is not None:
             end = card.at[1]
-        return EdgeSyntax(
-            _name(name), _name(source), _name(target), card, annotations, members, (head.start_pos, end)
-        )
+        return EdgeSyntax(_name(name), _name(source), _name(target), card, annotations, members, (head.start_pos, end))
 
     def body(self, children: list[Any]) -> tuple[tuple[Member, ...], int]:
         *members, close = children

@@ -98,7 +98,8 @@ class Table:
     def files(self) -> set[str]:
         """Every file this version names, relative to the table: data, deletion vectors, its manifest.
 
-        An index segment is a directory whose content only Lance knows; it ends in a slash.
+        An index segment is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in
+        `data/<name>/` beside the data file `data/<name>.lance` and belong to it.
         """
         named = {f"_versions/{manifest_name(self.state.number)}"}
         for fragment in self.dataset.get_fragments():
