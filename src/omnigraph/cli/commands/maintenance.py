@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
 from omnigraph.cli.options import Branch, Json, Uri
 from omnigraph.errors import BadRequestError
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d+)\s*([smhdw]?)")
 
 
 def optimize(ctx: typer.Context, uri: Uri = None, branch: Branch = "main", json: Json = False) -> None:
@@ -71,41 +66,38 @@ def cleanup(
         str | None,
         typer.Option("--older-than", help="Remove only what is older: N[s|m|h|d|w].", metavar="DURATION"),
     ] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Remove; without it, only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go, per type; remove nothing.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Remove it.")] = False,
     json: Json = False,
 ) -> None:
     """Remove the data of old versions. What branches still use is always kept."""
     from omnigraph.cli.invocation import Invocation, open_graph
     from omnigraph.cli.output import print_json, print_lines
+    from omnigraph.cli.usage import at_most_one
 
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")
+    at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
+    from omnigraph.engine.cleanup import duration
+
     age = None if older_than is None else duration(older_than)
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
-    if not confirm:
-        would = f"cleanup of {target.uri} would apply the policy: {_policy(keep, older_than)}"
-        print(f"{would}; pass --confirm to remove what it gives up", file=sys.stderr)
+    policy = _policy(keep, older_than)
+    if not (confirm or dry_run):
+        would = f"cleanup of {target.uri} would apply the policy: {policy}"
+        print(f"{would}; pass --dry-run to see what would go, --confirm to remove it", file=sys.stderr)
         return
-    invocation.echo(target)
-    invocation.require_consent(target, "cleanup --confirm", json=json)
+    if confirm:
+        invocation.echo(target)
+        invocation.require_consent(target, "cleanup --confirm", json=json)
     with open_graph(target) as graph:
-        report = graph.cleanup(keep_versions=keep, older_than=age).to_dict() | {"uri": target.uri}
+        done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run)
+        report = done.to_dict() | {"uri": target.uri}
     if json:
         print_json(report)
     else:
-        print_lines(_cleanup_lines(report, _policy(keep, older_than)), _upkeep_style)
-
-
-def duration(text: str) -> timedelta:
-    """`90`, `90s`, `15m`, `12h`, `30d`, `2w`."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise BadRequestError(f"'{text}' is no duration; write a number and one of s, m, h, d, w, as in 30d")
-    try:
-        return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
-    except OverflowError:
-        raise BadRequestError(f"'{text}' is longer than a duration can be") from None
+        print_lines(_cleanup_lines(report, policy, "would remove" if dry_run else "removed"), _upkeep_style)
 
 
 def subject(type_key: str) -> str:
@@ -140,12 +132,12 @@ def _repair_lines(report: dict[str, Any]) -> Iterator[str]:
             yield f"    {row['error']}"
 
 
-def _cleanup_lines(report: dict[str, Any], policy: str) -> Iterator[str]:
+def _cleanup_lines(report: dict[str, Any], policy: str, removes: str) -> Iterator[str]:
     rows = report["datasets"]
     versions = sum(row["old_versions_removed"] for row in rows)
     size = sum(row["bytes_removed"] for row in rows)
-    removed = f"removed {versions} versions ({size} bytes)"
-    yield f"cleanup {report['uri']} ({policy}) — {removed} across {len(rows)} datasets"
+    counted = f"{removes} {versions} versions ({size} bytes)"
+    yield f"cleanup {report['uri']} ({policy}) — {counted} across {len(rows)} datasets"
     for row in rows:
         if row["error"] is not None:
             yield f"  {subject(row['type_key']):<40} failed: {row['error']}"
