@@ -6,9 +6,10 @@ means its newest head.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from omnigraph.engine import history
 from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
+from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.commits import CommitHistory, CommitSummary, summaries, summary
 from omnigraph.engine.diff import ChangeSet
@@ -47,17 +49,20 @@ from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
 from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
+from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.migration import MigrationPlan
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import BranchRef, LogEntry
+from omnigraph.storage.reclaims import forked_at_once
 from omnigraph.storage.root import GraphRoot, create_root, open_root
 from omnigraph.storage.tracing import Trace
 
@@ -331,12 +336,14 @@ class Graph:
         """A new branch whose first commit is this write. Either both come into being or neither does."""
         name = name.strip()
         with PROCESS_TURNS.turn((self.id, name)):
+            began = time.monotonic()
             parent, fork = self._fork_point(source)
             ref = self._root.branches.draft(name, parent, fork, actor=intent.actor)
             txn = WriteTxn(self._root, ref, fork, intent)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
             published = publish_plan(txn, prepare(txn))
             self._root.branches.establish(ref)
+            self._refuse_reclaimed_fork(ref, source, fork, began)
             return published
 
     def mutate(
@@ -403,8 +410,11 @@ class Graph:
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""
+        began = time.monotonic()
         parent, fork = self._fork_point(source or MAIN)
-        return self._root.branches.create(name, parent, fork, actor=actor)
+        ref = self._root.branches.create(name, parent, fork, actor=actor)
+        self._refuse_reclaimed_fork(ref, source or MAIN, fork, began)
+        return ref
 
     def list_branches(self) -> list[str]:
         return self._root.branches.names()
@@ -432,6 +442,15 @@ class Graph:
             return head.ref, head.entry
         located = history.find(self._root, source)
         return located.ref, located.entry
+
+    def _refuse_reclaimed_fork(self, ref: BranchRef, source: str, fork: LogEntry, began: float) -> None:
+        """A new branch from history that a cleanup is deleting right now must not stay."""
+        if history.could_be_commit(source.strip()) or not forked_at_once(began):
+            try:
+                self._root.reclaims.refuse(fork.tables.values())
+            except HistoricalVersionReclaimedError:
+                self._root.branches.delete(ref.branch)
+                raise
 
     def _head(self, branch: str) -> BranchHead:
         return self._root.branches.head(branch.strip())
@@ -580,6 +599,32 @@ class Graph:
             return target
         ref, entry = self._fork_point(target)
         return Snapshot(self._root, ref.branch, entry)
+
+    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
+        """The steps from a branch's schema to this one; also when some of them are not possible."""
+        return plan_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
+        """The same, with the catalog the branch would have afterwards."""
+        return preview_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied:
+        """Change the schema of a branch in one commit, together with the data change it needs."""
+        return apply_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than: timedelta | str | int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
+        span = None if older_than is None else duration(older_than)
+        return cleanup(self._root, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
