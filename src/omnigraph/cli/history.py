@@ -78,15 +78,6 @@ def _node(entry: LogEntry) -> Node:
     return Node(commit.id, tuple(parent.commit_id for parent in commit.parents), text)
 
 
-def summary(entry: LogEntry) -> list[str]:
-    """Kind, message, and the per-type counts of a commit."""
-    commit = entry.commit
-    lines = [f"kind: {commit.kind}"]
-    if commit.message is not None:
-        lines.append(f"message: {commit.message}")
-    return lines + [f"  {key}: {_counted(counts)}" for key, counts in sorted(commit.changes.items())]
-
-
-def _counted(counts: ChangeCounts) -> str:
+def counted(counts: ChangeCounts) -> str:
     parts = ((counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted"))
     return ", ".join(f"{count} {what}" for count, what in parts if count) or "no entities"

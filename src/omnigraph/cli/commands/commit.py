@@ -53,19 +53,23 @@ def list_(
 
 def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: Json = False) -> None:
     """Show one commit: who, when, where, and how many entities it changed."""
-    from omnigraph.cli.history import summary
+    from omnigraph.cli.history import counted
     from omnigraph.cli.invocation import Invocation
     from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.engine.receipts import CommitReceipt
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
-        entry = graph.get_commit(commit_id)
-    commit = CommitReceipt.of(entry)
+        shown = graph.describe_commit(commit_id)
     if json:
-        print_json(commit.to_dict())
+        print_json(shown.to_dict())
         return
-    print_lines([f"{key}: {value}" for key, value in commit.to_dict().items() if value is not None] + summary(entry))
+    facts = {**shown.commit.to_dict(), "kind": shown.kind, "message": shown.message}
+    lines = [f"{key}: {value}" for key, value in facts.items() if value is not None]
+    if shown.changes is None:
+        lines.append("changes: can't be counted any more, cleanup has reclaimed the data")
+    for type_key, counts in sorted((shown.changes or {}).items()):
+        lines.append(f"  {type_key}: {counted(counts)}")
+    print_lines(lines)
 
 
 def changes(

@@ -11,6 +11,8 @@ from omnigraph.cli.options import Json, Kinds, Ops, Types, UriOption
 
 if TYPE_CHECKING:
     from omnigraph.engine.diff import ChangeSet
+    from omnigraph.engine.graph import Graph
+    from omnigraph.engine.snapshot import Snapshot
 
 
 def diff(
@@ -32,11 +34,17 @@ def diff(
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        found = graph.diff(before, after, scope)
+        found = graph.diff(_state(graph, before), _state(graph, after), scope)
     if json:
         print_json(found.to_dict())
     else:
         print_lines(_lines(found), diff_style)
+
+
+def _state(graph: Graph, text: str) -> str | Snapshot:
+    """A branch or a commit as it is; `branch@version` as the state it means."""
+    branch, at, version = text.rpartition("@")
+    return graph.snapshot(branch, version=int(version)) if at and version.isdecimal() else text
 
 
 def _lines(found: ChangeSet) -> Iterator[str]:
