@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.engine import history
+from omnigraph.engine.blobs import BlobCell, BlobRead, read_blob
+from omnigraph.engine.blobs import ReadTarget as BlobTarget
 from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
 from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
@@ -34,6 +36,7 @@ from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
 from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
+from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
 from omnigraph.engine.merge import MergePreview, MergeRequest, MergeResult, Resolutions
 from omnigraph.engine.merge import merge as run_merge
 from omnigraph.engine.merge import preview as preview_of_merge
@@ -49,6 +52,7 @@ from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
 from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
+from omnigraph.engine.repair import RepairReport, repair
 from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
@@ -625,6 +629,31 @@ class Graph:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
         span = None if older_than is None else duration(older_than)
         return cleanup(self._root, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+        """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        return repair(self, confirm=confirm, force=force, actor=actor)
+
+    def maintain(
+        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> MaintenanceReport:
+        """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        return maintain(self, branch.strip(), policy, actor=actor)
+
+    def read_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> BlobRead:
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        return read_blob(self, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:

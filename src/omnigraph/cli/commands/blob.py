@@ -5,26 +5,15 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, EntityKind, Json, ReadBranch
-from omnigraph.errors import (
-    BadRequestError,
-    BranchNotFoundError,
-    HistoricalVersionReclaimedError,
-    NotFoundError,
-    OmniGraphError,
-)
-
-if TYPE_CHECKING:
-    from omnigraph.engine.blobs import BlobRead
+from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1
-_PIECE_BYTES = 4 << 20
 
 Entity = Annotated[EntityKind, typer.Argument(help="node or edge.", metavar="ENTITY")]
 Type = Annotated[str, typer.Argument(help="The type.", metavar="TYPE")]
@@ -49,7 +38,7 @@ def get(
     """Write the bytes of a blob to stdout or a file."""
     from omnigraph.cli.invocation import Invocation
     from omnigraph.cli.reading_point import ReadingPoint
-    from omnigraph.engine.blobs import ManagedBlob
+    from omnigraph.engine.blobs import LONGEST_READ, ManagedBlob
 
     if length == 0:
         raise BadRequestError("Blob range --length must be greater than zero")
@@ -57,15 +46,14 @@ def get(
         raise BadRequestError("Blob range overflows u64")
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open()
-    with graph, _blob_errors():
-        read = graph.read_blob(entity.value, type_, id, property, **point.pinned)
-        content = read.content
+    with graph:
+        content = graph.read_blob(entity.value, type_, id, property, **point.pinned).content
         if not isinstance(content, ManagedBlob):
             raise BadRequestError(
                 f"external Blob is not downloaded; URI: {content.uri}; see its reference with blob stat --json"
             )
         start, end = _range(offset, length, content.length)
-        pieces = (content.reader.read_range(at, min(at + _PIECE_BYTES, end)) for at in range(start, end, _PIECE_BYTES))
+        pieces = (content.reader.read_range(at, min(at + LONGEST_READ, end)) for at in range(start, end, LONGEST_READ))
         _deliver(pieces, end - start, out)
 
 
@@ -88,28 +76,12 @@ def stat(
 
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open()
-    with graph, _blob_errors():
-        read = graph.read_blob(entity.value, type_, id, property, **point.pinned)
-    selector = {"entity": entity.value, "type": type_, "id": id, "property": property}
-    told = {"selector": selector, **_known(read), "target": _target(point.branch, point.snapshot, read)}
+    with graph:
+        told = graph.read_blob(entity.value, type_, id, property, **point.pinned).to_dict()
     if json:
         print_json(told)
     else:
         print_lines(_flat(told))
-
-
-def _known(read: BlobRead) -> dict[str, Any]:
-    from omnigraph.engine.blobs import ManagedBlob
-
-    content = read.content
-    if isinstance(content, ManagedBlob):
-        return {"kind": "managed", "size": content.length, "etag": content.etag}
-    return {"kind": "external", **({} if content.length is None else {"size": content.length}), "uri": content.uri}
-
-
-def _target(branch: str | None, snapshot: str | None, read: BlobRead) -> dict[str, str]:
-    given = {"branch": branch, "snapshot": snapshot, "resolved_snapshot": read.resolved_snapshot}
-    return {key: value for key, value in given.items() if value is not None}
 
 
 def _flat(told: dict[str, Any], above: str = "") -> Iterator[str]:
@@ -146,14 +118,3 @@ def _deliver(pieces: Iterator[bytes], expected: int, out: Path | None) -> None:
             sink.close()
     if written != expected:
         raise OmniGraphError(f"Blob delivery stream ended after {written} bytes; expected {expected}")
-
-
-@contextmanager
-def _blob_errors() -> Iterator[None]:
-    """The messages that scripts know, with the reason behind them."""
-    try:
-        yield
-    except (BranchNotFoundError, HistoricalVersionReclaimedError):
-        raise
-    except NotFoundError as error:
-        raise NotFoundError(f"Blob cell not found: {error}") from error

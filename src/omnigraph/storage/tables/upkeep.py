@@ -19,9 +19,11 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.compaction import Rewritten, rewrite_fragments
 from omnigraph.storage.tables.indexing import (
+    VECTOR_INDEX_KIND,
     IndexNeed,
     IndexSpec,
     build_segment,
+    index_coverage,
     index_need,
     is_btree,
     standing_indexes,
@@ -131,6 +133,16 @@ def alike(chosen: Collection[int], indexes: Mapping[str, Sequence[Index]]) -> li
     return list(by_segments.values())
 
 
+@dataclass(frozen=True, slots=True)
+class TableCondition:
+    """How much upkeep a table could use."""
+
+    rows: int
+    small_fragments: int
+    deleted_rows: int
+    uncovered_rows: int
+
+
 class TableUpkeep:
     """Upkeep of the tables of one graph."""
 
@@ -166,6 +178,18 @@ class TableUpkeep:
     def only_index(self, base: TableState, specs: Sequence[IndexSpec]) -> UpkeepWork:
         """Whole indexes over the fragments as they are."""
         return self.index(self._begun(base), specs)
+
+    def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
+        """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
+        table = self._reader.open(state)
+        fills, coverage = fragment_fills(table), index_coverage(table)
+        covered = [coverage.get(spec.name, set()) for spec in specs if spec.kind != VECTOR_INDEX_KIND]
+        return TableCondition(
+            rows=state.rows,
+            small_fragments=sum(fill.is_small for fill in fills),
+            deleted_rows=sum(fill.deleted for fill in fills),
+            uncovered_rows=sum(f.rows for f in fills if any(f.fragment_id not in known for known in covered)),
+        )
 
     def replay(self, work: UpkeepWork, base: TableState) -> UpkeepWork | None:
         """The same work on a newer version of the table. None when that version changed what the work rests on."""
