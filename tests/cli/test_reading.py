@@ -155,13 +155,15 @@ def test_commits_newest_first(cli: Cli, g: str) -> None:
 
 def test_a_commit_is_shown_with_what_it_changed(cli: Cli, g: str) -> None:
     newest, genesis = cli("commit", "list", g, "--json").json["commits"]
-    assert cli("commit", "show", newest["graph_commit_id"], "--uri", g, "--json").json == newest
+    shown = cli("commit", "show", newest["graph_commit_id"], "--uri", g, "--json").json
+    assert list(shown) == [*newest, "kind", "message", "changes"]
+    assert {key: shown[key] for key in newest} == newest
+    assert shown["changes"]["node:Person"] == {"inserted": 2, "updated": 0, "deleted": 0}
     lines = cli("commit", "show", newest["graph_commit_id"], "--uri", g).lines
     assert lines[0] == f"graph_commit_id: {newest['graph_commit_id']}"
     assert "actor_id: setup" in lines
     assert "  node:Person: 2 inserted" in lines
-    shown = cli("commit", "show", genesis["graph_commit_id"], "--uri", g).out
-    assert "parent_commit_id" not in shown
+    assert "parent_commit_id" not in cli("commit", "show", genesis["graph_commit_id"], "--uri", g).out
     assert "commit 'x' is on no branch" in cli("commit", "show", "x", "--uri", g).err
 
 
