@@ -23,8 +23,8 @@ DIMENSION = 3
 class Shelf:
     """One table with `id`, `text`, `shelf` (a number to filter by) and `vector`, at its newest version."""
 
-    def __init__(self, path: Path) -> None:
-        self._root = create_root(Location.parse(str(path)), {})
+    def __init__(self, place: Path | Location) -> None:
+        self._root = create_root(place if isinstance(place, Location) else Location.parse(place), {})
         self.schema = pa.schema(
             [
                 pa.field("id", pa.string(), nullable=False),

@@ -95,7 +95,7 @@ def test_an_index_with_our_options_sees_the_same_tokens_and_scores(tmp_path: Pat
     table = shelf.table
     index = index_of(table, "text", TEXT_INDEX_KIND)
     assert index is not None
-    assert {key: index.parameters["params"][key] for key in TEXT_INDEX_OPTIONS} == TEXT_INDEX_OPTIONS
+    assert {key: index.parameters[key] for key in TEXT_INDEX_OPTIONS} == TEXT_INDEX_OPTIONS
 
     row_ids, lengths = indexed_documents(table, index.segments[0])
     expected_lengths = {i: len(tokens_of(text)) for i, text in texts.items() if text and tokens_of(text)}

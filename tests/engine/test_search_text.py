@@ -73,6 +73,11 @@ def compacted_after_deletes(shelf: Shelf) -> Shelf:
     return shelf.remove(["gone", "n0"]).compact_covered()
 
 
+def deleted_before_and_after_indexing(shelf: Shelf) -> Shelf:
+    old = {"g1": "moss moss", **BOOKS, "g2": "lichen moss", "g3": "tide"}
+    return shelf.add(list(old), list(old.values())).remove(["g1"]).index_text().remove(["g2", "g3"])
+
+
 STATES = [
     unindexed,
     indexed,
@@ -83,6 +88,7 @@ STATES = [
     extended_after_updates,
     emptied_then_extended,
     compacted_after_deletes,
+    deleted_before_and_after_indexing,
 ]
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.storage.models import LogEntry, SchemaDocument
+from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import IndexCoverage, index_coverage
@@ -92,6 +92,29 @@ class Snapshot:
         from omnigraph.engine.query.entity import read_entity
 
         return read_entity(self, type_key, entity_id)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """The listing that HTTP and the CLI give. Versions belong to no Lance branch, so none is named."""
+        datasets = []
+        for type_key in self.types():
+            kind, _, name = type_key.partition(":")
+            state = self.entry.tables[type_key]
+            datasets.append(
+                {
+                    "entity_kind": kind,
+                    "type_name": name,
+                    "dataset_path": state.path,
+                    "published_dataset_version": state.version,
+                    "native_dataset_branch": None,
+                    "entity_count": state.rows,
+                }
+            )
+        return {
+            "graph_branch": self.branch,
+            "graph_manifest_version": self.version,
+            "internal_schema_version": FORMAT_VERSION,
+            "datasets": datasets,
+        }
 
     def requests(self) -> int:
         """Read requests that this process has sent to the store for this graph so far."""

@@ -88,7 +88,8 @@ class TopologyFiles:
             file = location.local_root / path
             if not file.is_file() or file.stat().st_size != length * dtype.itemsize:
                 return None
-            return np.memmap(file, dtype, mode="r", shape=(length,))
+            # A plain array over the mapped pages: every slice of a memmap would be one again, which costs.
+            return np.memmap(file, dtype, mode="r", shape=(length,)).view(np.ndarray)
         data = self._objects.get(path)
         return None if data is None or len(data) != length * dtype.itemsize else np.frombuffer(data, dtype)
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, Mask, RowIds, RowSpace
 
-
 Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
 
@@ -40,6 +39,8 @@ class Adjacency:
     targets: Positions
     ranks: Positions | None = None
     edges: RowIds | None = None
+    reverse: Adjacency | None = None
+    """The same pairs seen from the other end, where somebody has it."""
 
     @property
     def nbytes(self) -> int:
@@ -80,6 +81,13 @@ class Adjacency:
         rows: RowIds = self.edges[self.ranks[at]]
         return rows
 
+    def times_met(self, at: Indices | slice, weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """How often each end stands in these entries, counting an entry as often as its weight says."""
+        everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
+        if everything and weights is None and self.reverse is not None:
+            return np.diff(self.reverse.offsets)
+        return np.bincount(self.targets[at], weights, minlength=len(self.ends)).astype(np.int64, copy=False)
+
     def joined(self, nodes: RowIds, others: RowIds) -> Mask:
         """Whether each node has the one beside it as a neighbour."""
         _, found = self.find(self.sources.positions(nodes), self.ends.positions(others))
@@ -104,13 +112,13 @@ class Adjacency:
 
 def of_pairs(sources: RowSpace, ends: RowSpace, source: Positions, target: Positions) -> Adjacency:
     """Distinct neighbours, from one pair of positions per edge; parallel edges collapse."""
-    width = max(1, len(ends))
-    keys = source.astype(np.int64) * width + target
+    bits = max(1, len(ends)).bit_length()
+    keys = (source.astype(np.int64) << bits) | target
     keys.sort()
     if len(keys):
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1]))]
-    owner = keys // width
-    return Adjacency(sources, ends, _offsets(owner, len(sources)), (keys - owner * width).astype(position_type(ends)))
+    neighbours = (keys & ((1 << bits) - 1)).astype(position_type(ends))
+    return Adjacency(sources, ends, _offsets(keys >> bits, len(sources)), neighbours)
 
 
 def of_edges(

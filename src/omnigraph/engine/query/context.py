@@ -34,10 +34,11 @@ Plain = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class NodeScores:
-    """What a ranking measured, by row id of the ranked node."""
+    """What a ranking measured, by row id of the ranked node; `complete` when all others have no rank."""
 
     space: RowSpace
     values: NDArray[np.float64]
+    complete: bool
 
 
 @dataclass(slots=True)
@@ -52,13 +53,20 @@ class ReadContext:
     properties: Properties
     embedder: Embedder | None = None
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
+    _tables: dict[int, Table] = field(default_factory=dict)
+    _columns: dict[int, frozenset[str]] = field(default_factory=dict)
 
     def table(self, owner: NodeType | EdgeType) -> Table:
-        return self.snapshot.table_of(owner)
+        """The table of a type at the snapshot, held open for the whole query."""
+        if (found := self._tables.get(owner.id)) is None:
+            found = self._tables[owner.id] = self.snapshot.table_of(owner)
+            self._columns[owner.id] = frozenset(found.schema.names)
+        return found
 
     def has_column(self, value: ir.PropertyValue) -> bool:
         """Whether the snapshot stores the property: one declared later reads as null."""
-        if value.prop.column in self.table(value.owner).schema.names:
+        self.table(value.owner)
+        if value.prop.column in self._columns[value.owner.id]:
             return True
         self.profiler.note(f"{value.owner.name}.{value.prop.name} does not exist at this snapshot and reads as null")
         return False
@@ -85,9 +93,18 @@ class ReadContext:
 
 def _stored(value: object, type_: PropertyType) -> Plain:
     if isinstance(value, str):
+        _check_text(value)
         if type_.scalar is Scalar.DATE:
             return parse_date(value)
         if type_.scalar is Scalar.DATETIME:
             return parse_datetime(value)
     assert value is None or isinstance(value, str | int | float | bool)
     return value
+
+
+def _check_text(text: str) -> None:
+    """JSON can spell half of a surrogate pair, which is no character and no stored text can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequestError(f"a text of the query is not valid Unicode: {error.reason}") from None

@@ -20,6 +20,8 @@ from omnigraph.language.query import ir
 
 # Visited marks of one batch of sources: one byte per source and node.
 _VISITED_BYTES = 1 << 26
+# Counting into one slot per node pays unless there are this many times more nodes than ends.
+_SPARSE_ENDS = 16
 
 
 def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext) -> Bindings:
@@ -42,6 +44,8 @@ def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: b
         found = _within_hops(plan, kept, nodes, adjacency, context)
     elif folding and plan.destination not in looked_at:
         return kept.weighted(adjacency.counts(nodes))
+    elif folding and not kept.rows:
+        found = _merged(plan, kept, nodes, adjacency, context)
     else:
         found = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
     return filtered(found, plan.predicates, context)
@@ -59,6 +63,22 @@ def _next_to(
     counts, at = adjacency.entries(nodes)
     found = _repeated(rows, counts, context)
     return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
+
+
+def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+    """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
+    counts, at = adjacency.entries(nodes)
+    total = int(counts.sum())
+    context.budget.step(total * 8 * (1 if rows.weights is None else 2))
+    weights = None if rows.weights is None else np.repeat(rows.weights, counts)
+    if total * _SPARSE_ENDS < len(adjacency.ends):
+        ends, positions = np.unique(adjacency.targets[at], return_inverse=True)
+        met = np.bincount(positions, weights, minlength=len(ends)).astype(np.int64, copy=False)
+    else:
+        met = adjacency.times_met(at, weights)
+        ends = np.flatnonzero(met)
+        met = met[ends]
+    return Bindings({plan.destination: adjacency.ends.rows[ends]}, len(ends), met)
 
 
 def _over_edges(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:

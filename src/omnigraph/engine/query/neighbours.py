@@ -21,7 +21,7 @@ from omnigraph.storage.tables.rows import index_coverage
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
 _LOOKUP = 1.5e-3
-_LOOKUP_PER_VALUE = 6e-6
+_LOOKUP_PER_VALUE = 2e-5
 _LOOKUP_PER_EDGE = 1e-6
 _SCAN_PER_ROW = 3e-8
 _MAP = 3e-3

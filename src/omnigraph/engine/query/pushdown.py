@@ -75,8 +75,8 @@ def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[
     column, type_ = f"`{prop.prop.column}`", prop.type
     match operator:
         case ir.Operator.MEMBER:
-            item = _exact_literal(type_.item, constant)
-            return NEVER if item is None else f"array_has({column}, {item})"
+            items = _exact_literals(type_.item, constant)
+            return "(" + " OR ".join(f"array_has({column}, {item})" for item in items) + ")" if items else NEVER
         case ir.Operator.SUBSTRING | ir.Operator.PREFIX:
             assert isinstance(constant, str)
             function = "contains" if operator is ir.Operator.SUBSTRING else "starts_with"
@@ -103,18 +103,19 @@ def _literal(type_: PropertyType, constant: Plain) -> str:
     return quoted(str(constant))
 
 
-def _exact_literal(type_: PropertyType, constant: Plain) -> str | None:
-    """A literal of exactly this value and type, None when the type can't hold the value."""
+def _exact_literals(type_: PropertyType, constant: Plain) -> list[str]:
+    """The literals of exactly this value and type: none when the type can't hold it, two for the two float zeros."""
     if not type_.is_numeric:
-        return _literal(type_, constant)
+        return [_literal(type_, constant)]
     assert isinstance(constant, int | float)
     below, above = _neighbours(type_.scalar, constant)
     if below is None or below != above:
-        return None
+        return []
     # A function argument is not converted to the list's item type as an operand of a comparison is.
     names = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
     name = names.get(type_.scalar) or ("Float32" if type_.scalar is Scalar.F32 else "Float64")
-    return f"arrow_cast({_number(below)}, '{name}')"
+    numbers = [below] if below != 0 or type_.scalar in INTEGER_RANGES else [0.0, -0.0]
+    return [f"arrow_cast({_number(number)}, '{name}')" for number in numbers]
 
 
 def _number_test(column: str, scalar: Scalar, operator: ir.Operator, constant: int | float) -> str:

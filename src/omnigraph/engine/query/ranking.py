@@ -67,7 +67,8 @@ def rank_scan(
 ) -> Bindings:
     """A ranking of the nodes of a scan, whose predicates have become `rows` and `filter`."""
     ranked = ranked_nodes(plan.rank, keep, rows, context, filter=filter)
-    _remember(plan.rank, ranked, context)
+    # Beyond the best ones there are others that have a score too.
+    context.scores[plan.rank] = _scores(ranked, complete=keep is None or len(ranked.row_ids) < keep)
     return Bindings({plan.rank.field.variable: ranked.row_ids.view(np.int64)}, len(ranked.row_ids))
 
 
@@ -75,7 +76,7 @@ def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
     """Rows in the order of the node that one of their variables is bound to; rows without a rank go."""
     bound = rows.rows[plan.rank.field.variable]
     ranked = ranked_nodes(plan.rank, plan.keep, RowSpace.of(bound).rows, context)
-    _remember(plan.rank, ranked, context)
+    context.scores[plan.rank] = _scores(ranked, complete=plan.keep is None)
     places = _places(ranked.row_ids.view(np.int64), bound)
     order = np.argsort(places, kind="stable")
     return rows.take(order[np.count_nonzero(places < 0) :])
@@ -93,23 +94,23 @@ def fused(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext
         search.DEFAULT_FUSION_K if not isinstance(k, int) else k,
     )
     rows = concatenated([first, second]).take(result.rows)
-    _remember(plan.rank, RankedRows(rows.rows[plan.variable].view(np.uint64), result.scores), context)
+    ranked = RankedRows(rows.rows[plan.variable].view(np.uint64), result.scores)
+    context.scores[plan.rank] = _scores(ranked, complete=True)
     return rows
 
 
 def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScores:
     """What the ranking measures for the nodes. One that also orders the query has been computed already."""
     known = context.scores.get(rank)
-    if known is None:
-        assert not isinstance(rank, ir.FusedRank), "a fused score exists only where the plan fuses"
-        _remember(rank, ranked_nodes(rank, None, RowSpace.of(rows).rows, context), context)
-        known = context.scores.pop(rank)
-    return known
+    if known is not None and (known.complete or known.space.contains(rows).all()):
+        return known
+    assert not isinstance(rank, ir.FusedRank), "a fused score exists only where the plan fuses"
+    return _scores(ranked_nodes(rank, None, RowSpace.of(rows).rows, context), complete=True)
 
 
-def _remember(rank: ir.Ranking, ranked: RankedRows, context: ReadContext) -> None:
+def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
     rows, first = np.unique(ranked.row_ids.view(np.int64), return_index=True)
-    context.scores[rank] = NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first])
+    return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
 
 
 def _places(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:

@@ -24,9 +24,13 @@ POSTINGS_BYTES: Final = 512 << 20
 
 
 class Postings:
-    """The analysed texts of some rows. `row_ids` are the documents, rows with at least one token, ascending."""
+    """The analysed texts of some rows.
 
-    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids")
+    `row_ids` are the documents, rows with at least one token, ascending; `lengths` are their token counts and `tokens`
+    the sum of those.
+    """
+
+    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
 
     def __init__(self, rows: pa.Table, column: str) -> None:
         texts = rows.column(column).combine_chunks()
@@ -39,6 +43,7 @@ class Postings:
         place[order] = np.arange(order.size)
         self.row_ids: RowIds = all_ids[order]
         self.lengths: NDArray[np.int64] = lengths[order].astype(np.int64)
+        self.tokens = int(self.lengths.sum())
         self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
         # Pairs are sorted as one number each; a token's rows come out ascending.
         pairs, counts = np.unique(
@@ -66,8 +71,10 @@ class Postings:
         return self._documents[span], self._frequencies[span]
 
     def rows_with_any(self, tokens: list[str]) -> RowIds:
-        held = [self.occurrences(token)[0] for token in tokens]
-        return self.row_ids[np.unique(np.concatenate(held))] if held else self.row_ids[:0]
+        held = np.zeros(self.row_ids.size, np.bool_)
+        for token in tokens:
+            held[self.occurrences(token)[0]] = True
+        return self.row_ids[held]
 
 
 class Sized(Protocol):

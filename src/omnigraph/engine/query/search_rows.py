@@ -47,7 +47,13 @@ def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> 
     """The candidates with some of their columns and `_rowid`, in any order."""
     if candidates.rows is None:
         return rows_of(table, columns, filter=candidates.filter)
-    return take_rows(table, np.unique(candidates.rows), columns, candidates.filter)
+    return take_rows(table, distinct(candidates.rows), columns, candidates.filter)
+
+
+def distinct(row_ids: RowIds) -> RowIds:
+    """Ascending, each once. Sorting beats the hashing of `np.unique` several times over."""
+    ordered = np.sort(row_ids)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
 
 
 def positions_in(sorted_ids: RowIds, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -27,6 +27,7 @@ from omnigraph.engine.query.search_rows import (
     RowIds,
     best_first,
     candidate_rows,
+    distinct,
     settled,
 )
 from omnigraph.engine.query.search_text_index import K1, IndexedTexts, Term, indexed_texts, length_normalisers
@@ -41,7 +42,9 @@ DEFAULT_MAX_EDITS: Final = 2
 _INDEXED_EDITS: Final = 2
 # So few candidates are read and analysed faster than an index is asked about all rows.
 _FEW_ROWS: Final = 2048
-_SPARE_PROPOSALS: Final = 8
+# Proposals beyond k cost Lance next to nothing, and asking again costs as much as asking.
+_PROPOSALS_PER_ROW: Final = 4
+_SPARE_PROPOSALS: Final = 24
 _SINGLE_PRECISION: Final = 2e-6
 
 
@@ -75,7 +78,7 @@ def text_match(
         found = [rows[np.isin(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
         found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
-    rows = np.unique(np.concatenate(found)) if found else np.empty(0, np.uint64)
+    rows = distinct(np.concatenate(found)) if found else np.empty(0, np.uint64)
     return rows if candidates.rows is None else rows[np.isin(rows, candidates.rows)]
 
 
@@ -127,10 +130,8 @@ class Corpus:
 
     @cached_property
     def average_length(self) -> float:
-        lengths = [part.lengths for part in self.analysed]
-        if self.indexed is not None:
-            lengths.append(self.indexed.lengths)
-        return sum(int(part.sum()) for part in lengths) / max(self.documents, 1)
+        indexed = self.indexed.tokens if self.indexed is not None else 0
+        return (indexed + sum(part.tokens for part in self.analysed)) / max(self.documents, 1)
 
     def documents_with(self, term: Term) -> int:
         indexed = self.indexed.term(self.table, term).documents if self.indexed is not None else 0
@@ -273,7 +274,7 @@ def _best_indexed(
     proposed; a tie with such a row would have to be broken by id, so it must be proposed too.
     """
     ratio = _Ratio.of(table, indexed, formula)
-    asked = k + _SPARE_PROPOSALS
+    asked = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
     while asked * 2 < indexed.row_ids.size:
         positions, proposed, floor = indexed.best(table, formula.terms, filter, asked)
         if proposed.size > k:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,13 +19,14 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS, counts_of
 from omnigraph.engine.query.search_postings import ByteBoundCache, Postings
-from omnigraph.engine.query.search_rows import Measures, RowIds, positions_in
+from omnigraph.engine.query.search_rows import Measures, RowIds, distinct, positions_in
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.searching import (
     ROW_ID,
     SCORE,
     ColumnIndex,
     FragmentContent,
+    deleted_rows,
     index_of,
     indexed_documents,
     matching_rows,
@@ -36,6 +38,7 @@ K1: Final = 1.2
 B: Final = 0.75
 
 _COVERAGE_BYTES: Final = 256 << 20
+_REMEMBERED_TERMS: Final = 1 << 15
 # Lance computes in single precision: what its logarithm and its products may be off by.
 _LOGARITHM_ERROR: Final = 1.2e-7
 _PRODUCT_ERROR: Final = 4e-7
@@ -69,7 +72,8 @@ class IndexedTexts:
     """The rows of a table version whose text an index knows as it is.
 
     `row_ids` are the trusted documents, ascending, and `lengths` their token counts. `moved` are live documents that
-    an index segment also knows by an older text; their `moved_postings` take the index's place.
+    an index segment also knows by an older text; their `moved_postings` take the index's place. `gone` are the texts
+    that the index still counts and no row has any more, None when the files no longer hold them.
     `lance_documents` and `lance_tokens` are the totals that Lance's scores are based on.
     """
 
@@ -78,13 +82,19 @@ class IndexedTexts:
     lengths: NDArray[np.int64]
     moved: RowIds
     moved_postings: Postings
+    gone: Postings | None
     lance_documents: int
     lance_tokens: int
     terms: dict[str, IndexedTerm] = field(default_factory=dict)
 
     @property
     def cost(self) -> int:
-        return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.cost
+        gone = self.gone.cost if self.gone is not None else 0
+        return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.cost + gone
+
+    @cached_property
+    def tokens(self) -> int:
+        return int(self.lengths.sum())
 
     @property
     def lance_average(self) -> float:
@@ -110,6 +120,8 @@ class IndexedTexts:
 
     def term(self, table: Table, term: Term) -> IndexedTerm:
         if (known := self.terms.get(term.token)) is None:
+            if len(self.terms) >= _REMEMBERED_TERMS:
+                self.terms.clear()
             known = self.terms[term.token] = self._look_up(table, term)
         return known
 
@@ -163,11 +175,12 @@ class IndexedTexts:
         normaliser = float(self._normalisers(self.lengths[positions[first]])[0])
         score = float(rows.column(SCORE).to_numpy()[first[0]])
         idf = score * (frequency + normaliser) / (frequency * (K1 + 1))
-        if self.row_ids.size == self.lance_documents:
-            # Nothing was deleted, so Lance counts what we count and its idf tells the count, unless it is huge.
+        if self.gone is not None:
+            # Lance's idf tells its count, unless that is huge, and then we know what it counted too much.
             documents = (self.lance_documents + 1) * math.exp(-idf) - 0.5
             if documents * (_LOGARITHM_ERROR + idf * _PRODUCT_ERROR) < 0.25:
-                return IndexedTerm(round(documents), idf)
+                surplus = sum(part.occurrences(term.token)[0].size for part in (self.gone, self.moved_postings))
+                return IndexedTerm(round(documents) - surplus, idf)
         return IndexedTerm(self.matches(table, term.word, None).size, idf)
 
     def _normalisers(self, lengths: NDArray[np.int64]) -> Measures:
@@ -187,7 +200,7 @@ def indexed_texts(
 ) -> tuple[IndexedTexts | None, set[int]]:
     """What an index of this version knows about a column, and the fragments it covers; None without a usable one."""
     index = index_of(table, column, TEXT_INDEX_KIND)
-    if index is None or any(index.parameters["params"].get(k) != v for k, v in TEXT_INDEX_OPTIONS.items()):
+    if index is None or any(index.parameters.get(k) != v for k, v in TEXT_INDEX_OPTIONS.items()):
         return None, set()
     covered = [content for content in contents if content.fragment_id in index.fragment_ids]
     key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))
@@ -201,7 +214,7 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
     """Compare what each segment was built from with what its fragments hold now."""
     row_ids: list[RowIds] = []
     lengths: list[NDArray[np.uint32]] = []
-    gone: list[RowIds] = []
+    left: list[RowIds] = []
     living: list[RowIds] = []
     documents = tokens = 0
     for segment in index.segments:
@@ -212,10 +225,11 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
         stays = positions_in(now, known)[1]
         row_ids.append(known[stays])
         lengths.append(known_lengths[stays])
-        gone.append(known[~stays])
+        left.append(known[~stays])
         living.append(now)
     # A document that left its segment's fragments and lives in those of another: the index knows two texts of it.
-    moved = np.intersect1d(np.concatenate(gone), np.concatenate(living))
+    gone = distinct(np.concatenate(left))
+    moved = gone[np.logical_or.reduce([positions_in(now, gone)[1] for now in living])]
     trusted, trusted_lengths = np.concatenate(row_ids), np.concatenate(lengths).astype(np.int64)
     order = np.argsort(trusted, kind="stable")
     order = order[~positions_in(moved, trusted[order])[1]]
@@ -225,6 +239,16 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
         lengths=trusted_lengths[order],
         moved=moved,
         moved_postings=Postings(take_rows(table, moved, [column]), column),
+        gone=_texts_of(table, column, index, np.sort(np.concatenate(left))),
         lance_documents=documents,
         lance_tokens=tokens,
     )
+
+
+def _texts_of(table: Table, column: str, index: ColumnIndex, left: RowIds) -> Postings | None:
+    """The indexed texts of rows that left the index's fragments, if the files have exactly these and no others."""
+    deleted = deleted_rows(table, [column], index.fragment_ids)
+    if deleted is None:
+        return None
+    texts = Postings(deleted, column)
+    return texts if np.array_equal(texts.row_ids, left) else None

@@ -104,7 +104,7 @@ def _certain(metric: Metric, query: NDArray[np.float32], vectors: pa.ChunkedArra
 def _usable_index(table: Table, column: str, metric: Metric) -> ColumnIndex | None:
     """An index of another metric would be ignored by Lance, loudly; one of another kind would not be exact."""
     index = index_of(table, column, VECTOR_INDEX_KIND)
-    return index if index is not None and index.parameters.get("metric_type") == metric.value else None
+    return index if index is not None and index.parameters.get("metric_type", "").lower() == metric.value else None
 
 
 def _measured(

@@ -12,7 +12,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -60,8 +60,8 @@ class Topology:
 
     def __init__(self, key: TopologyKey, out: Adjacency, back: Adjacency, dangling: bool) -> None:
         self.key = key
-        self.out = out
-        self.back = back
+        self.out = replace(out, reverse=back)
+        self.back = replace(back, reverse=out)
         self.dangling = dangling
         """Whether some edge names a node that does not exist, and was left out."""
         self._both: Adjacency | None = None

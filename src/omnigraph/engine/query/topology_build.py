@@ -7,6 +7,7 @@ is left out, which is what makes dangling ids disappear from traversals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -55,9 +56,12 @@ def built(edges: Table, sources: Table, targets: Table, *, one_type: bool, with_
         batches = [read] if len(read) else []
     else:
         batches = _batches(edges, columns)
-    for batch in batches:
-        left.append(source_ids.positions(batch.column("src")))
-        right.append(target_ids.positions(batch.column("dst")))
+    with ThreadPoolExecutor(1) as beside:
+        for batch in batches:
+            # Arrow resolves one column on one core, and there are two columns.
+            other = beside.submit(target_ids.positions, batch.column("dst"))
+            left.append(source_ids.positions(batch.column("src")))
+            right.append(other.result())
     source = np.concatenate(left) if left else np.empty(0, np.int32)
     target = np.concatenate(right) if right else np.empty(0, np.int32)
     whole = (source >= 0) & (target >= 0)

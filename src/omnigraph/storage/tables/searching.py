@@ -25,6 +25,7 @@ SCORE: Final = "_score"
 DISTANCE: Final = "_distance"
 
 _EVERY_EXPANSION: Final = 1 << 30
+_EVERY_PARTITION: Final = 1 << 16
 # Above this share of the table a sequential scan is faster than fetching rows one by one.
 _SCAN_SHARE: Final = 16
 
@@ -39,7 +40,7 @@ class IndexSegment:
 
 @dataclass(frozen=True, slots=True)
 class ColumnIndex:
-    """An index as a search needs to know it. `parameters` is what Lance reports, of the first segment."""
+    """An index as a search needs to know it; `parameters` is what it was built with, as Lance reports it."""
 
     name: str
     segments: tuple[IndexSegment, ...]
@@ -82,8 +83,7 @@ def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     for index in table.dataset.describe_indices():
         if index.field_names == [column] and index.index_type.upper() == kind:
             segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
-            parameters = table.dataset.stats.index_stats(index.name)["indices"][0]
-            found = ColumnIndex(index.name, segments, parameters)
+            found = ColumnIndex(index.name, segments, index.details)
             if found.fragment_ids:
                 return found
     return None
@@ -150,7 +150,7 @@ def nearest_rows(
     """
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
     if index is not None:
-        asked["nprobes"] = max(1, int(index.parameters.get("num_partitions", 1)))
+        asked["nprobes"] = _EVERY_PARTITION
     return table.dataset.to_table(
         columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
     )
@@ -171,6 +171,30 @@ def rows_of(
             return _with_row_id(table, columns).empty_table()
     scanner = table.dataset.scanner(columns=list(columns), filter=filter, fragments=fragments, with_row_id=True)
     return scanner.to_table()
+
+
+def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
+    """Rows deleted from these fragments as the files still hold them, with the `_rowid` they most likely had.
+
+    A fragment numbers the rows of one append consecutively, so its living rows tell the ids of the others. None where
+    they contradict that; the caller has to know which ids it expects.
+    """
+    parts = [_with_row_id(table, columns).empty_table()]
+    for fragment in table.dataset.get_fragments():
+        if fragment.fragment_id not in fragment_ids or fragment.deletion_file() is None:
+            continue
+        rows = table.dataset.scanner(
+            columns=list(columns), fragments=[fragment], with_row_id=True, include_deleted_rows=True
+        ).to_table()
+        dead = np.asarray(rows.column(ROW_ID).is_null())
+        offsets = np.arange(rows.num_rows, dtype=np.uint64)
+        # Unsigned on purpose: a start "below zero" wraps around and back.
+        starts = rows.column(ROW_ID).drop_null().to_numpy() - offsets[~dead]
+        if not starts.size or (starts != starts[0]).any():
+            return None
+        deleted = rows.drop_columns(ROW_ID).filter(pa.array(dead))
+        parts.append(deleted.append_column(ROW_ID, pa.array(offsets[dead] + starts[0])))
+    return pa.concat_tables(parts)
 
 
 def take_rows(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str], filter: str | None = None) -> pa.Table:
