@@ -100,6 +100,13 @@ def test_version_flag(flag: str, capsys: Capture) -> None:
     assert capsys.readouterr().out == f"omnigraph {__version__}\n"
 
 
+def test_the_format_version_is_that_of_the_storage() -> None:
+    from omnigraph.cli.commands.version import INTERNAL_SCHEMA_VERSION
+    from omnigraph.storage.models import FORMAT_VERSION
+
+    assert INTERNAL_SCHEMA_VERSION == FORMAT_VERSION
+
+
 def test_version_command(capsys: Capture) -> None:
     assert run(["version"]) == 0
     assert capsys.readouterr().out == f"omnigraph {__version__}\ninternal-schema 6\n"

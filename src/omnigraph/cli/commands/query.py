@@ -87,17 +87,20 @@ def query(
 
 
 def _print(result: QueryResult, format: Format, defaults: Defaults) -> None:
-    from omnigraph.cli.output import print_lines
-    from omnigraph.engine.output import CellLayout, ReadFormat, TableLayout, render_read
+    from omnigraph.cli.output import print_lines, print_text
+    from omnigraph.cli.table_width import fitting_width
+    from omnigraph.engine.output import CellLayout, ReadFormat, TableStyle, render_read
 
-    watched = sys.stdout.isatty()
-    layout = TableLayout(
-        max_column_width=defaults.table_max_column_width,
-        cells=CellLayout(defaults.table_cell_layout),
-        total_width=shutil.get_terminal_size().columns if watched else None,
-    )
-    style = _table_style if format in (Format.TABLE, Format.KV) else _plain
-    print_lines(render_read(result.to_json_dict(), ReadFormat(format), layout), style)
+    output = result.to_json_dict()
+    widest = defaults.table_max_column_width
+    if sys.stdout.isatty():
+        widest = fitting_width(output, shutil.get_terminal_size().columns, widest)
+    style = TableStyle(widest, CellLayout(defaults.table_cell_layout))
+    text = render_read(output, ReadFormat(format), style)
+    if format in (Format.TABLE, Format.KV):
+        print_lines(text.splitlines(), _table_style)
+    else:
+        print_text(text)
 
 
 def _plain(line: str) -> str:

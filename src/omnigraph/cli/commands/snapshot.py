@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import typer
 
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch, Uri
-
-if TYPE_CHECKING:
-    from omnigraph.engine.snapshot import Snapshot
 
 
 def snapshot(
@@ -29,7 +24,7 @@ def snapshot(
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
-        output = _output(graph.snapshot(**point.pinned))
+        output = graph.snapshot(**point.pinned).to_json_dict()
     if json:
         print_json(output)
         return
@@ -41,28 +36,3 @@ def snapshot(
             f"native_dataset_branch={row['native_dataset_branch'] or 'main'} entities={row['entity_count']}"
         )
     print_lines(lines)
-
-
-def _output(state: Snapshot) -> dict[str, Any]:
-    from omnigraph.cli.commands.version import INTERNAL_SCHEMA_VERSION
-
-    datasets = []
-    for type_key in state.types():
-        kind, _, name = type_key.partition(":")
-        table = state.entry.tables[type_key]
-        datasets.append(
-            {
-                "entity_kind": kind,
-                "type_name": name,
-                "dataset_path": table.path,
-                "published_dataset_version": table.version,
-                "native_dataset_branch": None,
-                "entity_count": table.rows,
-            }
-        )
-    return {
-        "graph_branch": state.branch,
-        "graph_manifest_version": state.version,
-        "internal_schema_version": INTERNAL_SCHEMA_VERSION,
-        "datasets": datasets,
-    }
