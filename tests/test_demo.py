@@ -13,7 +13,8 @@ def test_the_demo_runs_and_shows_its_results() -> None:
     run = subprocess.run(
         [sys.executable, "examples/demo.py"], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True
     )
-    assert "Roadside Picnic" in run.stdout
+    assert "Merged review/titles into main: merged" in run.stdout
+    assert "Moon Tales" in run.stdout
     assert "clean" in run.stdout.splitlines()[-1]
 
 
