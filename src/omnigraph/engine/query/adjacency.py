@@ -197,7 +197,7 @@ def position_type(space: RowSpace) -> type[np.integer]:
 
 def _side_by_side(positions: Indices) -> bool:
     """Whether nodes lie next to each other, as those of a whole type do: they need no gathering at all."""
-    spans = 0 <= positions[0] and positions[-1] - positions[0] == len(positions) - 1
+    spans = positions[0] >= 0 and positions[-1] - positions[0] == len(positions) - 1
     return bool(spans and (positions[1:] > positions[:-1]).all())
 
 
