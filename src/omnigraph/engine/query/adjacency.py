@@ -48,27 +48,25 @@ class Adjacency:
         return sum(array.nbytes for array in arrays if array is not None)
 
     def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        positions = self.sources.positions(nodes)
-        if not len(self.sources):
+        if not len(self.sources) or not len(nodes):
             return np.zeros(len(nodes), np.int64)
-        counts = self.offsets[positions + 1] - self.offsets[positions]
-        return counts if (positions >= 0).all() else np.where(positions < 0, 0, counts)
+        return self._counts(self.sources.positions(nodes))
 
     def entries(self, nodes: RowIds) -> Entries:
         if not len(self.sources) or not len(nodes):
             return Entries(np.zeros(len(nodes), np.int64), np.empty(0, np.int64))
         positions = self.sources.positions(nodes)
-        known = bool((positions >= 0).all())
-        first = self.offsets[positions]
-        counts = self.offsets[positions + 1] - first
-        if not known:
-            counts = np.where(positions < 0, 0, counts)
-        elif bool((positions[1:] == positions[:-1] + 1).all()):
-            # Neighbouring nodes lie side by side: a scan of a whole type needs no gathering at all.
-            return Entries(counts, slice(int(first[0]), int(first[-1] + counts[-1])))
-        total = int(counts.sum())
+        counts = self._counts(positions)
+        if _side_by_side(positions):
+            return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
         ends = np.cumsum(counts)
-        return Entries(counts, np.repeat(first - (ends - counts), counts) + np.arange(total))
+        return Entries(counts, np.repeat(self.offsets[positions] - (ends - counts), counts) + np.arange(ends[-1]))
+
+    def _counts(self, positions: Indices) -> NDArray[np.int64]:
+        if _side_by_side(positions):
+            return np.diff(self.offsets[positions[0] : positions[-1] + 2])
+        counts = self.offsets[positions + 1] - self.offsets[positions]
+        return np.where(positions < 0, 0, counts)
 
     def rows_at(self, at: Indices | slice) -> RowIds:
         """The row ids of the neighbours in these entries."""
@@ -195,6 +193,12 @@ def without_ends(base: Adjacency, sources: Indices, ends: Indices) -> Adjacency:
 
 def position_type(space: RowSpace) -> type[np.integer]:
     return np.int32 if len(space) < 2**31 else np.int64
+
+
+def _side_by_side(positions: Indices) -> bool:
+    """Whether nodes lie next to each other, as those of a whole type do: they need no gathering at all."""
+    spans = positions[0] >= 0 and positions[-1] - positions[0] == len(positions) - 1
+    return bool(spans and (positions[1:] > positions[:-1]).all())
 
 
 def _renumbered(base: Adjacency, sources: RowSpace, ends: RowSpace) -> Adjacency:
