@@ -77,7 +77,8 @@ def content(graph: Graph, branch: str = "main") -> dict[tuple[str, str], dict[st
     for line in graph.export(branch=branch):
         record = json.loads(line)
         data = record.pop("data")
-        entities[record.get("type") or record["edge"], data.pop("id")] = {**record, **data}
+        key = (record.get("type") or record["edge"], data.pop("id"))
+        entities[key] = {**record, **data}
     return entities
 
 

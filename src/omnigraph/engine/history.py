@@ -111,6 +111,7 @@ def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | N
 
 _LEFT, _RIGHT, _BEHIND = 1, 2, 4
 _COMMON = _LEFT | _RIGHT
+_STEPS_ALONE, _FURTHEST_AHEAD = 4, 64
 
 
 class _Painting:
@@ -122,6 +123,7 @@ class _Painting:
         self._colours: dict[str, int] = {}
         self._entries: dict[str, LogEntry] = {}
         self._queue: list[tuple[int, str]] = []
+        self._steps: dict[str, int] = {}
 
     def paint(self, entry: LogEntry, colour: int) -> None:
         commit = entry.commit
@@ -159,11 +161,23 @@ class _Painting:
 
     def _parents(self, entry: LogEntry) -> Iterator[LogEntry]:
         links = entry.commit.parents
-        found = self._root.log.entries((link.branch_id, link.version) for link in links)
-        for position, (link, parent) in enumerate(zip(links, found, strict=True)):
+        found = self._root.log.entries([*((link.branch_id, link.version) for link in links), *self._ahead(links)])
+        for position, (link, parent) in enumerate(zip(links, found, strict=False)):
             if position and parent is None:
                 continue  # a merged branch that was deleted, and whose log was swept: nobody else descends from it
             yield _parent(link, parent)
+
+    def _ahead(self, links: tuple[ParentLink, ...]) -> list[tuple[str, int]]:
+        """The longer the walk down one line has been, the more of that line is fetched at once, into the log's cache:
+        a branch that fell a thousand commits behind is not a thousand answers to wait for."""
+        if not links:
+            return []
+        line = links[0]
+        steps = self._steps[line.branch_id] = self._steps.get(line.branch_id, 0) + 1
+        window = min(steps, _FURTHEST_AHEAD)
+        if steps < _STEPS_ALONE or (steps & (steps - 1) and steps % _FURTHEST_AHEAD):
+            return []
+        return [(line.branch_id, version) for version in range(line.version - 1, max(0, line.version - window), -1)]
 
 
 def _parent(link: ParentLink, entry: object) -> LogEntry:

@@ -90,6 +90,9 @@ class TypeMerge:
         before = None if self.base is None else TypeState(self.root, self.type, self.base)
         return type_delta(TypePair(before, self.state(side)))
 
+    def decide(self, resolutions: Resolutions) -> Decision:
+        return decide_entities(self.delta(Side.THEIRS), self.delta(Side.OURS), resolutions.decide, self.overrides)
+
     @property
     def one_sided(self) -> Side | None:
         """The only side that touched the table: its version is the merged one, whatever rows it changed."""
@@ -159,13 +162,9 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions, limits: Limits) ->
     types = list(_merged_types(states, receiver))
     lost = list(_changes_of_dropped_types(states, receiver))
     while True:
-        decisions = {
-            merge.type.type_key: decide_entities(
-                merge.delta(Side.THEIRS), merge.delta(Side.OURS), resolutions.decide, merge.overrides
-            )
-            for merge in types
-            if _needs_decision(merge, receiver.other)
-        }
+        undecided = [merge for merge in types if _needs_decision(merge, receiver.other)]
+        decided = states.root.workers.map(lambda merge: merge.decide(resolutions), undecided)
+        decisions = {merge.type.type_key: decision for merge, decision in zip(undecided, decided, strict=True)}
         structural = [*lost, *(c for key in sorted(decisions) for c in decisions[key].conflicts)]
         if structural:
             return MergePlan(states, receiver, types, decisions, structural)
