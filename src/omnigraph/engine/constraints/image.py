@@ -69,7 +69,7 @@ class FinalImage:
                 missing[name], uncertain[name] = set(), set(ids.to_pylist())
                 continue
             unwritten = ids.filter(pc.invert(change.writes(ids)))
-            gone = pa.array([True] * len(unwritten)) if change.replaces else change.removes(unwritten)
+            gone = pa.array([True] * len(unwritten), pa.bool_()) if change.replaces else change.removes(unwritten)
             missing[name] = set(unwritten.filter(gone).to_pylist())
             uncertain[name] = set(unwritten.filter(pc.invert(gone)).to_pylist())
         for name, found in self._existing(uncertain).items():

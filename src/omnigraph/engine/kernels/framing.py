@@ -12,15 +12,18 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import msgspec
 
+from omnigraph.engine.kernels.plain import read_plain
 from omnigraph.engine.kernels.rows import Limits
 from omnigraph.errors import ResourceLimitError
 
 # Small enough that the Python objects of one block stay in cache and are gone before the collector ages them.
 _BLOCK_BYTES: Final = 256 << 10
+_SUSPECT_LINES: Final = 16
 _STREAM_BLOCK: Final = 50_000
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]+")
 _REMEDY: Final = (
@@ -31,9 +34,21 @@ _REMEDY: Final = (
 _SAFE_DIGITS: Final = 308
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * (_SAFE_DIGITS + 1)
+_SAMPLED: Final = 30
+_LONG_SAMPLE: Final = b"0" * (len(_LONG_NUMBER) // _SAMPLED)
+
+_SPELLED_QUOTE: Final = b"\\u0022"
 
 _parse = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
+
+
+def _read_values(texts: Sequence[bytes]) -> list[object]:
+    return [_parse(text) for text in texts]
+
+
+# Ways to read many lines at once, the cheapest first. The next one is for lines that the one before can't read.
+_READERS: Final = (read_plain, _read_values)
 
 
 class MalformedError(Exception):
@@ -42,7 +57,10 @@ class MalformedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some values of the input with their positions, and the positions that hold none, with reasons."""
+    """Some values of the input with their positions, and the positions that hold none, with reasons.
+
+    Records in a plain form may come as such, everything else as JSON gives it.
+    """
 
     positions: Sequence[int]
     values: Sequence[object]
@@ -74,8 +92,8 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
     for chunk in chunks:
         texts = [text for text in chunk.split(b"\n") if text.strip()]
         try:
-            values = [_parse(text) for text in texts]
-            if _has_long_number(texts):
+            values = _read_values(texts)
+            if _may_overflow(chunk):
                 raise MalformedError
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MalformedError):
             # Not one value per line, or a bad one: from here on only a scanner can tell where values end.
@@ -90,26 +108,35 @@ def parse_exactly(text: bytes, *, unique_members: bool) -> object:
     """One JSON value with every rule applied; raises MalformedError."""
     try:
         value: object = _parse(text)
-        if not unique_members or _string_tokens(text) == _string_tokens(_write(value)):
-            unique_members = False
-            if not _has_long_number([text]):
-                return value
-        json.loads(text, object_pairs_hook=_distinct_members if unique_members else None, parse_int=_refuse_overflow)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedError(_reason(error)) from None
-    except RecursionError:
-        raise MalformedError("the JSON is nested too deeply") from None
+        suspect = unique_members and not _has_distinct_members(text, value)
+        if suspect or _may_overflow(text):
+            json.loads(text, object_pairs_hook=_distinct_members if suspect else None, parse_int=_refuse_overflow)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        surrogate = b"\\u" in text and _has_lone_surrogate(text)
+        raise MalformedError("a string holds a lone surrogate" if surrogate else _reason(error)) from None
     return value
 
 
 def _strict_block(positions: Sequence[int], texts: list[bytes]) -> Block:
-    try:
-        values = [_parse(text) for text in texts]
-        if _string_tokens(b"\n".join(texts)) == _string_tokens(_write(values)) and not _has_long_number(texts):
-            return Block(positions, values)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    return _line_by_line(positions, texts)
+    whole = b"\n".join(texts)
+    for read in _READERS if not _may_overflow(whole) else ():
+        try:
+            values = read(texts)
+            if _has_distinct_members(whole, values):
+                return Block(positions, values)
+            break
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+    # One bad line makes a block suspect, but only its neighbours need to be proven again.
+    if len(texts) <= _SUSPECT_LINES:
+        return _line_by_line(positions, texts)
+    cuts = [slice(start, start + _SUSPECT_LINES) for start in range(0, len(texts), _SUSPECT_LINES)]
+    parts = [_strict_block(positions[cut], texts[cut]) for cut in cuts]
+    return Block(
+        list(chain.from_iterable(part.positions for part in parts)),
+        list(chain.from_iterable(part.values for part in parts)),
+        list(chain.from_iterable(part.malformed for part in parts)),
+    )
 
 
 def _line_by_line(positions: Sequence[int], texts: Sequence[bytes]) -> Block:
@@ -125,23 +152,20 @@ def _line_by_line(positions: Sequence[int], texts: Sequence[bytes]) -> Block:
     return Block(kept, values, malformed)
 
 
-def _string_tokens(text: bytes) -> int:
-    """Twice the number of strings, members' names included, in a JSON text.
+def _has_distinct_members(text: bytes, value: object) -> bool:
+    """Whether parsing kept every member, at any depth; False may also mean that it can't be told this way.
 
-    A repeated member is lost when a text is parsed and written back, and its name with it. So a text has no
-    repeated member, at any depth, exactly when it has as many strings as its written-back form.
+    A repeated member is lost when a text is parsed and written back, and the quotes of its name with it. Nothing
+    else changes the number of quotes, unless the text spells a quote as `\\u0022`.
     """
-    if b"\\" in text:
-        # A run of backslashes pairs off from its start, so what is left before a quote escapes it.
-        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return text.count(b'"')
+    return _SPELLED_QUOTE not in text and text.count(b'"') == _write(value).count(b'"')
 
 
-def _has_long_number(texts: Sequence[bytes]) -> bool:
-    """Whether any text might hold an integer token beyond the 64-bit floats: a run of that many digits."""
-    if max(map(len, texts), default=0) <= _SAFE_DIGITS:
-        return False
-    return any(len(text) > _SAFE_DIGITS and _LONG_NUMBER in text.translate(_DIGITS_TO_ZERO) for text in texts)
+def _may_overflow(text: bytes) -> bool:
+    """Whether the text has a run of so many digits that it might be an integer beyond the 64-bit floats."""
+    # A long run shows in every few bytes, so a sample clears almost every text.
+    sample = text[::_SAMPLED].translate(_DIGITS_TO_ZERO)
+    return _LONG_SAMPLE in sample and _LONG_NUMBER in text.translate(_DIGITS_TO_ZERO)
 
 
 def _distinct_members(pairs: list[tuple[str, object]]) -> None:
@@ -150,6 +174,17 @@ def _distinct_members(pairs: list[tuple[str, object]]) -> None:
         if name in seen:
             raise MalformedError(f"duplicate JSON member '{name}'")
         seen.add(name)
+
+
+def _has_lone_surrogate(text: bytes) -> bool:
+    """The parser that refuses them calls the text truncated or malformed; the standard library lets them pass."""
+    try:
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _refuse_overflow(token: str) -> None:
@@ -197,7 +232,7 @@ def _reason(error: Exception) -> str:
         return "the JSON is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
         return f"JSON is malformed: {error.msg}"
-    return str(error)
+    return str(error).partition(" - at `")[0]
 
 
 class _Meter:

@@ -24,9 +24,9 @@ from omnigraph.language.values import canonical_text, composite_id
 Mint: TypeAlias = Callable[[int], pa.Array]
 
 _CROCKFORD: Final = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
-_ULID_LENGTH: Final = 26
 _TIME_DIGITS: Final = 10
-_RANDOM_BYTES: Final = 10
+_RANDOM_DIGITS: Final = 16
+_ULID_LENGTH: Final = _TIME_DIGITS + _RANDOM_DIGITS
 
 _NEEDS_ESCAPING: Final = r'["\\\x00-\x1f]'
 # Below these, whole numbers lie apart in the column, so their shortest digits are all their digits.
@@ -40,11 +40,10 @@ def new_ulids(count: int) -> pa.Array:
     """Fresh ULIDs as a string column: one millisecond, eighty random bits each."""
     millis = time.time_ns() // 1_000_000
     clock = np.array([(millis >> shift) & 31 for shift in range(5 * (_TIME_DIGITS - 1), -1, -5)], np.uint8)
-    noise = np.frombuffer(os.urandom(count * _RANDOM_BYTES), np.uint8).reshape(count, _RANDOM_BYTES)
+    noise = np.frombuffer(os.urandom(count * _RANDOM_DIGITS), np.uint8).reshape(count, _RANDOM_DIGITS)
     digits = np.empty((count, _ULID_LENGTH), np.uint8)
     digits[:, :_TIME_DIGITS] = clock
-    quintets = np.unpackbits(noise, axis=1).reshape(count, _ULID_LENGTH - _TIME_DIGITS, 5)
-    digits[:, _TIME_DIGITS:] = np.packbits(quintets, axis=2)[:, :, 0] >> 3
+    digits[:, _TIME_DIGITS:] = noise & 31
     text = _CROCKFORD[digits].tobytes()
     offsets = np.arange(count + 1, dtype=np.int32) * _ULID_LENGTH
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))

@@ -243,11 +243,8 @@ class _Judge:
 
 def _by_name(records: Sequence[Mapping[str, object]], names: set[str]) -> Callable[[str], Sequence[object]]:
     """How to get the values of one member from all records, null where a record has none."""
-    if len(names) > 1 and sum(map(len, records)) == len(names) * len(records):
-        # Every record has every member: one pass in C fetches them all.
-        ordered = list(names)
-        columns = dict(zip(ordered, zip(*map(itemgetter(*ordered), records), strict=True), strict=True))
-        return columns.__getitem__
+    if sum(map(len, records)) == len(names) * len(records):
+        return lambda name: list(map(itemgetter(name), records))
     return lambda name: [record.get(name) for record in records]
 
 
