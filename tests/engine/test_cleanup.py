@@ -12,7 +12,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine import cleanup as cleaning
 from omnigraph.engine.cleanup import Retention, cleanup, duration
-from omnigraph.engine.publish import Intent, PublishPlan
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.storage.models import TableState
 from tests.conftest import Place
@@ -380,3 +380,28 @@ def test_a_store_that_refuses_deletes_is_reported_per_table(tmp_path: Path) -> N
     graph.root.objects.interceptor = None
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
     assert release(graph).versions_removed == 4
+
+
+def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_path: Path) -> None:
+    graph = grown(str(tmp_path / "g"), 1)
+    other, prepared = Graph.open(graph.uri), []
+
+    def overtake() -> None:
+        """As another process would: it replaces everything, then cleans up."""
+        txn = other.begin("main", Intent(kind="load"))
+        staged = txn.stage({PEOPLE: lambda s: other.root.staging.overwrite(s, nodes({"new": 1}))})
+        other.publish(txn, PublishPlan(staged))
+        release(other)
+
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        prepared.append(txn.base.version)
+        if len(prepared) == 1:
+            overtake()
+        assert txn.snapshot.scan(PEOPLE).num_rows == 1
+        return PublishPlan(txn.stage({PEOPLE: lambda s: txn.root.staging.delete(s, ["new"])}))
+
+    published = graph.commit("main", prepare, Intent(kind="mutate"))
+    assert prepared == [2, 3]
+    assert published is not None
+    assert published.version == 4
+    assert ids(Graph.open(graph.uri)) == []

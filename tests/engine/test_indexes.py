@@ -137,7 +137,7 @@ TABLE = pa.schema(
 )
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["append", "upsert", "patch", "delete", "index", "tidy", "overwrite"]),
+        st.sampled_from(["append", "upsert", "patch", "delete", "index", "tidy", "overtaken", "overwrite"]),
         st.integers(0, 2**16),
     ),
     min_size=3,
@@ -192,6 +192,13 @@ class Shelf:
         elif step == "tidy":
             self.state = self.root.upkeep.tidy(self.state, self.specs).staged.state
             assert not self.root.upkeep.tidy(self.state, self.specs).changed, "a tidy table needs nothing"
+
+        elif step == "overtaken":
+            # A writer moves the table on while it is tidied; the work is replayed on what the writer made.
+            work = self.root.upkeep.tidy(self.state, self.specs)
+            self.do(chance.choice(["append", "upsert", "patch", "delete", "overwrite"]), seed + 1)
+            replayed = self.root.upkeep.replay(work, self.state)
+            self.state = self.state if replayed is None else replayed.staged.state
 
     @staticmethod
     def row(chance: random.Random) -> dict[str, Any]:

@@ -329,7 +329,14 @@ class Graph:
             txn = self.begin(branch, intent)
             if (done := already_published(txn)) is not None:
                 return done
-            plan = prepare(txn)
+            try:
+                plan = prepare(txn)
+            except HistoricalVersionReclaimedError:
+                captured, txn = txn, self.begin(branch, intent)
+                if txn.base.commit.id == captured.base.commit.id:
+                    raise
+                # The branch moved on and a cleanup released the captured head; nothing was staged that could be lost.
+                plan = prepare(txn)
             if plan is None:
                 return None
             return publish_plan(txn, plan, None if strict else _certain(prepare))

@@ -190,4 +190,6 @@ class _Outcome:
                 self.works[key] = UpkeepWork(work.base, work.staged, pending=work.pending)
             else:
                 raise _WorkVoidError
+        if not any(work.changed for work in self.works.values()):
+            raise _WorkVoidError
         return self.plan()

@@ -47,17 +47,20 @@ class Rewritten:
     replaced: tuple[FragmentMetadata, ...]
     created: tuple[FragmentMetadata, ...]
 
-    def operation(self, dataset: Any) -> tuple[Any, dict[int, int]]:
-        """The rewrite on a version that holds the replaced fragments, and the ids that the created ones get there."""
-        unused = max(f.fragment_id for f in dataset.get_fragments()) + 1
-        numbers = {fragment.id: unused + i for i, fragment in enumerate(self.created)}
-        created = [_renumbered(fragment, numbers[fragment.id]) for fragment in self.created]
-        return LanceOperation.Rewrite([LanceOperation.RewriteGroup(list(self.replaced), created)], []), numbers
+    @property
+    def operation(self) -> Any:
+        """The rewrite, for any version that holds the replaced fragments and none with the ids of the created ones."""
+        group = LanceOperation.RewriteGroup(list(self.replaced), list(self.created))
+        return LanceOperation.Rewrite([group], [])
 
 
-def rewrite_fragments(dataset: Any, fragment_ids: Set[int]) -> Rewritten | None:
+def rewrite_fragments(dataset: Any, fragment_ids: Set[int], *, spare_ids: int = 0) -> Rewritten | None:
     """These fragments written again as few large ones. None when that would change nothing: a single fragment
-    without deleted rows."""
+    without deleted rows.
+
+    `spare_ids` leaves that many fragment ids to writers who go on from the same version: an index segment is bound
+    to the ids of its fragments, so those must still be free when the rewrite is committed on a later version.
+    """
     chosen = [f.metadata for f in dataset.get_fragments() if f.fragment_id in fragment_ids]
     if not chosen or (len(chosen) == 1 and chosen[0].deletion_file is None and len(chosen[0].files) == 1):
         return None
@@ -71,11 +74,10 @@ def rewrite_fragments(dataset: Any, fragment_ids: Set[int]) -> Rewritten | None:
         )
     )
     result = json.loads(task.execute(dataset).json())
-    # The result numbers all its fragments 0; each gets a number of its own here, and its real id when committed.
-    created = [_renumbered(FragmentMetadata.from_json(json.dumps(f)), i) for i, f in enumerate(result["new_fragments"])]
+    # The result numbers all its fragments 0; they need ids that this version does not use yet.
+    unused = max(f.fragment_id for f in dataset.get_fragments()) + 1 + spare_ids
+    created = [
+        FragmentMetadata.from_json(json.dumps({**f, "id": unused + i})) for i, f in enumerate(result["new_fragments"])
+    ]
     replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
     return Rewritten(tuple(replaced), tuple(created))
-
-
-def _renumbered(fragment: FragmentMetadata, fragment_id: int) -> FragmentMetadata:
-    return FragmentMetadata.from_json(json.dumps({**fragment.to_json(), "id": fragment_id}))

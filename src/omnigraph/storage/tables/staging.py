@@ -181,7 +181,7 @@ class Staging:
         """Rewrite these fragments as one. Content, row ids and order by id are unchanged."""
         table = self._reader.open(base)
         rewritten = self._lance(base.path, lambda: rewrite_fragments(table.dataset, set(fragment_ids)))
-        return StagedTable(base) if rewritten is None else self._commit(table, rewritten.operation(table.dataset)[0])
+        return StagedTable(base) if rewritten is None else self._commit(table, rewritten.operation)
 
     def apply(self, base: TableState, operation: Any) -> StagedTable:
         """Any other Lance operation on a version, as upkeep composes them. It must not change what rows say."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from lance import LanceOperation
-from lance.bitmap import Bitmap
 from lance.dataset import Index
 
 from omnigraph.errors import StorageError, StorageErrorKind
@@ -37,6 +36,8 @@ DELETED_SHARE: Final = 0.1
 """From this share of deleted rows on a fragment is written again."""
 SMALL_TABLE_ROWS: Final = 1 << 17
 """Up to here indexes are built anew rather than extended when they stand in the way of a better layout."""
+SPARE_IDS: Final = 1 << 12
+"""Fragment ids left to writers who go on while a table is compacted."""
 MOST_FILES: Final = 3
 """Updates of single columns add files to a fragment; from here on it is written again as one file."""
 
@@ -53,16 +54,10 @@ class PendingIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Indexed:
-    """New segments and the ones they replace. Fragment ids are those of the version the work was done on."""
+    """New segments and the ones they replace."""
 
     segments: tuple[Index, ...]
     replaced: tuple[Index, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Compacted:
-    rewritten: Rewritten
-    created_ids: dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +66,7 @@ class UpkeepWork:
 
     base: TableState
     staged: StagedTable
-    steps: tuple[_Indexed | _Compacted, ...] = ()
+    steps: tuple[_Indexed | Rewritten, ...] = ()
     fragments_removed: int = 0
     fragments_added: int = 0
     pending: tuple[PendingIndex, ...] = ()
@@ -198,7 +193,6 @@ class TableUpkeep:
         table = self._reader.open(base)
         if _segment_ids(table) != _segment_ids(self._reader.open(work.base)):
             return None  # somebody else did upkeep, or replaced the whole table
-        numbers = {fragment_id: fragment_id for fragment_id in work.files}
         replayed = UpkeepWork(
             base,
             StagedTable(base),
@@ -209,18 +203,14 @@ class TableUpkeep:
         )
         for step in work.steps:
             table = self._reader.open(replayed.staged.state)
-            if isinstance(step, _Compacted):
-                if not _holds_unchanged(table, step.rewritten):
+            if isinstance(step, Rewritten):
+                if not _holds_unchanged(table, step):
                     return None
-                replayed = self._apply_compaction(replayed, step.rewritten)
-                made = replayed.steps[-1]
-                assert isinstance(made, _Compacted)
-                numbers |= {old: made.created_ids[key] for key, old in step.created_ids.items()}
+                replayed = self._apply_compaction(replayed, step)
             else:
-                renumbered = _renumbered(table, work, step, numbers)
-                if renumbered is None:
+                if not _has_files(table, work, step):
                     return None
-                replayed = self._apply(replayed, renumbered)
+                replayed = self._apply(replayed, step)
         return replayed
 
     def _begun(self, base: TableState) -> UpkeepWork:
@@ -254,9 +244,8 @@ class TableUpkeep:
         return work
 
     def _apply_compaction(self, work: UpkeepWork, rewritten: Rewritten) -> UpkeepWork:
-        operation, created_ids = rewritten.operation(self._reader.open(work.staged.state).dataset)
-        staged = self._staging.apply(work.staged.state, operation)
-        return replace(work, staged=staged, steps=(*work.steps, _Compacted(rewritten, created_ids)))
+        staged = self._staging.apply(work.staged.state, rewritten.operation)
+        return replace(work, staged=staged, steps=(*work.steps, rewritten))
 
     def _apply(self, work: UpkeepWork, step: _Indexed) -> UpkeepWork:
         if not step.segments and not step.replaced:
@@ -269,7 +258,7 @@ class TableUpkeep:
         return self._made(table.state.path, lambda: build_segment(table, spec, need.fragment_ids))
 
     def _rewritten(self, table: Table, chosen: set[int]) -> Rewritten | None:
-        return self._made(table.state.path, lambda: rewrite_fragments(table.dataset, chosen))
+        return self._made(table.state.path, lambda: rewrite_fragments(table.dataset, chosen, spare_ids=SPARE_IDS))
 
     def _made(self, path: str, make: Callable[[], Made]) -> Made:
         try:
@@ -287,9 +276,9 @@ def _segment_ids(table: Table) -> set[str]:
 
 
 def _holds_unchanged(table: Table, rewritten: Rewritten) -> bool:
-    """Whether a version still has the rewritten fragments, row for row."""
+    """Whether a version still has the rewritten fragments, row for row, and room for what takes their place."""
     standing: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table.dataset.get_fragments()}
-    return all(
+    return standing.keys().isdisjoint(fragment.id for fragment in rewritten.created) and all(
         (now := standing.get(old.id)) is not None
         and now["files"] == old.to_json()["files"]
         and now["deletion_file"] == old.to_json()["deletion_file"]
@@ -297,18 +286,14 @@ def _holds_unchanged(table: Table, rewritten: Rewritten) -> bool:
     )
 
 
-def _renumbered(table: Table, work: UpkeepWork, step: _Indexed, numbers: dict[int, int]) -> _Indexed | None:
-    """An index step in the fragment ids of another version; None when a fragment has other files there.
+def _has_files(table: Table, work: UpkeepWork, step: _Indexed) -> bool:
+    """Whether the fragments that new segments were built from hold the same files in a version.
 
     Rows deleted or moved away meanwhile do no harm: a segment answers only for rows that its fragments still hold.
     """
     here = _files(table)
-    standing = {segment.uuid: segment for segments in standing_indexes(table).values() for segment in segments}
-    for number in {number for segment in step.segments for number in segment.fragment_ids}:
-        found = here.get(numbers[number])
-        if found is None or found != work.files.get(number, found):
-            return None
-    return _Indexed(
-        tuple(replace(s, fragment_ids=Bitmap({numbers[number] for number in s.fragment_ids})) for s in step.segments),
-        tuple(standing[s.uuid] for s in step.replaced),
+    indexed = {fragment_id for segment in step.segments for fragment_id in segment.fragment_ids}
+    return all(
+        (found := here.get(fragment_id)) is not None and found == work.files.get(fragment_id, found)
+        for fragment_id in indexed
     )

@@ -1,0 +1,101 @@
+"""A separate process that works on the library graph: writes, tidies, cleans or reads until it is done or killed.
+
+    python -m tests.engine.keeper URI ROLE LABEL COUNT
+
+It prints `ready`, waits for a line, and then prints one flushed line per acknowledged step.
+`OMNIGRAPH_KILL_AT=<point>:<n>` makes it kill itself the n-th time it passes a trace point, with a signal nothing can
+catch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+
+from omnigraph import Graph
+from omnigraph.engine.cleanup import GRACE
+from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.storage.tracing import Trace
+from tests.engine.library import book, content, loan, reader
+
+
+def killing_trace() -> Trace:
+    trace = Trace()
+    point, _, count = os.environ.get("OMNIGRAPH_KILL_AT", ":0").partition(":")
+    left = [int(count)]
+
+    def observe(reached: str) -> None:
+        if reached == point:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    trace.observer = observe
+    return trace
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def main(uri: str, role: str, label: str, count: str) -> None:
+    graph = Graph.open(uri, trace=killing_trace())
+    graph.snapshot()
+    say("ready")
+    sys.stdin.readline()
+    for i in range(int(count)):
+        STEPS[role](graph, label, i)
+
+
+def write(graph: Graph, label: str, i: int) -> None:
+    """New entities, and every other time a change of one that is there."""
+    isbn, card = f"{label}-{i}", f"{label}-r{i}"
+    graph.load("\n".join([book(isbn, pages=i), reader(card), loan(card, isbn)]), mode="append")
+    say("wrote", isbn, i)
+    if i % 2:
+        graph.load(book(f"{label}-{i - 1}", pages=1000 + i), mode="merge")
+        say("wrote", f"{label}-{i - 1}", 1000 + i)
+
+
+def tidy(graph: Graph, label: str, i: int) -> None:
+    """Optimize; a number as label makes it wait until so many commits were made since the last time."""
+    give_up = time.monotonic() + 20
+    while label.isdigit() and graph.snapshot().version < int(label) * (i + 1) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    report = graph.optimize()
+    say("tidied", "none" if report.commit is None else report.commit.version)
+
+
+def clean(graph: Graph, label: str, i: int) -> None:
+    report = graph.cleanup(keep_versions=int(label), grace=GRACE)
+    errors = [row.error for row in report.datasets if row.error is not None]
+    say("cleaned", report.versions_removed, len(errors), *errors[:1])
+
+
+def clean_all(graph: Graph, label: str, i: int) -> None:
+    report = graph.cleanup(keep_versions=int(label), grace=timedelta(0))
+    say("cleaned", report.versions_removed)
+
+
+def read(graph: Graph, label: str, i: int) -> None:
+    """The newest snapshot, and one that is some commits old: whole, or reclaimed."""
+    newest = graph.snapshot()
+    for version in (newest.version, max(1, newest.version - 10)):
+        try:
+            books = content(graph, "node:Book", version=version)
+            loans = content(graph, "edge:Borrowed", version=version)
+        except HistoricalVersionReclaimedError:
+            say("reclaimed", version)
+        else:
+            missing = [row["dst"] for row in loans.values() if row["dst"] not in books]
+            say("read", version, len(missing))
+
+
+STEPS = {"write": write, "tidy": tidy, "clean": clean, "clean_all": clean_all, "read": read}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
