@@ -37,7 +37,9 @@ def load(
     data: Data,
     mode: Annotated[
         Mode,
-        typer.Option("--mode", help="Existing ids: refuse them, replace those entities, or replace everything."),
+        typer.Option(
+            "--mode", help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types."
+        ),
     ],
     uri: Uri = None,
     branch: Branch = "main",
