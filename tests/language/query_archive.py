@@ -44,6 +44,8 @@ node Paper {
 
 node Slot { room: String  hour: I32  label: String?  @key(room, hour) }
 
+node Note { body: String?  gist: Vector(2) @embed("body")  tag: String? }
+
 node Memo { text: String  topic: Vector(3) @embed("text") }
 
 edge Wrote: Person -> Paper { on: Date?  note: String?  share: F64?  receipt: Blob? }

@@ -225,9 +225,7 @@ class Interpreter:
         for keys, rows in groups.items():
             remaining = iter(keys)
             columns = tuple(
-                self._aggregate(column.value, rows)
-                if isinstance(column.value, ir.AggregateValue)
-                else next(remaining)
+                self._aggregate(column.value, rows) if isinstance(column.value, ir.AggregateValue) else next(remaining)
                 for column in op.columns
             )
             results.append({"columns": columns})

@@ -59,9 +59,7 @@ def _calls(inner: st.SearchStrategy[Tokens]) -> st.SearchStrategy[Tokens]:
     return st.one_of(
         nearest,
         bm25,
-        st.tuples(st.sampled_from(["search", "match_text", "fuzzy"]), call(inner, inner)).map(
-            lambda t: [t[0], *t[1]]
-        ),
+        st.tuples(st.sampled_from(["search", "match_text", "fuzzy"]), call(inner, inner)).map(lambda t: [t[0], *t[1]]),
         call(inner, inner, inner).map(lambda args: ["fuzzy", *args]),
         call(ranking, ranking).map(lambda args: ["rrf", *args]),
         call(ranking, ranking, inner).map(lambda args: ["rrf", *args]),

@@ -29,7 +29,8 @@ query a() {
     ),
     (
         """query a($q:String,$n:I32?){match{$p:Paper{doi:$q,}$a wrote{1,1}$p $a<knows>$b $a $w:wrote $p
-        not{$a wrote $_}not{$a wrote $x $x.pages>3}}return{$p.doi as doi count($a)}order{doi desc,n}limit 007}""",
+        not{$a wrote $_}not{search($p.title,$q)}not{$a wrote $x $x.pages>3}not{$a:Person}}
+        return{$p.doi as doi count($a)}order{doi desc,n}limit 007}""",
         """\
 query a($q: String, $n: I32?) {
     match {
@@ -38,9 +39,13 @@ query a($q: String, $n: I32?) {
         $a <knows> $b
         $a $w:wrote $p
         not { $a wrote $_ }
+        not { search($p.title, $q) }
         not {
             $a wrote $x
             $x.pages > 3
+        }
+        not {
+            $a: Person
         }
     }
     return { $p.doi as doi, count($a) }

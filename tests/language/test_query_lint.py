@@ -196,6 +196,15 @@ def test_findings_are_sorted_by_type_and_property() -> None:
     assert keys == sorted(keys, key=str)
 
 
+def test_findings_are_shown_to_a_person() -> None:
+    *_, finding, _ = lint("query a($d: String) { update Slot set { hour: 1 } where room = $d }").lines()
+    assert finding == "WARN  L201: Slot.label exists in schema but no update query sets it"
+    first, last = lint("nonsense").lines()
+    assert first.startswith("ERROR Q000: parse error: expected 'query'")
+    assert first.endswith("found 'nonsense' (line 1, column 1)")
+    assert last == "INFO  Lint complete: 0 queries processed (1 error(s), 0 warning(s), 0 info item(s))"
+
+
 def test_the_report_for_a_person() -> None:
     text = (
         "query good() { match { $p: Paper } return { $p } }\n"

@@ -57,6 +57,8 @@ def test_accepted(type_text: str, given: object, expected: object) -> None:
 
 REFUSED = [
     ("String", 3, "an integer"),
+    ("String", "a\ud800", "surrogate"),
+    ("[String]", ["\udfff"], "surrogate"),
     ("String", ["a"], "an array"),
     ("I32", 5.0, "a number with a fraction"),
     ("I32", True, "a boolean"),

@@ -174,6 +174,18 @@ REFUSED = [
     (read("$p: Paper", "count($p) as n", "order { $p.doi }"), "unsupported ordering expression"),
     (read("$p: Paper", "$p.doi as d, count($p)", "order { $p.doi }"), "unsupported ordering expression"),
     (read("$p: Paper  search($p.title, $p.abstract)"), "unsupported filter"),
+    (read("$p: Paper  search($p.title, $p.abstract) = true"), "unsupported filter"),
+    (read("$p: Paper  true = search($p.title, $p.abstract)"), "unsupported filter"),
+    (read("$p: Paper  not { search($p.title, $p.abstract) }"), "unsupported filter"),
+    (read('$p: Paper  fuzzy($p.title, "x", $p.pages)'), "max_edits must be a literal or a parameter"),
+    (read("$p: Paper", "nearest($p.vec, $p.title)"), "literal or a parameter"),
+    (read("$p: Paper", "bm25($p.title, $p.abstract)"), "literal or a parameter"),
+    (read("$p: Paper", 'bm25("text", "x")'), "searches a property of a node"),
+    (read("$p: Paper", 'rrf(bm25("text", "x"), bm25($p.title, "x"))'), "searches a property of a node"),
+    (read("$p: Paper", 'rrf(bm25($p.title, "x"), bm25("text", "x"))'), "searches a property of a node"),
+    (read("$p: Paper", 'rrf(bm25($p.title, "x"), bm25($p.title, "y"), $p.pages)'), "k must be a literal"),
+    (read("$p: Paper", 'rrf(bm25($p.title, "x"), bm25($p.title, "y")) as r', "order { r } limit 3"), "descending"),
+    (read("$p: Paper", "title as t", "order { t }"), "unsupported projection expression"),
     (read('$p: Paper  search("abc", "a")'), "searches a property of a node"),
     (read("$p: Paper  nearest($p.vec, $q) < 0.5", params="$q: Vector(4)"), "unsupported filter"),
     (read("$p: Paper", "$p", "order { nearest($p.vec, $q) } limit 0", "$q: Vector(4)"), "at least 1"),
@@ -193,6 +205,17 @@ def test_refused_at_execution_but_not_by_the_type_checker(query: str, message: s
 def test_a_mix_is_refused_before_its_statements_are_looked_at() -> None:
     query = write('delete Paper where doi = "x" update Paper set { doi: "y" } where doi = "x"')
     assert [finding.code for finding in refusals(query)] == ["D2"]
+
+
+def test_a_value_knows_the_variables_it_depends_on() -> None:
+    query = read("$p: Paper  $a: Person", '$p.doi, $a, 3, bm25($p.title, "x"), search($a.name, "x")')
+    (project,) = find(tree(query), ir.Project)
+    assert isinstance(project, ir.Project)
+    assert [list(ir.variables_of(column.value)) for column in project.columns] == [["p"], ["a"], [], ["p"], ["a"]]
+    fused = 'rrf(bm25($p.title, "x"), bm25($a.name, "y"))'
+    (project,) = find(tree(read("$p: Paper  $a: Person", fused, f"order {{ {fused} }} limit 3")), ir.Project)
+    assert isinstance(project, ir.Project)
+    assert list(ir.variables_of(project.columns[0].value)) == ["p", "a"]
 
 
 def test_an_aggregate_sorts_by_what_it_returns() -> None:

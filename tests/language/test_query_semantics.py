@@ -200,6 +200,11 @@ def test_negation_sees_all_outer_variables() -> None:
     assert pairs == [("b", "p1"), ("b", "p3"), ("b", "p4")]
 
 
+def test_a_negation_may_stand_before_what_it_speaks_of() -> None:
+    late = answers('$x: Person { handle: "b" }  not { $x wrote $p }  $p: Paper', "$x, $p")
+    assert late == [("b", "p1"), ("b", "p3"), ("b", "p4")]
+
+
 def test_direction_inside_a_negation_is_resolved_as_outside() -> None:
     assert answers("$p: Paper  not { $p wrote $_ }", "$p") == ["p4"]
     assert answers("$p: Paper  not { $_ wrote $p }", "$p") == ["p4"]
@@ -300,6 +305,11 @@ RANKINGS = [
      [("p3", None), ("p4", None), ("p1", 1.0), ("p2", 1.0)]),
     ("$p: Paper", '$p, search($p.title, "graph") as hit', "order { hit desc, $p.doi desc }",
      [("p2", True), ("p1", True), ("p4", False), ("p3", False)]),
+    # The name of a score leaves room for further keys; a rank call does not.
+    ("$p: Paper", '$p, bm25($p.title, "graph") as hit', "order { hit desc, $p.doi desc }",
+     [("p2", 1.0), ("p1", 1.0)]),
+    ("$p: Paper", '$p, bm25($p.title, "graph") as hit', 'order { bm25($p.title, "graph"), $p.doi desc }',
+     [("p1", 1.0), ("p2", 1.0)]),
     # Facets of the best.
     ("$p: Paper", "$p.state, count($p)", f"{NEAR} limit 2", [("final", 1), ("draft", 1)]),
 ]  # fmt: skip
@@ -319,6 +329,15 @@ def test_fusion_adds_reciprocal_ranks() -> None:
         ("p3", pytest.approx(1 / 13 + 1 / 13)),
     ]
     assert answers("$p: Paper", "$p", f"order {{ {fused} }} limit 3") == ["p1", "p2", "p3"]
+
+
+def test_a_fused_score_by_name_leaves_room_for_further_keys() -> None:
+    fused = 'rrf(bm25($p.title, "graph"), bm25($p.title, "theory stores"))'
+    rows = answers("$p: Paper", f"$p.doi as doi, {fused} as score", "order { score desc, doi desc } limit 2")
+    assert [doi for doi, _ in rows] == ["p1", "p2"]
+    alone = 'rrf(nearest($p.vec, [1, 0, 0, 0]), bm25($p.title, "theory"))'
+    rows = answers("$p: Paper", f"$p.doi as doi, {alone} as score", "order { score desc, doi desc } limit 3")
+    assert [doi for doi, _ in rows] == ["p1", "p2", "p3"]
 
 
 def test_an_id_found_by_one_arm_only_keeps_its_single_score() -> None:

@@ -8,6 +8,7 @@ from omnigraph.errors import CompileError
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.parser import MAX_NESTING, parse_queries
 from omnigraph.language.query.syntax import Comparison, Place
+from omnigraph.language.source import MOST_DIAGNOSTICS
 
 from .query_archive import read, write
 
@@ -169,6 +170,19 @@ def test_an_edge_may_have_the_name_of_a_keyword(word: str) -> None:
     assert clause(f"$a $e:<{word}> $b") == traversal("a", word, "b", undirected=True, edge_variable="e")
 
 
+def test_a_word_is_a_keyword_only_where_the_grammar_can_use_it() -> None:
+    """A string in an assignment and one in a filter share a parser state; only the latter precedes `not`."""
+    (query,) = parse_queries(write('insert A { a: "x" not: 1 as: 2 contains: 3 }')).queries
+    assert isinstance(query.body, ast.Writes)
+    (insert,) = query.body.statements
+    assert isinstance(insert, ast.Insert)
+    assert [assignment.property.text for assignment in insert.assignments] == ["a", "not", "as", "contains"]
+
+
+def test_programs_can_be_kept_in_sets() -> None:
+    assert len({parse_queries(write("delete A where b = 1")), parse_queries(write("delete  A where b = 1"))}) == 1
+
+
 EXPRESSIONS = [
     ("now()", ast.Now(NOWHERE)),
     ("now", ast.Alias("now", NOWHERE)),
@@ -265,6 +279,8 @@ def test_a_place_covers_what_it_was_read_from() -> None:
 
 SYNTAX_ERRORS = [
     ("garbage", "expected 'query'", None),
+    ("g" * 500, "found 'gggg", None),
+    ('query q() { delete A where b = "\ud800" }', "surrogate", None),
     ("query q() { }", "found '}'", None),
     ("query q() { match { } return { $b } }", "found '}'", None),
     (read("$b: Paper { }"), "found '}'", "leave them out"),
@@ -329,6 +345,12 @@ def test_every_broken_query_of_a_file_is_reported_in_source_order() -> None:
     ]
     error = error_of("\n".join([broken[0], good, broken[1], broken[2], good, broken[3]]))
     assert [d.span and d.span.line for d in error.diagnostics] == [1, 3, 4, 6]
+
+
+def test_a_file_of_garbage_has_a_bounded_number_of_findings() -> None:
+    error = error_of("query a( {\n" * 1000)
+    assert len(error.diagnostics) == MOST_DIAGNOSTICS
+    assert len(error_of("g" * 5000).diagnostics[0].message) < 200
 
 
 def test_a_missing_brace_does_not_hide_the_next_query() -> None:

@@ -59,6 +59,11 @@ REJECTED = [
     ("T6", read("$a: Person  not { $a wrote $p }", "$p.doi"), "not bound"),
     ("T6", read(ANY, "1 as one", "order { $p.isbn }"), "has no property"),
     ("T6", read(ANY, "count($p.isbn)"), "has no property"),
+    ("T6", read(ANY + ' search($p.isbn, "x")'), "has no property"),
+    ("T6", read(ANY + " search($p.title, $p.isbn)"), "has no property"),
+    ("T6", read(ANY + ' fuzzy($p.title, "x", $p.isbn)'), "has no property"),
+    ("T6", read(ANY, "rrf(bm25($p.isbn, $q), bm25($p.title, $q))", params="$q: String"), "has no property"),
+    ("T6", read(ANY, "nearest($p.vec, $p.isbn)"), "has no property"),
     ("T6", read(ANY, "$q.x", params="$q: String"), "variable '$q' is not bound"),
     # T7: operands meet.
     ("T7", read(ANY + ' $p.pages = "3"'), "cannot compare I32? with String"),
@@ -95,6 +100,7 @@ REJECTED = [
     ("T9", read("$a: Person  not { $x knows $y }"), "must reference"),
     ("T9", read("$a: Person  not { $x: Paper  not { $a wrote $x } }"), "must reference"),
     ("T9", read("$a: Person  not { $q = 3 }", params="$q: I32"), "must reference"),
+    ("T9", read("$a: Person  not { $p: Paper  nearest($p.vec, $q) < 1.0 }", params="$q: String"), "must reference"),
     ("T9", read(ANY, "count($p), 3"), "property accesses or variables"),
     ("T9", read(ANY, "now(), count($p)"), "property accesses or variables"),
     # T10, T11: mutations name types and properties.
@@ -109,6 +115,7 @@ REJECTED = [
     # T12: inserts are complete.
     ("T12", write('insert Paper { doi: "x", title: "t" }'), "must provide non-nullable property 'state'"),
     ("T12", write("insert Memo { topic: [1, 2, 3] }"), "'text'"),
+    ("T12", write('insert Note { tag: "x" }'), "'gist' or its embed source 'body'"),
     ("T12", write('insert Wrote { from: "a" }'), "required endpoint 'to'"),
     ("T12", write('insert Reserved { from: "a", to: "b" }'), "non-nullable property 'at'"),
     # T13 to T16.
@@ -169,6 +176,8 @@ REJECTED = [
     ("T23", read(BOUND + "  $w = 3"), "can't stand alone"),
     ("T23", read(BOUND + '  search($w.note, "x")'), "node properties"),
     ("T23", read(BOUND, "1 as one", 'order { bm25($w.note, "x") }'), "node properties"),
+    ("T23", read("$a: Person  not { $a $w:wrote $p }  $a $w:wrote $q"), "inside a negation"),
+    ("T23", read("$a: Person  not { $a $w:wrote $p }  $w: Paper"), "inside a negation"),
     # T24: Blobs are not read.
     ("T24", read(ANY, "$p.scan"), "not available as a .gq read value"),
     ("T24", read(BOUND, "$w.receipt"), "not available"),
@@ -188,6 +197,8 @@ REJECTED = [
     ("type error", read("$p: Paper  $p: Person"), "already bound to another type"),
     ("type error", read("$a wrote $p  $a: Paper"), "already bound to another type"),
     ("type error", read("$_: Paper"), "never binds"),
+    ("type error", read("$a: Person  not { $a wrote $x }  $x: Slot"), "bound to another type outside"),
+    ("type error", read("$a: Person  not { $a wrote $p  not { $p cites $x } }  $x: Slot"), "another type outside"),
     ("type error", read(ANY, "$z"), "variable '$z' is not bound"),
     ("type error", read(ANY, "[1, [2]]"), "another list"),
     ("type error", read(ANY, '[1, "a"]'), "mixes I64 and String"),
@@ -236,6 +247,8 @@ ACCEPTED = [
     read("$a: Person  $a $w:wrote $p  not { $w.on > date(\"2020-01-01\") }"),
     read("$a: Person  not { search($a.name, \"x\") }"),
     read("$a: Person  not { $a wrote $p  not { $p.pages > 3 } }"),
+    read("$a: Person  not { $a wrote $x }  not { $a reserved $x }  not { $a $x:knows $_ }"),
+    read("$a: Person  not { $a wrote $p }  $p: Paper"),
     # Projections.
     read(ANY, "$a, $a.name, $q, 3, now(), [1, 2.5], [], unknown_alias", params="$q: [Date]?"),
     read(ANY, "count($p), sum($p.pages), avg($p.price), min($p.title), max($p.state), $a.name, $s"),
@@ -305,6 +318,11 @@ def test_one_mistake_is_reported_once() -> None:
     assert [f.code for f in findings(query)] == ["T1"]
     assert [f.code for f in findings(read("$a: Person  $a authored $p  $p.title = 3", "$p"))] == ["T4"]
     assert [f.code for f in findings(write("delete Paper where doi = $x", "$x: Text"))] == ["type error"]
+
+
+def test_a_broken_edge_variable_is_not_reported_again() -> None:
+    query = read("$a: Person  $a $e:authored $p  $e.on = 3  $p.title = 3", "$e.x")
+    assert [f.code for f in findings(query)] == ["T4"]
 
 
 def test_every_mistake_is_reported() -> None:

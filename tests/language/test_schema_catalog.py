@@ -81,12 +81,8 @@ def test_ids_go_to_types_then_properties_then_tables_by_name() -> None:
 
 
 def test_source_order_changes_nothing_in_a_live_catalog() -> None:
-    shuffled = (
-        "node B { x: I32 y: enum(b, a) @unique(y, x) } node A implements J, I {} interface J {} interface I {}"
-    )
-    ordered = (
-        "interface I {} interface J {} node A implements I, J {} node B { @unique(x, y) y: enum(a, b) x: I32 }"
-    )
+    shuffled = "node B { x: I32 y: enum(b, a) @unique(y, x) } node A implements J, I {} interface J {} interface I {}"
+    ordered = "interface I {} interface J {} node A implements I, J {} node B { @unique(x, y) y: enum(a, b) x: I32 }"
     assert accept_schema(shuffled) == accept_schema(ordered)
     assert accept_schema(shuffled).digest == accept_schema(ordered).digest
 

@@ -58,9 +58,7 @@ def test_arbitrary_text_compiles_or_raises_a_compile_error(text: str) -> None:
 
 
 @generated
-@given(
-    schema_texts, st.integers(0, 400), st.sampled_from(["", "}", "{", '"', "/*", "@", "node ", ")", "\x00", "é"])
-)
+@given(schema_texts, st.integers(0, 400), st.sampled_from(["", "}", "{", '"', "/*", "@", "node ", ")", "\x00", "é"]))
 def test_a_damaged_schema_never_breaks_the_parser(text: str, at: int, junk: str) -> None:
     error = failure_of(text[:at] + junk + text[at + 1 :])
     assert error is None or str(error)

@@ -249,9 +249,7 @@ UNSUPPORTED = [
 def test_unsupported_changes(new: str, entity: str, code: str | None) -> None:
     plan = evolve(accept_schema(BASE), new).plan
     assert not plan.supported
-    blockers = {
-        (s["entity"], s.get("code")) for s in plan.to_json_dict()["steps"] if s["kind"] == "unsupported_change"
-    }
+    blockers = {(s["entity"], s.get("code")) for s in plan.to_json_dict()["steps"] if s["kind"] == "unsupported_change"}
     assert (entity, code) in blockers
 
 
@@ -278,9 +276,7 @@ def test_allow_data_loss_makes_drops_hard_and_nothing_else_possible() -> None:
         "drop property 'Book.pages' of node 'Book' (hard mode)",
         "drop edge type 'WroteBy' (hard mode)",
     ]
-    assert not evolve(
-        accept_schema(BASE), change(("pages: I32?", "pages: I64?")), allow_data_loss=True
-    ).plan.supported
+    assert not evolve(accept_schema(BASE), change(("pages: I32?", "pages: I64?")), allow_data_loss=True).plan.supported
 
 
 def test_steps_follow_the_documented_order() -> None:

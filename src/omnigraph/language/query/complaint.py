@@ -12,10 +12,8 @@ from omnigraph.language.source import did_you_mean
 
 SYNTAX = "parse error"
 
-_LITERALS = frozenset({"STRING", "INT", "FLOAT", "TRUE", "FALSE", "DATE", "DATETIME", "LSQB"})
-_CALLS = frozenset(
-    {"NEAREST", "BM25", "RRF", "SEARCH", "MATCH_TEXT", "FUZZY", "COUNT", "SUM", "AVG", "MIN", "MAX", "NOW"}
-)
+_LITERALS = frozenset({"STRING", "INT", "FLOAT", "BOOLEAN", "DATE", "DATETIME", "LSQB"})
+_CALLS = frozenset({"NEAREST", "BM25", "RRF", "TEXT_FUNCTION", "FUZZY", "AGGREGATE", "NOW"})
 _COMPARISONS = frozenset({"COMPARISON", "LESS", "GREATER"})
 # Read in order: a wide group absorbs its members, so that a list of thirty tokens becomes three phrases.
 _GROUPS: tuple[tuple[frozenset[str], str], ...] = (
@@ -35,6 +33,7 @@ _PHRASES = {
     "INT": "a whole number",
     "FLOAT": "a number",
     "META": "'@description' or '@instruction'",
+    "DIRECTION": "'asc' or 'desc'",
     "LBRACE": "'{'",
     "RBRACE": "'}'",
     "LPAR": "'('",
@@ -50,6 +49,7 @@ _PHRASES = {
     "COMPARISON": "a comparison",
     END: "the end of the file",
 }
+_LONGEST_TOKEN = 40
 # Nothing but these may be completed by a near word: offering `count` for every odd name would be noise.
 _STRUCTURAL = frozenset(
     [
@@ -74,8 +74,13 @@ def describe_unexpected(token: Lexeme, before: Sequence[Lexeme], accepted: Set[s
     """The message and the suggestion for a token that can't stand after `before`."""
     if token.type == INVALID and token.startswith(('"', "/*")):
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
-    found = "the end of the file" if token.type == END and not token else f"'{token}'"
+    found = "the end of the file" if token.type == END and not token else f"'{_shortened(token)}'"
     return f"expected {_phrase(accepted)}, found {found}", _way_out(token, before, accepted)
+
+
+def _shortened(token: str) -> str:
+    """Enough of a token to recognise it; the caret points at the rest."""
+    return token if len(token) <= _LONGEST_TOKEN else f"{token[:_LONGEST_TOKEN]}…"
 
 
 def _phrase(accepted: Set[str]) -> str:

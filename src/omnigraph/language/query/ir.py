@@ -125,7 +125,7 @@ class Bm25Rank(Struct, frozen=True):
 
 
 class FusedRank(Struct, frozen=True):
-    """Reciprocal rank fusion of two rankings; `k` is 60 when None."""
+    """Reciprocal rank fusion of two rankings; `k` is 60 when None, and a parameter must bring it above 0."""
 
     first: NearestRank | Bm25Rank
     second: NearestRank | Bm25Rank
@@ -439,7 +439,10 @@ class ReadPlan(Struct, frozen=True):
 
 
 class Assign(Struct, frozen=True):
-    """A property and the value it gets. Conversion to the stored type, with range checks, happens at run time."""
+    """A property and the value it gets, converted to the stored type, with range checks, when the query runs.
+
+    An integer that meets a float property is widened; a float never becomes an integer.
+    """
 
     property: Property
     value: Value

@@ -53,7 +53,7 @@ class _Read:
             self._refuse(f"unsupported filter: {filter_.reason}", filter_.at)
         columns = self._columns()
         ranking = self._ranking()
-        keys = () if ranking is not None else self._sort_keys()
+        keys = () if self._ranks_alone(ranking) else self._sort_keys(ranking)
         self._check_fused_scores(ranking)
         if self._findings.found:
             return None
@@ -69,7 +69,7 @@ class _Read:
     def _tree(
         self, columns: Sequence[ir.AggregateColumn], ranking: ir.Ranking | None, keys: Sequence[ir.SortKey]
     ) -> ir.ReadOperator:
-        rows = self._matched(ranking)
+        rows = self._matched(ranking, keep=None if keys else self._body.limit)
         if self._body.is_aggregate:
             grouped = ir.Aggregate(rows, tuple(columns))
             return self._limited(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
@@ -81,15 +81,16 @@ class _Read:
     def _limited(self, rows: ir.ReadOperator) -> ir.ReadOperator:
         return rows if self._body.limit is None else ir.Limit(rows, self._body.limit)
 
-    def _matched(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
+    def _matched(self, ranking: ir.Ranking | None, keep: int | None) -> ir.ReadOperator:
         if not isinstance(ranking, ir.FusedRank):
-            return self._arm(ranking)
-        assert self._body.limit is not None, "T21 asks for a limit"
-        return ir.Fuse(self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, self._body.limit)
+            return self._arm(ranking, keep)
+        limit = self._body.limit
+        assert limit is not None, "T21 asks for a limit"
+        first, second = self._arm(ranking.first, limit), self._arm(ranking.second, limit)
+        return ir.Fuse(first, second, ranking.variable, ranking, limit)
 
-    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank | None) -> ir.ReadOperator:
-        keep = self._body.limit if isinstance(rank, ir.NearestRank) else None
-        return lower_match(self._body.clauses, rank, keep)
+    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank | None, keep: int | None) -> ir.ReadOperator:
+        return lower_match(self._body.clauses, rank, keep if isinstance(rank, ir.NearestRank) else None)
 
     def _tie_break(self) -> tuple[str, ...]:
         """Every named variable, by the name of its id column."""
@@ -141,14 +142,19 @@ class _Read:
             self._refuse("ranking by nearest() needs a limit of at least 1", first.at)
         return ranking
 
-    def _sort_keys(self) -> list[ir.SortKey]:
-        keys = [(self._sort_value(key), key) for key in self._body.sort]
+    def _ranks_alone(self, ranking: ir.Ranking | None) -> bool:
+        """A rank call silences the sort keys after it; the name of a score is a value, whose ties they break."""
+        sort = self._body.sort
+        return ranking is not None and (len(sort) == 1 or not isinstance(sort[0].value, OutputName))
+
+    def _sort_keys(self, ranking: ir.Ranking | None) -> list[ir.SortKey]:
+        keys = [(self._sort_value(key, ranking), key) for key in self._body.sort]
         return [ir.SortKey(value, key.descending) for value, key in keys if value is not None]
 
-    def _sort_value(self, key: ResolvedSort) -> ir.Value | None:
+    def _sort_value(self, key: ResolvedSort, ranking: ir.Ranking | None) -> ir.Value | None:
         value = key.value
         if isinstance(value, OutputName):
-            return self._output_value(value)
+            return self._output_value(value, ranking)
         if isinstance(value, Refused):
             return self._unsortable(value.reason, value.at)
         if isinstance(value, ir.Score):
@@ -165,7 +171,7 @@ class _Read:
         reason = "beside an aggregate only what is returned can be sorted by; use the name of its column"
         return self._unsortable(reason, key.at)
 
-    def _output_value(self, name: OutputName) -> ir.Value | None:
+    def _output_value(self, name: OutputName, ranking: ir.Ranking | None) -> ir.Value | None:
         found = self._projection_named(name.name)
         if found is None:
             names = [projection.name for projection in self._body.projections]
@@ -180,7 +186,7 @@ class _Read:
             return None  # reported as a projection
         if value.type.list or value.type.is_vector:
             return self._unsortable(f"a {value.type} has no order", name.at)
-        if isinstance(value, ir.Score) and isinstance(value.rank, ir.FusedRank):
+        if isinstance(value, ir.Score) and isinstance(value.rank, ir.FusedRank) and value.rank != ranking:
             return self._unsortable("rrf() ranks the best first: sort by it first, and descending", name.at)
         if self._body.is_aggregate or isinstance(value, ir.AggregateValue):
             return ir.OutputValue(index, value.type)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
+from omnigraph.language.source import LONE_SURROGATE
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import format_datetime
 
@@ -89,8 +90,14 @@ def _coerced_scalar(value: object, expected: PropertyType, host: Host) -> BoundV
         if isinstance(value, bool):
             return value
     elif isinstance(value, str):
-        return value
+        return _text(value)
     raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+
+
+def _text(value: str) -> str:
+    if LONE_SURROGATE.search(value):
+        raise _UnfitError("the text holds half of a surrogate pair, which no column can store")
+    return value
 
 
 def _integer(value: object, scalar: Scalar, host: Host) -> int:
@@ -144,7 +151,9 @@ def _vector(value: object, expected: PropertyType) -> list[BoundValue]:
 
 def _inferred(value: object, depth: int = 0) -> BoundValue:
     """An undeclared value: harmless, so it keeps whatever plain shape it has."""
-    if value is None or isinstance(value, str | bool | int | float):
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, list | tuple) and depth < _DEEPEST_ARRAY:
         return [_inferred(item, depth + 1) for item in value]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
+from itertools import islice
 from typing import cast
 
 from lark import Lark, UnexpectedToken
@@ -21,7 +22,7 @@ from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
 from omnigraph.language.query.complaint import SYNTAX, describe_unexpected
 from omnigraph.language.query.syntax import QueryFile
 from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
-from omnigraph.language.source import SourceText
+from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText
 
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.
 MAX_NESTING = 64
@@ -29,18 +30,25 @@ MAX_NESTING = 64
 
 def parse_queries(text: str, path: str | None = None) -> QueryFile:
     """The queries of one file. Raises `CompileError` with one finding per broken query, in source order."""
-    scan = Scan(text)
-    first_problem = _parse(scan.tokens, scan.end, SourceText(text, path))
-    if isinstance(first_problem, QueryFile):
-        return first_problem
-    raise CompileError(_every_problem(text, path) or [first_problem])
-
-
-def _every_problem(text: str, path: str | None) -> list[Diagnostic]:
     source = SourceText(text, path)
+    surrogate = LONE_SURROGATE.search(text)
+    if surrogate is not None:
+        message = "the text holds half of a surrogate pair, which no file can"
+        raise CompileError([source.diagnostic(SYNTAX, message, *surrogate.span())])
     scan = Scan(text)
-    outcomes = (_parse(piece, end, source) for piece, end in _pieces(text, scan))
-    return [outcome for outcome in outcomes if isinstance(outcome, Diagnostic)]
+    whole = _parse(scan.tokens, scan.end, source)
+    if isinstance(whole, QueryFile):
+        return whole
+    raise CompileError(list(islice(_problems(source), MOST_DIAGNOSTICS)) or [whole])
+
+
+def _problems(source: SourceText) -> Iterator[Diagnostic]:
+    """One finding per broken query. Tokens know what they were taken for, so the text is scanned anew."""
+    scan = Scan(source.text)
+    for piece, end in _pieces(source.text, scan):
+        outcome = _parse(piece, end, source)
+        if isinstance(outcome, Diagnostic):
+            yield outcome
 
 
 def _pieces(text: str, scan: Scan) -> Iterator[tuple[Sequence[Lexeme], Lexeme]]:
@@ -135,5 +143,11 @@ def _lark() -> Lark:
 
 @cache
 def _spellings() -> dict[str, str]:
-    """Every fixed spelling of the grammar with the name of its terminal: `match` is MATCH, `{` is LBRACE."""
-    return {t.pattern.value: t.name for t in _lark().terminals if isinstance(t.pattern, PatternStr)}
+    """Every spelling of the grammar with its terminal: `match` is MATCH, `{` LBRACE, `sum` AGGREGATE."""
+    spellings: dict[str, str] = {}
+    for terminal in _lark().terminals:
+        pattern = terminal.pattern
+        # A terminal of several words has become an alternation.
+        words = [pattern.value] if isinstance(pattern, PatternStr) else pattern.value[3:-1].split("|")
+        spellings |= dict.fromkeys(words, terminal.name)
+    return spellings

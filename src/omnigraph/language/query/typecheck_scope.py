@@ -30,6 +30,8 @@ class Scope:
         self.nodes: dict[str, NodeType] = {}
         self.edges: dict[str, EdgeType] = {}
         self.broken: set[str] = set()
+        # What negations bound so far on their own, at any depth, with the place of the negation.
+        self.introduced_inside: list[tuple[str, NodeType | EdgeType, Place]] = []
         self._hidden = count(1)
 
     def hidden_name(self) -> str:
@@ -55,7 +57,7 @@ class Scope:
         """Whether a node or an edge goes by this name."""
         return variable in self.nodes or variable in self.edges
 
-    def variables(self) -> Iterable[str]:
+    def variables(self) -> dict[str, NodeType | EdgeType]:
         return {**self.nodes, **self.edges}
 
 

@@ -20,8 +20,8 @@ from omnigraph.language.query.resolved import (
     ResolvedWrites,
 )
 from omnigraph.language.query.syntax import Place
+from omnigraph.language.query.typecheck_filters import comparison_operator
 from omnigraph.language.query.typecheck_literals import cell_value
-from omnigraph.language.query.typecheck_match import comparison_operator
 from omnigraph.language.query.typecheck_scope import Scope
 
 _ENDPOINTS = {end.value: end for end in ir.Endpoint}

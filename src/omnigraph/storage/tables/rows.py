@@ -25,6 +25,8 @@ ROW_ID = "_rowid"
 _VALUES_PER_LOOKUP = 10_000
 # From here on one scan of the column costs less than looking the values up, with or without an index.
 _VALUES_PER_SCAN = 50_000
+# Each test of a batch hashes all the values first, so batches are large.
+_ROWS_PER_TEST = 1 << 20
 
 
 def table_key(table: Table) -> str:
@@ -43,9 +45,7 @@ def rows_with(table: Table, column: str, values: Iterable[str], columns: Sequenc
     """The rows whose text `column` holds one of `values`, with their row ids, ascending by row id."""
     wanted = list(values)
     if len(wanted) > _VALUES_PER_SCAN:
-        scanned = table.read(list(dict.fromkeys((*columns, column))), row_ids=True)
-        held = pc.is_in(scanned.column(column), value_set=pa.array(wanted, pa.string()))
-        return _ascending(scanned.filter(held).select([*columns, ROW_ID]))
+        return _ascending(_scanned_with(table, column, pa.array(wanted, pa.string()), columns))
     parts = [
         table.read(
             columns,
@@ -54,10 +54,17 @@ def rows_with(table: Table, column: str, values: Iterable[str], columns: Sequenc
         )
         for start in range(0, len(wanted), _VALUES_PER_LOOKUP)
     ]
-    if not parts:
-        fields = [table.schema.field(name) for name in columns]
-        return pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()
-    return _ascending(pa.concat_tables(parts))
+    return _ascending(pa.concat_tables(parts)) if parts else _nothing(table, columns)
+
+
+def _scanned_with(table: Table, column: str, wanted: pa.Array, columns: Sequence[str]) -> pa.Table:
+    read = list(dict.fromkeys((*columns, column)))
+    scanner = table.dataset.scanner(columns=read, with_row_id=True, batch_size=_ROWS_PER_TEST)
+    parts = [
+        pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=wanted))
+        for batch in scanner.to_reader()
+    ]
+    return pa.concat_tables(parts).select([*columns, ROW_ID]) if parts else _nothing(table, columns)
 
 
 def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
@@ -132,8 +139,7 @@ def _identity(fragment: Any) -> tuple[tuple[str, ...], str | None]:
 
 def _of_fragments(table: Table, fragments: list[Any], columns: Sequence[str]) -> pa.Table:
     if not fragments:
-        fields = [table.schema.field(name) for name in columns]
-        return pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()
+        return _nothing(table, columns)
     scanner = table.dataset.scanner(columns=list(columns), fragments=fragments, with_row_id=True)
     return _ascending(scanner.to_table())
 
@@ -149,6 +155,11 @@ def _without_equal(old: pa.Table, new: pa.Table, columns: Sequence[str]) -> RowC
     keep_old[in_old[same]] = False
     keep_new[in_new[same]] = False
     return RowChanges(old.filter(pa.array(keep_old)), new.filter(pa.array(keep_new)))
+
+
+def _nothing(table: Table, columns: Sequence[str]) -> pa.Table:
+    fields = [table.schema.field(name) for name in columns]
+    return pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()
 
 
 def _ascending(read: pa.Table) -> pa.Table:
