@@ -3,7 +3,8 @@
 A `sh` block is a script. In a `console` block a line that starts with `$ ` is a command (continued after a backslash),
 and the lines under it, if any, are what it prints: `…` stands for any text in a line, a line of `...` for any lines. A
 command whose output starts with `Error:` must fail, every other one must succeed. A block after the comment
-`<!-- not run -->` is left out. Variables and the working directory carry over from one step to the next.
+`<!-- not run -->` is left out, and so is a line that runs `./dev`: that is for a checkout of the sources, and what it
+runs includes these tests. Variables and the working directory carry over from one step to the next.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ FENCED = re.compile(
 )
 
 
+CHECKOUT_ONLY = re.compile(r"^(?:\$ )?\./dev\b.*\n", re.MULTILINE)
+
 # Every step is a shell of its own, which takes up where the one before it ended.
 SESSION = """\
 set -a
@@ -47,7 +50,8 @@ def steps(text: str) -> Iterator[Step]:
     for block in FENCED.finditer(text):
         if block["skip"]:
             continue
-        yield from _console(block["body"]) if block["language"] == "console" else [Step(block["body"])]
+        body = CHECKOUT_ONLY.sub("", block["body"])
+        yield from _console(body) if block["language"] == "console" else [Step(body)] if body.strip() else []
 
 
 def _console(body: str) -> Iterator[Step]:
@@ -125,7 +129,7 @@ def test_steps_share_variables_and_the_working_directory(shell: dict[str, str], 
 
 def test_the_extractor_reads_both_kinds_of_blocks() -> None:
     text = (
-        "```sh\na\nb\n```\n<!-- not run: installs -->\n```sh\nno\n```\n"
+        "```sh\n./dev test\n```\n```sh\na\n./dev demo  # all\nb\n```\n<!-- not run: installs -->\n```sh\nno\n```\n"
         "```console\n$ c \\\n  d\nout\n$ e\n```\n```python\nx\n```\n"
     )
     assert list(steps(text)) == [Step("a\nb\n"), Step("c \\\n  d\n", ["out"]), Step("e\n")]
