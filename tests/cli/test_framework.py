@@ -135,6 +135,7 @@ def test_schema_get_is_schema_show_without_a_note(cli: Cli, g: str) -> None:
         ["query", "-e", "x", "--params", "{}", "--params-file", "p"],
         ["query", "-e", "x", "--branch", "b", "--snapshot", "s"],
         ["query", "-e", "x", "--snapshot", "s", "--at-version", "3"],
+        ["query", "-e", "x", "--at", "yesterday"],
         ["load", "--data", "d.jsonl"],
         ["load", "--mode", "merge"],
         ["load", "--data", "d.jsonl", "--mode", "replace"],
