@@ -58,14 +58,29 @@ def test_help_comes_on_stdout_and_ends_with_the_legend() -> None:
     assert "COMMANDS BY CAPABILITY" in done.stdout
 
 
-def test_help_imports_no_parser_and_no_table_engine() -> None:
-    program = """
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["load", "--help"],
+        ["load"],
+        ["nonsense"],
+        ["query", "--as", "me", "-e", "x"],
+        ["snapshot"],
+        ["version"],
+    ],
+)
+def test_help_and_wrong_usage_load_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    program = f"""
 import sys
 from omnigraph.cli.main import run
-run(["--help"])
-print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy") if m in sys.modules])
+run({arguments!r})
+print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy", "obstore") if m in sys.modules])
 """
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "OMNIGRAPH_HOME": str(tmp_path)}
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
     assert loaded.stdout.strip().splitlines()[-1] == "[]"
 
 

@@ -135,6 +135,7 @@ def test_schema_get_is_schema_show_without_a_note(cli: Cli, g: str) -> None:
         ["query", "-e", "x", "--params", "{}", "--params-file", "p"],
         ["query", "-e", "x", "--branch", "b", "--snapshot", "s"],
         ["query", "-e", "x", "--snapshot", "s", "--at-version", "3"],
+        ["query", "-e", "x", "--at", "yesterday"],
         ["load", "--data", "d.jsonl"],
         ["load", "--mode", "merge"],
         ["load", "--data", "d.jsonl", "--mode", "replace"],
@@ -147,3 +148,21 @@ def test_wrong_usage_exits_with_2(arguments: list[str], cli: Cli) -> None:
     refused = cli(*arguments)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith("Error:")
+
+
+def test_the_choices_of_options_are_those_of_the_engine() -> None:
+    from omnigraph.cli.commands.export import Format as ExportFormat
+    from omnigraph.cli.commands.load import Mode
+    from omnigraph.cli.commands.query import Format
+    from omnigraph.cli.operator_config import FORMATS, LAYOUTS
+    from omnigraph.cli.options import ChangeOp, EntityKind
+    from omnigraph.engine.export import FileFormat
+    from omnigraph.engine.output import CellLayout, ReadFormat
+    from omnigraph.engine.receipts import LoadMode
+    from omnigraph.engine.scope import KINDS, Operation
+
+    assert set(Mode) == set(LoadMode)
+    assert list(Format) == list(ReadFormat) == list(FORMATS)
+    assert list(CellLayout) == list(LAYOUTS)
+    assert {*ExportFormat} == {"ndjson", *FileFormat}
+    assert (set(EntityKind), set(ChangeOp)) == (set(KINDS), set(Operation))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -25,18 +24,9 @@ AtVersion: TypeAlias = Annotated[
     int | None, typer.Option("--at-version", help="Read the branch as of this version.", metavar="N")
 ]
 AtTime: TypeAlias = Annotated[
-    datetime | None,
+    str | None,
     typer.Option(
-        "--at",
-        help="Read the branch as of this moment, UTC unless it says otherwise.",
-        metavar="TIME",
-        formats=[
-            "%Y-%m-%d",
-            "%Y-%m-%dT%H:%M:%S",
-            "%Y-%m-%dT%H:%M:%S.%f",
-            "%Y-%m-%dT%H:%M:%S%z",
-            "%Y-%m-%dT%H:%M:%S.%f%z",
-        ],
+        "--at", help="Read the branch as of this moment, in ISO 8601; UTC unless it says otherwise.", metavar="TIME"
     ),
 ]
 QueryFile: TypeAlias = Annotated[

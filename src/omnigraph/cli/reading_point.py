@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypedDict
 
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.usage import UsageError, at_most_one
 
 
 class Pinned(TypedDict, total=False):
@@ -31,13 +31,21 @@ class ReadingPoint:
         branch: str | None,
         snapshot: str | None = None,
         version: int | None = None,
-        at: datetime | None = None,
+        at: str | None = None,
     ) -> ReadingPoint:
         at_most_one(("--branch", branch), ("--snapshot", snapshot))
         at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
-        moment = at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+        moment = None if at is None else _moment(at)
         return cls(None if snapshot is not None else branch or "main", snapshot, version, moment)
 
     @property
     def pinned(self) -> Pinned:
         return {"branch": self.branch, "snapshot": self.snapshot, "version": self.version, "at": self.at}
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UsageError(f"--at: '{text}' is no moment; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -10,7 +10,10 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, EntityKind, Json, ReadBranch
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1
@@ -36,15 +39,13 @@ def get(
     out: Annotated[Path | None, typer.Option("--out", help="Write to a file, not to stdout.", metavar="FILE")] = None,
 ) -> None:
     """Write the bytes of a blob to stdout or a file."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.reading_point import ReadingPoint
-    from omnigraph.engine.blobs import LONGEST_READ, ManagedBlob
-
     if length == 0:
         raise BadRequestError("Blob range --length must be greater than zero")
     if (offset or 0) + (length or 0) > _U64:
         raise BadRequestError("Blob range overflows u64")
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
+    from omnigraph.engine.blobs import LONGEST_READ, ManagedBlob
+
     _, graph = Invocation.of(ctx).open()
     with graph:
         content = graph.read_blob(entity.value, type_, id, property, **point.pinned).content
@@ -70,10 +71,6 @@ def stat(
     json: Json = False,
 ) -> None:
     """Say how large a blob is, or where an external one lies. Its bytes are not read."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.reading_point import ReadingPoint
-
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open()
     with graph:

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.files import read_source
+from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Json, UriOption
+from omnigraph.cli.output import print_json, print_lines, print_warning
+from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
     from omnigraph.engine.merge import MergePreview, Resolutions
@@ -27,9 +31,6 @@ def create(
     json: Json = False,
 ) -> None:
     """Create a branch. It costs one small object, whatever the size of the graph."""
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines
-
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
@@ -43,9 +44,6 @@ def create(
 
 def list_(ctx: typer.Context, uri: UriOption = None, json: Json = False) -> None:
     """List the branches, main first."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         names = graph.list_branches()
@@ -57,9 +55,6 @@ def list_(ctx: typer.Context, uri: UriOption = None, json: Json = False) -> None
 
 def delete(ctx: typer.Context, name: Name, uri: UriOption = None, json: Json = False) -> None:
     """Delete a branch and the commits that only it has. This can't be undone."""
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines
-
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
@@ -96,10 +91,6 @@ def merge(
     json: Json = False,
 ) -> None:
     """Merge a branch into another, by entity, all or nothing."""
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines, print_warning
-    from omnigraph.errors import MergeConflictsError
-
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     settled = _resolutions(ours or [], theirs or [], resolutions)
@@ -133,10 +124,8 @@ def merge(
 def _resolutions(ours: list[str], theirs: list[str], file: Path | None) -> Resolutions:
     import json
 
-    from omnigraph.cli.files import read_source
     from omnigraph.engine.merge import Resolutions
     from omnigraph.engine.merge.resolution import DECIDABLE
-    from omnigraph.errors import BadRequestError
 
     document: dict[str, object] = {}
     if file is not None:

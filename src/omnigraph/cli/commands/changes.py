@@ -7,7 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.change_lines import change_style, feed_lines
+from omnigraph.cli.installing import refuse_where_unsafe, replacing
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, UriOption
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.usage import at_most_one
 
 
 def poll(
@@ -28,13 +33,9 @@ def poll(
     json: Json = False,
 ) -> None:
     """Show what happened on a branch since a cursor, oldest commit first, and the cursor to go on from."""
-    from omnigraph.cli.change_lines import change_style, feed_lines
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.usage import at_most_one
+    at_most_one(("--cursor", cursor), ("--start", start))
     from omnigraph.engine.scope import ChangeScope
 
-    at_most_one(("--cursor", cursor), ("--start", start))
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
@@ -62,12 +63,9 @@ def baseline(
     json: Json = False,
 ) -> None:
     """Write a branch's state to a file, and print the cursor that continues from exactly there."""
-    from omnigraph.cli.installing import refuse_where_unsafe, replacing
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
+    refuse_where_unsafe()
     from omnigraph.engine.scope import ChangeScope
 
-    refuse_where_unsafe()
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)

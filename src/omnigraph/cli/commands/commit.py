@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.change_lines import block_lines, change_style
+from omnigraph.cli.dag import dag_style, drawn
+from omnigraph.cli.history import counted, newest_first, reachable
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.usage import at_most_one
 
 CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
 
@@ -24,19 +30,12 @@ def list_(
     json: Json = False,
 ) -> None:
     """List the commits of a branch, newest first."""
-    from omnigraph.cli.history import newest_first
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.usage import at_most_one
+    at_most_one(("--dag", dag), ("--json", json))
     from omnigraph.engine.receipts import CommitReceipt
 
-    at_most_one(("--dag", dag), ("--json", json))
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         if dag:
-            from omnigraph.cli.dag import dag_style, drawn
-            from omnigraph.cli.history import reachable
-
             print_lines(drawn(reachable(graph, branch, limit)), dag_style)
             return
         commits = [CommitReceipt.of(entry) for entry in newest_first(graph, branch, limit)]
@@ -53,10 +52,6 @@ def list_(
 
 def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: Json = False) -> None:
     """Show one commit: who, when, where, and how many entities it changed."""
-    from omnigraph.cli.history import counted
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         shown = graph.describe_commit(commit_id)
@@ -86,9 +81,6 @@ def changes(
     json: Json = False,
 ) -> None:
     """Show what a commit changed, entity by entity, with the values before and after."""
-    from omnigraph.cli.change_lines import block_lines, change_style
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
     from omnigraph.engine.scope import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)

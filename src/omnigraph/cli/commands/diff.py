@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.change_lines import diff_style
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json, Kinds, Ops, Types, UriOption
+from omnigraph.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from omnigraph.engine.diff import ChangeSet
@@ -26,9 +29,6 @@ def diff(
     json: Json = False,
 ) -> None:
     """Show which entities differ between two states, of any branches."""
-    from omnigraph.cli.change_lines import diff_style
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
     from omnigraph.engine.scope import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)

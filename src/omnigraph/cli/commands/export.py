@@ -9,7 +9,11 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, ReadBranch, Uri
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, ReadBranch, Types, Uri
+from omnigraph.cli.output import print_lines, print_warning
+from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.usage import UsageError
 
 
 class Format(StrEnum):
@@ -25,9 +29,7 @@ def export(
     snapshot: AtSnapshot = None,
     at_version: AtVersion = None,
     at: AtTime = None,
-    types: Annotated[
-        list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
-    ] = None,
+    types: Types = None,
     format: Annotated[
         Format, typer.Option("--format", help="Lines on stdout, or one file per type in --out.")
     ] = Format.NDJSON,
@@ -37,11 +39,6 @@ def export(
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
 ) -> None:
     """Write every entity of a state, one JSON object per line; `load` reads it back."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_lines, print_warning
-    from omnigraph.cli.reading_point import ReadingPoint
-    from omnigraph.cli.usage import UsageError
-
     if jsonl:
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
     if (out is None) is not (format is Format.NDJSON):

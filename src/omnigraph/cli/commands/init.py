@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.clusters import refuse_inside_cluster
+from omnigraph.cli.files import read_source
+from omnigraph.cli.output import print_lines
+from omnigraph.cli.scope import storage_uri
+
 
 def init(
     uri: Annotated[str, typer.Argument(help="Where the graph goes: a path, file:// or s3://.", metavar="URI")],
@@ -19,10 +24,6 @@ def init(
 
     Parent directories are made. A place that holds a graph already is refused.
     """
-    from omnigraph.cli.clusters import refuse_inside_cluster
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.output import print_lines
-    from omnigraph.cli.scope import storage_uri
     from omnigraph.language.schema.compile import accept_schema
 
     place = storage_uri(uri, "init")

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.files import read_source
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json, Uri
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.usage import at_most_one
 
 
 def lint(
@@ -24,14 +28,10 @@ def lint(
 
     Reports every error with its code, and what each query reads, writes and returns.
     """
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.usage import at_most_one
+    at_most_one(("URI", uri), ("--schema", schema))
     from omnigraph.language.lint import SchemaSource, lint_queries
     from omnigraph.language.schema.compile import compile_schema
 
-    at_most_one(("URI", uri), ("--schema", schema))
     if schema is not None:
         catalog = compile_schema(read_source(schema), str(schema))
         schema_source = SchemaSource("file", str(schema))
@@ -40,12 +40,7 @@ def lint(
         with graph:
             catalog = graph.snapshot(branch).catalog
         schema_source = SchemaSource("graph", target.uri)
-    report = lint_queries(
-        catalog,
-        read_source(query),
-        query_path=str(query),
-        schema_source=schema_source,
-    )
+    report = lint_queries(catalog, read_source(query), query_path=str(query), schema_source=schema_source)
     if json:
         print_json(report.to_json_dict())
     else:

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
+from omnigraph.cli.output import print_json, print_lines, print_warning
+from omnigraph.cli.progress import reading
+from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.engine.receipts import LoadReceipt
 
 
 class Mode(StrEnum):
+    """The load modes of the engine, which help and usage errors must not load."""
+
     OVERWRITE = "overwrite"
     APPEND = "append"
     MERGE = "merge"
@@ -31,7 +37,9 @@ def load(
     data: Data,
     mode: Annotated[
         Mode,
-        typer.Option("--mode", help="Existing ids: refuse them, replace those entities, or replace everything."),
+        typer.Option(
+            "--mode", help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types."
+        ),
     ],
     uri: Uri = None,
     branch: Branch = "main",
@@ -41,16 +49,11 @@ def load(
     json: Json = False,
 ) -> None:
     """Load graph records into a branch, all or nothing."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
     if mode is Mode.OVERWRITE:
         invocation.require_consent(target, "load --mode overwrite", json=json)
-    from omnigraph.cli.invocation import open_graph
-
     with open_graph(target) as graph, _pieces(data) as pieces:
         receipt = graph.load(pieces, mode=mode.value, branch=branch, base=base, actor=invocation.actor)
     if json:
@@ -77,15 +80,10 @@ def ingest(
     json: Json = False,
 ) -> None:
     """Load records in the forgiving grammar of old exports (deprecated: use load)."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines, print_warning
-
     print_warning("`omnigraph ingest` is deprecated; use `omnigraph load --mode <mode>`")
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
-    from omnigraph.cli.invocation import open_graph
-
     with open_graph(target) as graph, _pieces(data) as pieces:
         receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=invocation.actor)
     if json:
@@ -113,9 +111,6 @@ def _wire(uri: str, receipt: LoadReceipt) -> dict[str, Any]:
 @contextmanager
 def _pieces(path: Path) -> Iterator[Iterator[bytes]]:
     """The bytes of a file, with a progress bar when a person watches."""
-    from omnigraph.cli.progress import reading
-    from omnigraph.errors import BadRequestError, NotFoundError
-
     try:
         file = path.open("rb")
     except FileNotFoundError:

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import tables
+from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
 
 
 def optimize(ctx: typer.Context, uri: Uri = None, branch: Branch = "main", json: Json = False) -> None:
     """Compact tables and bring their indexes up to date, in one commit that changes no content."""
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.progress import tables
-
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
@@ -37,9 +37,6 @@ def repair(
     json: Json = False,
 ) -> None:
     """Verify that every branch opens and is complete, and find tables that another tool has changed."""
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines
-
     if force and not confirm:
         raise BadRequestError("--force only goes with --confirm; look at the preview first")
     invocation = Invocation.of(ctx)
@@ -71,10 +68,6 @@ def cleanup(
     json: Json = False,
 ) -> None:
     """Remove the data of old versions. What branches still use is always kept."""
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.usage import at_most_one
-
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")
     at_most_one(("--dry-run", dry_run), ("--confirm", confirm))

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Params, ParamsFile, QueryFile, QueryString
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.errors import PreconditionFailedError
 
 LOST_RACE = 4
 
@@ -27,11 +31,6 @@ def mutate(
     json: Json = False,
 ) -> None:
     """Run a mutation: inserts, updates or deletes, all or nothing (alias: change)."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.query_input import parameters, query_source
-    from omnigraph.errors import PreconditionFailedError
-
     invocation = Invocation.of(ctx)
     source = query_source(name, query, query_string, kind="mutation")
     given = parameters(params, params_file)

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.operator_config import active_profile_name, load_config
 from omnigraph.cli.options import Json
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.cli.operator_config import OperatorConfig, Profile
@@ -14,9 +17,6 @@ if TYPE_CHECKING:
 
 def list_(json: Json = False) -> None:
     """List the profiles; the active one is that of OMNIGRAPH_PROFILE."""
-    from omnigraph.cli.operator_config import active_profile_name, load_config
-    from omnigraph.cli.output import print_json, print_lines
-
     config, active = load_config(), active_profile_name()
     rows = [_row(profile, active) for _, profile in sorted(config.profiles.items())]
     if json:
@@ -35,10 +35,6 @@ def show(
     json: Json = False,
 ) -> None:
     """Show what a profile addresses."""
-    from omnigraph.cli.operator_config import active_profile_name, load_config
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.errors import BadRequestError
-
     config = load_config()
     name = name or active_profile_name()
     profile = config.profile(name) if name is not None else None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.cli.embedding import with_embedding
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     AtSnapshot,
     AtTime,
@@ -20,6 +22,11 @@ from omnigraph.cli.options import (
     QueryString,
     ReadBranch,
 )
+from omnigraph.cli.output import print_lines, print_text
+from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.table_width import fitting_width
+from omnigraph.cli.usage import at_most_one
 
 if TYPE_CHECKING:
     from omnigraph.cli.operator_config import Defaults
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
+    """The read formats of the engine, which help and usage errors must not load."""
+
     TABLE = "table"
     KV = "kv"
     CSV = "csv"
@@ -56,13 +65,6 @@ def query(
 
     All rows come from one state: a branch's head, or its past.
     """
-    from omnigraph.cli.embedding import with_embedding
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_lines
-    from omnigraph.cli.query_input import parameters, query_source
-    from omnigraph.cli.reading_point import ReadingPoint
-    from omnigraph.cli.usage import at_most_one
-
     at_most_one(("--format", format), ("--json", json))
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     source = query_source(name, query, query_string, kind="query")
@@ -87,8 +89,6 @@ def query(
 
 
 def _print(result: QueryResult, format: Format, defaults: Defaults) -> None:
-    from omnigraph.cli.output import print_lines, print_text
-    from omnigraph.cli.table_width import fitting_width
     from omnigraph.engine.output import CellLayout, ReadFormat, TableStyle, render_read
 
     output = result.to_json_dict()
@@ -98,7 +98,7 @@ def _print(result: QueryResult, format: Format, defaults: Defaults) -> None:
     style = TableStyle(widest, CellLayout(defaults.table_cell_layout))
     text = render_read(output, ReadFormat(format), style)
     if format in (Format.TABLE, Format.KV):
-        print_lines(text.splitlines(), _table_style)
+        print_lines(text.removesuffix("\n").split("\n"), _table_style)
     else:
         print_text(text)
 

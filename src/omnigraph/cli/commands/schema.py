@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.clusters import refuse_inside_cluster
+from omnigraph.cli.files import read_source
+from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
+from omnigraph.cli.output import print_json, print_lines, print_note, print_text
+from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.usage import at_most_one
 
 
 def show(
@@ -20,10 +26,6 @@ def show(
     json: Json = False,
 ) -> None:
     """Print the accepted schema, word for word."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_text
-    from omnigraph.cli.reading_point import ReadingPoint
-
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
@@ -51,14 +53,10 @@ def plan(
 
     Nothing is changed. A plan that can't be applied is still shown, and no failure.
     """
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines, print_note
-    from omnigraph.cli.usage import at_most_one
+    at_most_one(("URI", uri), ("--from", accepted))
     from omnigraph.language.migration import evolve
     from omnigraph.language.schema.compile import accept_schema, declare_schema
 
-    at_most_one(("URI", uri), ("--from", accepted))
     after = declare_schema(read_source(desired), str(desired))
     if accepted is not None:
         planned_for = str(accepted)
@@ -92,10 +90,6 @@ def apply(
     json: Json = False,
 ) -> None:
     """Change the schema, and the data with it, in one commit."""
-    from omnigraph.cli.clusters import refuse_inside_cluster
-    from omnigraph.cli.files import read_source
-    from omnigraph.cli.invocation import Invocation, open_graph
-    from omnigraph.cli.output import print_json, print_lines
     from omnigraph.language.schema.compile import declare_schema
 
     invocation = Invocation.of(ctx)
@@ -106,6 +100,8 @@ def apply(
     invocation.echo(target)
     with open_graph(target) as graph:
         applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor)
+    for note in applied.plan.notes:
+        print_note(note.render())
     if json:
         print_json(applied.to_dict() | {"uri": target.uri})
         return

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch, Uri
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.reading_point import ReadingPoint
 
 
 def snapshot(
@@ -17,10 +20,6 @@ def snapshot(
     json: Json = False,
 ) -> None:
     """Show the tables of a state, with their versions and sizes."""
-    from omnigraph.cli.invocation import Invocation
-    from omnigraph.cli.output import print_json, print_lines
-    from omnigraph.cli.reading_point import ReadingPoint
-
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
