@@ -245,7 +245,7 @@ class Shelf:
             assert found.column("id").to_pylist() == expected
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_no_answer_depends_on_what_is_indexed(tmp_path_factory: pytest.TempPathFactory, steps: Any) -> None:
     shelf = Shelf(Graph.init(tmp_path_factory.mktemp("g") / "graph", OPTIONAL))
