@@ -21,13 +21,17 @@ import numpy as np
 import pyarrow as pa
 from lancedb.index import FTS, BTree, IvfFlat
 
-from omnigraph.engine.query.analyzer import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.engine.query.search import Candidates, RankedRows, bm25, nearest
-from omnigraph.engine.query.search_vectors import VECTOR_INDEX_KIND, vector_index_options
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.location import Location
 from omnigraph.storage.root import create_root
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.indexing import (
+    TEXT_INDEX_KIND,
+    TEXT_INDEX_OPTIONS,
+    VECTOR_INDEX_KIND,
+    vector_index_options,
+)
 from omnigraph.storage.tables.searching import take_rows
 
 DIMENSION = 128

@@ -10,12 +10,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.analyzer import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS, tokens_of
-from omnigraph.engine.query.search_vectors import VECTOR_INDEX_KIND, vector_index_options
+from omnigraph.engine.query.analyzer import tokens_of
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.location import Location
 from omnigraph.storage.root import create_root
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.indexing import (
+    TEXT_INDEX_KIND,
+    TEXT_INDEX_OPTIONS,
+    VECTOR_INDEX_KIND,
+    vector_index_options,
+)
 
 DIMENSION = 3
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.engine.query.analyzer import (
-    TEXT_INDEX_KIND,
-    TEXT_INDEX_OPTIONS,
     analyse_column,
     counts_of,
     query_words,
     tokens_of,
 )
 from omnigraph.engine.query.search_fuzzy import tokens_within
+from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.searching import ROW_ID, SCORE, index_of, indexed_documents, matching_rows, rows_of
 from tests.engine.search_tables import Shelf, naive_bm25
 

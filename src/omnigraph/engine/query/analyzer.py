@@ -17,23 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.storage.tables.indexing import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.searching import analysed
 
-TEXT_INDEX_KIND: Final = "INVERTED"
-
-_ANALYSIS: Final[dict[str, Any]] = {
-    "base_tokenizer": "simple",
-    "language": "English",
-    # Lance keeps tokens that are shorter than this, in UTF-8 bytes: 40 ASCII characters are the longest.
-    "max_token_length": 41,
-    "lower_case": True,
-    "stem": True,
-    "remove_stop_words": True,
-    "ascii_folding": True,
-}
-
-TEXT_INDEX_OPTIONS: Final[dict[str, Any]] = {**_ANALYSIS, "with_position": False}
-"""How every full-text index is built; an index with other options is not used."""
+_ANALYSIS: Final[dict[str, Any]] = {k: v for k, v in TEXT_INDEX_OPTIONS.items() if k != "with_position"}
+"""What analyses a text; whether an index also stores positions has no part in it."""
 
 _WORDS_ONLY: Final = {
     **_ANALYSIS,

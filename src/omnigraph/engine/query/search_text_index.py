@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.analyzer import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS, counts_of
+from omnigraph.engine.query.analyzer import counts_of
 from omnigraph.engine.query.search_postings import ByteBoundCache, Postings
 from omnigraph.engine.query.search_rows import Measures, RowIds, distinct, positions_in
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.searching import (
     ROW_ID,
     SCORE,

@@ -7,7 +7,7 @@ answer, its order or its distances.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,8 @@ from omnigraph.engine.query.search_rows import (
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.indexing import VECTOR_INDEX_KIND
 from omnigraph.storage.tables.searching import DISTANCE, ROW_ID, ColumnIndex, index_of, nearest_rows
-
-VECTOR_INDEX_KIND: Final = "IVF_FLAT"
 
 # A bound of the relative error of Lance's single precision sums, generous for thousands of dimensions.
 _PROPOSAL_ERROR: Final = 1e-5
@@ -36,11 +35,6 @@ _SPARE_PROPOSALS: Final = 8
 # From this share of the table on, reading every vector once is no slower than asking for so many.
 _SCAN_SHARE: Final = 4
 _ROWS_PER_STEP: Final = 16 << 10
-
-
-def vector_index_options(metric: Metric) -> dict[str, Any]:
-    """How every vector index is built: one partition of the vectors themselves, so that searching it is exact."""
-    return {"num_partitions": 1, "metric": metric.value}
 
 
 def nearest(
