@@ -8,6 +8,7 @@ plan is staged and published; the publish machine refuses it if the target moved
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from omnigraph.errors import (
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN, checked_branch_name
 from omnigraph.storage.models import LogEntry, TableState
+from omnigraph.storage.reclaims import forked_at_once
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
@@ -126,8 +128,9 @@ class MergePreview:
 def merge(graph: Graph, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
     request = request.checked()
+    began = time.monotonic()
     source = graph.root.branches.head(request.source)
-    published = _publish(graph, request, source)
+    published = _publish(graph, request, source, began)
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
     else:
@@ -156,7 +159,7 @@ def preview(graph: Graph, request: MergeRequest) -> MergePreview:
     return told(tuple(plan.gained()), tuple(plan.conflicts))
 
 
-def _publish(graph: Graph, request: MergeRequest, source: BranchHead) -> LogEntry | None:
+def _publish(graph: Graph, request: MergeRequest, source: BranchHead, began: float) -> LogEntry | None:
     captured: list[str] = []
 
     def prepare(txn: WriteTxn) -> PublishPlan | None:
@@ -170,6 +173,7 @@ def _publish(graph: Graph, request: MergeRequest, source: BranchHead) -> LogEntr
         else:
             plan = _three_way(graph, request, source, target, base, txn.intent)
         _refuse_ended_source(txn.root, source)
+        _refuse_reclaimed_source(txn.root, source, plan, began)
         return plan
 
     try:
@@ -271,6 +275,15 @@ def _told(entry: LogEntry) -> MergeOutcome:
     if told is None:
         raise ConflictError("this idempotency key belongs to a write that was no merge; choose another key")
     return MergeOutcome(told["outcome"])
+
+
+def _refuse_reclaimed_source(root: GraphRoot, source: BranchHead, plan: PublishPlan, began: float) -> None:
+    """A merge that took long must not name versions that a cleanup took back meanwhile.
+
+    Only main's past is ever released while its branch lives; what a named branch had as its head is retained.
+    """
+    if source.ref.branch == MAIN and not forked_at_once(began):
+        root.reclaims.refuse(plan.added.values())
 
 
 def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
