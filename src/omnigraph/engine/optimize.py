@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties, table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.topology_upkeep import refresh_topologies
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.tables.upkeep import UpkeepWork
@@ -74,8 +75,10 @@ def optimize(
     actor: str | None = None,
     progress: Progress | None = None,
 ) -> OptimizeReport:
-    """Tidy every table of a branch, or those of some type keys."""
-    return _Upkeep(graph, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True).run()
+    """Tidy every table of a branch, or those of some type keys; then renew the topologies that readers use."""
+    report = _Upkeep(graph, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True).run()
+    refresh_topologies(graph.root, graph.snapshot(branch))
+    return report
 
 
 def ensure_indices(graph: Graph, branch: str, *, actor: str | None = None) -> list[PendingProperty]:

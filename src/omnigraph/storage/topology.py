@@ -80,6 +80,11 @@ class TopologyFiles:
         for stored in sorted(found, key=lambda o: (o.modified, o.path), reverse=True):
             yield stored.path.removesuffix(f"/{_DESCRIPTION}")
 
+    def remove(self, folder: str) -> None:
+        """Forget a build. Its description goes first, so that nobody begins to read what is half gone."""
+        self._objects.delete(f"{folder}/{_DESCRIPTION}")
+        self._objects.delete_all([stored.path for stored in self._objects.below(folder)])
+
     def _array(self, path: str, dtype: np.dtype[Any], length: int) -> NDArray[Any] | None:
         if not length:
             return np.empty(0, dtype)

@@ -171,11 +171,25 @@ class TopologyCache:
             with_edges=key.shape is Shape.EDGES,
         )
         topology = Topology(key, parts.out, parts.back, parts.dangling)
-        arrays = topology.arrays()
-        description = described(key.shape, key.edges, key.sources, key.targets, parts.dangling, arrays)
-        files.save(key.folder, description, arrays)
-        self._stored[key] = True
+        self._save(files, topology)
         return topology, "built"
+
+    def store(self, root: GraphRoot, key: TopologyKey) -> None:
+        """Make sure that the store has this topology ready for the next process."""
+        files = TopologyFiles(root.objects)
+        if files.describe(key.folder) is None:
+            topology, _ = self.get(root, key)
+            if files.describe(key.folder) is None:  # it was held, or derived from an older build
+                self._save(files, topology)
+
+    def _save(self, files: TopologyFiles, topology: Topology) -> None:
+        key, arrays = topology.key, topology.arrays()
+        files.save(
+            key.folder,
+            described(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
+            arrays,
+        )
+        self._stored[key] = True
 
     def _keep(self, topology: Topology) -> None:
         with self._lock:
