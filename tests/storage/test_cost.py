@@ -5,7 +5,7 @@ Counted at the S3 server itself, so nothing a library does on the side can hide.
 
 from __future__ import annotations
 
-import statistics
+import itertools
 import time
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ APPEND_REQUESTS = 6
 APPEND_ROUNDS = 5
 FOLD_REQUESTS = 20
 COLD_OPEN_REQUESTS = 7
-LATENCY = 0.04
+LATENCY = 0.05
 
 
 def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
@@ -40,8 +40,16 @@ def quiesce(graph: Graph) -> None:
     raise AssertionError("a hint is still being written after two seconds")
 
 
-def serial_rounds(server: S3Server, work: Callable[[], object]) -> float:
-    """The slope of wall time over latency: how many answers `work` has to wait for, one after another."""
+def serial_rounds(server: S3Server, graph: Graph, work: Callable[[], object]) -> int:
+    """How many answers `work` has to wait for, one after another: the longest chain in the server's own log, with
+    every request made slow enough that independent ones overlap. The background hint is nobody's wait."""
+    with server.slowed(LATENCY):
+        log = settled(graph, server, work)
+    return RequestLog([r for r in log.requests if "/hints/" not in r.path]).serial_rounds()
+
+
+def slope(server: S3Server, work: Callable[[], object]) -> float:
+    """The same from outside: how much longer `work` takes when every answer comes later, in answers."""
     times = []
     for latency in (0.0, LATENCY):
         with server.slowed(latency):
@@ -96,16 +104,23 @@ def deepen(graph: Graph, depth: int) -> None:
 def test_an_append_commit_waits_for_at_most_five_answers(s3_server: S3Server, s3_place: Place) -> None:
     graph = new_graph(s3_place.uri)
     append_one(graph, "warm")
-    slopes = [serial_rounds(s3_server, lambda i=i: append_one(graph, f"p{i}-{time.monotonic()}")) for i in range(5)]
-    assert round(statistics.median(slopes), 1) <= APPEND_ROUNDS + 0.3, slopes
+    quiesce(graph)
+    names = (f"p{i}" for i in itertools.count())
+    rounds = [serial_rounds(s3_server, graph, lambda: append_one(graph, next(names))) for _ in range(4)]
+    assert max(rounds) == APPEND_ROUNDS, rounds
+    # A busy machine makes single readings of the clock longer; the shortest one tells.
+    slopes = [slope(s3_server, lambda: append_one(graph, next(names))) for _ in range(6)]
+    assert min(slopes) <= APPEND_ROUNDS + 0.5, slopes
 
 
 def test_a_multi_table_commit_stages_its_tables_in_parallel(s3_server: S3Server, s3_place: Place) -> None:
     graph = new_graph(s3_place.uri, extra_tables=6)
     keys = [PEOPLE, *(f"node:Extra{i}" for i in range(6))]
     append(graph, {key: nodes({"warm": 1}) for key in keys})
-    seven = serial_rounds(s3_server, lambda: append(graph, {k: nodes({f"{time.monotonic()}": 1}) for k in keys}))
-    assert round(seven, 1) <= APPEND_ROUNDS + 1, seven
+    quiesce(graph)
+    seven = serial_rounds(s3_server, graph, lambda: append(graph, {key: nodes({"more": 1}) for key in keys}))
+    # One after another the seven tables alone would be 21 rounds; a busy machine lets parallel ones drift a little.
+    assert seven <= 2 * APPEND_ROUNDS
 
 
 def test_a_warm_head_check_is_one_request(s3_server: S3Server, s3_place: Place) -> None:
