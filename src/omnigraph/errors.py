@@ -106,6 +106,26 @@ class ResourceLimitError(OmniGraphError):
         self.actual = actual
 
 
+class ExternalBlobPolicyError(BadRequestError):
+    """An external blob reference that the handle's policy does not admit. `uri` never carries credentials."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"external blob '{uri}' is not admitted: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
+class ExternalBlobSourceError(OmniGraphError):
+    """An admitted external object that is missing or can't be read."""
+
+    http_status = 424
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"external blob '{uri}' can't be read: {reason}")
+        self.uri = uri
+        self.reason = reason
+
+
 class PolicyError(OmniGraphError):
     http_status = 403
 

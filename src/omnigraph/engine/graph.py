@@ -14,14 +14,24 @@ from types import TracebackType
 import pyarrow as pa
 
 from omnigraph.engine import history
+from omnigraph.engine.columns import table_schema
+from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.engine.history import CommitPage
+from omnigraph.engine.kernels import Grammar, Limits
+from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
+from omnigraph.engine.load import load as run_load
+from omnigraph.engine.mutate import MutationRequest
+from omnigraph.engine.mutate import mutate as run_mutation
 from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.engine.publish import begin as begin_write
 from omnigraph.engine.publish import publish as publish_plan
+from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
 from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
@@ -29,14 +39,43 @@ from omnigraph.storage.models import BranchRef, LogEntry
 from omnigraph.storage.root import GraphRoot, create_root, open_root
 from omnigraph.storage.tracing import Trace
 
+DEFAULT_LIMITS = Limits()
+
 
 class Graph:
     """A versioned graph of typed tables at one location."""
 
-    def __init__(self, root: GraphRoot) -> None:
+    def __init__(
+        self,
+        root: GraphRoot,
+        *,
+        external_blobs: ExternalBlobPolicy = DENY_EXTERNAL_BLOBS,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self._root = root
+        self.external_blobs = external_blobs
+        self.limits = limits
 
     # Lifecycle
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | Path,
+        schema: str,
+        *,
+        actor: str | None = None,
+        force: bool = False,
+        trace: Trace | None = None,
+    ) -> Graph:
+        """A new graph with this schema. Refuses a location that holds one already.
+
+        `force` only accepts the leavings of an interrupted init.
+        """
+        catalog = accept_schema(schema)
+        types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
+        tables = {type_.type_key: table_schema(type_) for type_ in types}
+        return cls.create(uri, tables, source=schema, catalog=catalog.to_json(), actor=actor, force=force, trace=trace)
 
     @classmethod
     def create(
@@ -65,6 +104,14 @@ class Graph:
     def open(cls, uri: str | Path, *, trace: Trace | None = None) -> Graph:
         return cls(open_root(Location.parse(uri), trace))
 
+    def with_external_blobs(self, policy: ExternalBlobPolicy) -> Graph:
+        """A handle on the same graph that admits external blobs by this policy."""
+        return Graph(self._root, external_blobs=policy, limits=self.limits)
+
+    def with_limits(self, limits: Limits) -> Graph:
+        """A handle on the same graph with other ceilings for what one write may hold in memory."""
+        return Graph(self._root, external_blobs=self.external_blobs, limits=limits)
+
     def close(self) -> None:
         self._root.close()
 
@@ -88,6 +135,16 @@ class Graph:
     def root(self) -> GraphRoot:
         """The storage parts of this handle, for the engine's own modules and for tests."""
         return self._root
+
+    @property
+    def schema_source(self) -> str:
+        """The accepted schema text of main."""
+        return self.snapshot().schema_document.source
+
+    @property
+    def catalog(self) -> Catalog:
+        """The compiled schema of main."""
+        return self.snapshot().catalog
 
     # Reading
 
@@ -152,17 +209,86 @@ class Graph:
                 return None
             return publish_plan(txn, plan, None if strict else _certain(prepare))
 
+    def commit_on_new_branch(
+        self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan], intent: Intent
+    ) -> PublishedCommit:
+        """A new branch whose first commit is this write. Either both come into being or neither does."""
+        name = name.strip()
+        with PROCESS_TURNS.turn((self.id, name)):
+            parent, fork = self._fork_point(source)
+            ref = self._root.branches.draft(name, parent, fork, actor=intent.actor)
+            txn = WriteTxn(self._root, ref, fork, intent)
+            # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
+            published = publish_plan(txn, prepare(txn))
+            self._root.branches.establish(ref)
+            return published
+
+    def mutate(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = MAIN,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MutationReceipt:
+        """Run a named mutation as one commit, only if the branch head is `if_commit` when that is given."""
+        return run_mutation(self, MutationRequest(source, name, params, branch, if_commit, actor, idempotency_key))
+
+    def load(
+        self,
+        data: LoadInput,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """Load a graph batch, one JSON record per line, as one commit.
+
+        `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
+        succeeds.
+        """
+        opened = reopenable(data)
+        return run_load(self, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key))
+
+    def load_file(
+        self,
+        path: str | Path,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """As `load`, from a local file that is read in pieces."""
+        opened = file_pieces(path)
+        return run_load(self, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key))
+
+    def load_lenient(
+        self,
+        data: LoadInput,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """As `load`, in the forgiving grammar that old exports need."""
+        opened, grammar = reopenable(data), Grammar.LENIENT
+        return run_load(self, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key, grammar))
+
     # Branches and history
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        source = (source or MAIN).strip()
-        names_branch = source == MAIN or not history.could_be_commit(source)
-        if names_branch:
-            head = self._head(source)
-            return self._root.branches.create(name, head.ref, head.entry, actor=actor)
-        located = history.find(self._root, source)
-        return self._root.branches.create(name, located.ref, located.entry, actor=actor)
+        parent, fork = self._fork_point(source or MAIN)
+        return self._root.branches.create(name, parent, fork, actor=actor)
 
     def list_branches(self) -> list[str]:
         return self._root.branches.names()
@@ -182,6 +308,14 @@ class Graph:
 
     def verify(self) -> Verification:
         return verify(self._root)
+
+    def _fork_point(self, source: str) -> tuple[BranchRef, LogEntry]:
+        source = source.strip()
+        if source == MAIN or not history.could_be_commit(source):
+            head = self._head(source)
+            return head.ref, head.entry
+        located = history.find(self._root, source)
+        return located.ref, located.entry
 
     def _head(self, branch: str) -> BranchHead:
         return self._root.branches.head(branch.strip())

@@ -91,7 +91,11 @@ class ReadSet:
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """What a write made of the captured head."""
+    """What a write made of the captured head.
+
+    A strict plan is never prepared again: it rests on what its author saw, so a change of that is the author's to
+    judge. `details` are recorded in the commit beside those of the intent.
+    """
 
     staged: Mapping[str, StagedTable]
     read_set: ReadSet = field(default_factory=ReadSet)
@@ -99,6 +103,8 @@ class PublishPlan:
     dropped: frozenset[str] = frozenset()
     schema: str | None = None
     merged: ParentLink | None = None
+    strict: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,7 @@ def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = No
             return done
         if _still_holds(plan, txn, moved.base):
             head = moved.base
-        elif prepare_again is None or time.monotonic() > give_up_at:
+        elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
             raise _changed(txn, moved.base)
         else:
             txn, head = moved, moved.base
@@ -221,7 +227,7 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
             actor=intent.actor,
             message=intent.message,
             changes={k: s.changes for k, s in sorted(plan.staged.items())},
-            details=dict(intent.details),
+            details={**intent.details, **plan.details},
         ),
         schema=plan.schema or head.schema,
         tables=tables,

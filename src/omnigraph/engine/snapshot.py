@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Catalog
 from omnigraph.storage.models import LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
@@ -33,6 +34,10 @@ class Snapshot:
     @property
     def schema_document(self) -> SchemaDocument:
         return self._root.schema(self.entry.schema)
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._root.catalog(self.entry.schema)
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""

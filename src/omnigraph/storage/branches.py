@@ -95,10 +95,14 @@ class Branches:
 
     def create(self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None) -> BranchRef:
         """A new branch whose head is `at`, an entry in the history of `source`. One object for a new name."""
+        return self.establish(self.draft(name, source, at, actor=actor))
+
+    def draft(self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None) -> BranchRef:
+        """The ref of a branch that does not exist yet. Its log may be written before anybody can find it."""
         name = checked_branch_name(name)
         if name == MAIN:
             raise BadRequestError("branch 'main' exists in every graph and can't be created")
-        ref = BranchRef(
+        return BranchRef(
             format=FORMAT_VERSION,
             branch=name,
             branch_id=new_ulid(),
@@ -107,14 +111,17 @@ class Branches:
             lineage=source.lineage_up_to(at.version),
             created_by=actor,
         )
-        for ancestor in path_ancestors(name):
+
+    def establish(self, ref: BranchRef) -> BranchRef:
+        """Make a drafted branch exist, with whatever its log holds already. ConflictError if the name lives."""
+        for ancestor in path_ancestors(ref.branch):
             if ancestor != MAIN:
-                self._hold_path(ancestor, name)
+                self._hold_path(ancestor, ref.branch)
         self._trace.reached("branch.create.before")
         self._claim(ref)
         self._trace.reached("branch.create.after")
         with self._lock:
-            self._refs[name] = ref
+            self._refs[ref.branch] = ref
         return ref
 
     def _claim(self, ref: BranchRef) -> None:

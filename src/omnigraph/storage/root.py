@@ -25,7 +25,9 @@ from omnigraph.errors import (
     StorageError,
     StorageErrorKind,
 )
+from omnigraph.language.catalog import Catalog
 from omnigraph.storage.branches import Branches
+from omnigraph.storage.external import ExternalObjects
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
 from omnigraph.storage.log import GraphLog
@@ -61,7 +63,9 @@ class GraphRoot:
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
+        self.external = ExternalObjects()
         self._schemas: dict[str, SchemaDocument] = {}
+        self._catalogs: dict[str, Catalog] = {}
 
     @property
     def location(self) -> Location:
@@ -82,6 +86,13 @@ class GraphRoot:
             raise IntegrityError(path, "its content does not match its digest")
         document = self._schemas[digest] = decode(path, data, SchemaDocument)
         return document
+
+    def catalog(self, digest: str) -> Catalog:
+        """The compiled catalog of an accepted schema. Immutable, so it is decoded once."""
+        if (known := self._catalogs.get(digest)) is None:
+            known = Catalog.from_json(bytes(self.schema(digest).catalog), _schema_path(digest))
+            self._catalogs[digest] = known
+        return known
 
     def accept_schema(self, source: str, catalog: bytes) -> str:
         """Store a schema and return its digest. Storing the same one twice is the same object."""

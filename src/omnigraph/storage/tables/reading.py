@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import Session  # type: ignore[attr-defined]
 
 from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageErrorKind
@@ -26,7 +27,9 @@ _INDEX_CACHE_BYTES = 1 << 30
 _BYTES_PER_DATASET = 16 << 10
 _BYTES_PER_FRAGMENT = 1 << 10
 
-_IDS_PER_PROBE = 1_000
+_VALUES_PER_PROBE = 1_000
+# From here on one scan of the column costs less than probing, with or without an index.
+_VALUES_PER_SCAN = 10_000
 
 
 class Table:
@@ -62,14 +65,32 @@ class Table:
 
     def existing_ids(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that the table holds."""
-        wanted = sorted(set(ids))
-        if not wanted or not self.state.rows:
-            return set()
-        found: set[str] = set()
-        for start in range(0, len(wanted), _IDS_PER_PROBE):
-            listed = ", ".join(quoted(i) for i in wanted[start : start + _IDS_PER_PROBE])
-            found.update(self.read(["id"], filter=f"id IN ({listed})").column("id").to_pylist())
-        return found
+        return set(self.rows_among("id", set(ids), ["id"]).column("id").to_pylist())
+
+    def rows_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> pa.Table:
+        """The rows whose `column` holds one of `values`: probed when they are few, else found in one scan."""
+        if not values or not self.state.rows:
+            return self._empty(columns)
+        if len(values) > _VALUES_PER_SCAN:
+            return self._scan_among(column, values, columns)
+        wanted = list(values)
+        parts = []
+        for start in range(0, len(wanted), _VALUES_PER_PROBE):
+            listed = ", ".join(literal(v) for v in wanted[start : start + _VALUES_PER_PROBE])
+            parts.append(self.read(columns, filter=f"{identifier(column)} IN ({listed})"))
+        return pa.concat_tables(parts)
+
+    def _scan_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> pa.Table:
+        wanted = pa.array(list(values), self.schema.field(column).type)
+        scanned = list(dict.fromkeys((*columns, column)))
+        parts = [
+            pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(columns)
+            for batch in self.batches(scanned)
+        ]
+        return pa.concat_tables(parts) if parts else self._empty(columns)
+
+    def _empty(self, columns: Sequence[str]) -> pa.Table:
+        return pa.schema([self.schema.field(name) for name in columns]).empty_table()
 
     def fragment_count(self) -> int:
         return len(self.dataset.get_fragments())
@@ -156,6 +177,15 @@ def _cost(table: Table) -> int:
 def quoted(text: str) -> str:
     """A string literal of Lance's filter language."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def literal(value: str | int) -> str:
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def identifier(column: str) -> str:
+    """A column name of Lance's filter language: any name, its case kept, even one that is a keyword there."""
+    return f"`{column}`"
 
 
 def manifest_name(number: int) -> str:

@@ -6,7 +6,7 @@ is the whole story of a crash, a lost race or a refused write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +37,16 @@ class StagedTable:
 
     state: TableState
     changes: ChangeCounts = NO_CHANGES
+
+    def followed_by(self, later: StagedTable) -> StagedTable:
+        """One staged write on top of this one; the sum of both."""
+        mine, theirs = self.changes, later.changes
+        counts = ChangeCounts(
+            inserted=mine.inserted + theirs.inserted,
+            updated=mine.updated + theirs.updated,
+            deleted=mine.deleted + theirs.deleted,
+        )
+        return StagedTable(later.state, counts)
 
 
 class Staging:
@@ -91,6 +101,28 @@ class Staging:
         self._trace.reached("stage.data.after")
         counts = ChangeCounts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
         return self._fold(self._commit(table, transaction), counts)
+
+    def update(self, base: TableState, rows: pa.Table) -> StagedTable:
+        """Replace the columns that `rows` carry, of rows that exist. All other columns keep what they hold."""
+        table = self._reader.open(base)
+        merge = table.dataset.merge_insert("id").when_matched_update_all()
+        transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(rows))
+        self._trace.reached("stage.data.after")
+        counts = ChangeCounts(updated=stats["num_updated_rows"])
+        return self._fold(self._commit(table, transaction), counts)
+
+    def change(
+        self, base: TableState, rows: pa.Table, patches: Sequence[pa.Table] = (), deleted: Collection[str] = ()
+    ) -> StagedTable:
+        """Upsert rows, update some columns of others, and delete: several steps, of which only the last is named."""
+        staged = StagedTable(base)
+        if rows.num_rows:
+            staged = staged.followed_by(self.upsert(staged.state, rows))
+        for patch in patches:
+            staged = staged.followed_by(self.update(staged.state, patch))
+        if deleted:
+            staged = staged.followed_by(self.delete(staged.state, deleted))
+        return staged
 
     def delete(self, base: TableState, ids: Iterable[str]) -> StagedTable:
         """Remove the rows with these ids; ids that are not there are no error and not counted."""
@@ -181,6 +213,8 @@ class Staging:
             enable_stable_row_ids=True,
             data_storage_version=DATA_STORAGE_VERSION,
             storage_options=self._reader.storage_options,
+            # Whether a reference may enter was decided before; the store of the graph need not hold its object.
+            allow_external_blob_outside_bases=True,
         )
 
     def _commit(self, base: Table, operation: Any) -> StagedTable:

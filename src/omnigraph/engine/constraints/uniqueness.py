@@ -1,0 +1,136 @@
+"""`@unique` and `@key`: no two entities of the final image share a tuple of values.
+
+Tuples are compared member by member; a null member exempts its row. The key of a node is its id, so two stored nodes
+can't share one: only an input that lists a key twice can break it, and the caller keeps such rows for this check.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.change import TypeChange
+from omnigraph.engine.columns import column_of
+from omnigraph.engine.constraints.image import Among, FinalImage
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import NodeType, TableType
+from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.values import format_date, format_datetime
+
+_PROBED_VALUES = 1_000
+# Names that no property column can have.
+_ROW, _HOLDER = "#row", "#holder"
+_PROBED_SCALARS = frozenset({Scalar.STRING, Scalar.I32, Scalar.I64, Scalar.U32})
+
+
+def check_uniqueness(image: FinalImage, change: TypeChange) -> None:
+    """Raise for the first rule that two entities of this type would break together."""
+    if not change.rows.num_rows:
+        return
+    if isinstance(change.type, NodeType) and change.type.key:
+        _refuse_repeats(change, change.type.key, _comparable(change.rows, ["id"]), ["id"])
+    for members in change.type.uniques:
+        _check_rule(image, change, members)
+
+
+def _check_rule(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> None:
+    columns = [_column(change.type, name) for name in members]
+    rows = _comparable(change.rows, columns)
+    for name, column in zip(members, columns, strict=True):
+        _refuse_incomparable(change.type, name, rows.column(column))
+    given = rows.filter(_all_valid(rows, columns))
+    if not given.num_rows:
+        return
+    _refuse_repeats(change, members, given, columns)
+    if change.replaces:
+        return
+    stored = _comparable(
+        image.survivors(change.type_key, ["id", *columns], _among(change.type, given, columns)), columns
+    )
+    holders = stored.rename_columns({"id": _HOLDER}).select([*columns, _HOLDER])
+    clashes = given.select([*columns, _ROW]).join(holders, keys=columns, join_type="inner")
+    if clashes.num_rows:
+        first = clashes.sort_by([(_ROW, "ascending"), (_HOLDER, "ascending")])
+        raise _violation(change, members, columns, first.column(_ROW)[0].as_py(), first.column(_HOLDER)[0].as_py())
+
+
+def _refuse_repeats(change: TypeChange, members: tuple[str, ...], rows: pa.Table, columns: list[str]) -> None:
+    """Two rows of the change itself with one tuple. The earliest row that repeats another is the one reported."""
+    groups = rows.group_by(columns).aggregate([(_ROW, "min"), (_ROW, "count")])
+    repeated = groups.filter(pc.greater(groups.column(f"{_ROW}_count"), 1))
+    if not repeated.num_rows:
+        return
+    together = rows.select([*columns, _ROW]).join(repeated, keys=columns, join_type="inner")
+    later = together.filter(pc.greater(together.column(_ROW), together.column(f"{_ROW}_min"))).sort_by(_ROW)
+    row, first = later.column(_ROW)[0].as_py(), later.column(f"{_ROW}_min")[0].as_py()
+    raise _violation(change, members, [_column(change.type, m) for m in members], row, change.ids[first].as_py())
+
+
+def _violation(
+    change: TypeChange, members: tuple[str, ...], columns: list[str], row: int, holder: str
+) -> BadRequestError:
+    values = [_shown(change.rows.column(column)[row]) for column in columns]
+    named, value = (members[0], values[0]) if len(members) == 1 else (_tuple(members), _tuple(values))
+    taker = change.ids[row].as_py()
+    return BadRequestError(
+        f"{change.where(row)}@unique violation on {change.type.name}.{named}: "
+        f"value '{value}' held by '{holder}' and '{taker}'"
+    )
+
+
+def _tuple(texts: tuple[str, ...] | list[str]) -> str:
+    return f"({', '.join(texts)})"
+
+
+def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:
+    """`id`, the columns to compare with both zeros of a float made one, and the number of each row."""
+    chosen = {"id": rows.column("id")}
+    for column in columns:
+        values = rows.column(column)
+        if pa.types.is_floating(values.type):
+            values = pc.add(values, pa.scalar(0.0, values.type))
+        chosen[column] = values
+    return pa.table({**chosen, _ROW: pa.array(range(rows.num_rows), pa.int64())})
+
+
+def _all_valid(rows: pa.Table, columns: list[str]) -> pa.ChunkedArray:
+    valid = pc.is_valid(rows.column(columns[0]))
+    for column in columns[1:]:
+        valid = pc.and_(valid, pc.is_valid(rows.column(column)))
+    return valid
+
+
+def _among(type_: TableType, given: pa.Table, columns: list[str]) -> Among | None:
+    """One member whose few values narrow the search in the table; None when only a scan finds the tuples."""
+    narrowest: Among | None = None
+    scalars = {prop.column: prop.type for prop in type_.property_list}
+    for column in columns:
+        kind = scalars.get(column, PropertyType(Scalar.STRING))
+        if kind.scalar in _PROBED_SCALARS and not kind.list:
+            values = pc.unique(given.column(column))
+            if len(values) <= min(_PROBED_VALUES, len(narrowest[1]) if narrowest else _PROBED_VALUES):
+                narrowest = (column, values.to_pylist())
+    return narrowest
+
+
+def _column(type_: TableType, name: str) -> str:
+    column = column_of(type_, name)
+    if column is None:
+        raise BadRequestError(f"a rule of {type_.name} names '{name}', which the type does not have")
+    return column
+
+
+def _refuse_incomparable(type_: TableType, name: str, values: pa.ChunkedArray) -> None:
+    if pa.types.is_nested(values.type) and values.null_count < len(values):
+        prop = type_.properties[name]
+        raise BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {prop.type}")
+
+
+def _shown(value: pa.Scalar) -> str:
+    if pa.types.is_date(value.type):
+        return format_date(value.cast(pa.int32()).as_py())
+    if pa.types.is_timestamp(value.type):
+        return format_datetime(value.cast(pa.int64()).as_py())
+    if pa.types.is_boolean(value.type):
+        return "true" if value.as_py() else "false"
+    return str(value.as_py())

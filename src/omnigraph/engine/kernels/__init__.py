@@ -1,0 +1,24 @@
+"""Row kernels: bytes or loose Arrow columns in, typed rows and reasons for refusal out.
+
+Pure functions of their arguments: no store, no snapshot, no global state, so that the in-process loader and Spark
+executors run the same code. What needs other rows (uniqueness, endpoints, cardinality) is not decided here.
+"""
+
+from omnigraph.engine.kernels.decode import decode, decode_collecting
+from omnigraph.engine.kernels.rows import DecodedInput, Grammar, Limits, RejectedRow, Stage, TypedRows
+from omnigraph.engine.kernels.typed import type_batch, type_records
+from omnigraph.engine.kernels.values import check_values
+
+__all__ = [
+    "DecodedInput",
+    "Grammar",
+    "Limits",
+    "RejectedRow",
+    "Stage",
+    "TypedRows",
+    "check_values",
+    "decode",
+    "decode_collecting",
+    "type_batch",
+    "type_records",
+]

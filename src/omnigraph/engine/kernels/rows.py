@@ -1,0 +1,122 @@
+"""What the kernels hand to their callers: typed rows of one type, rejected rows, and the bounds of a decode.
+
+The in-process loader raises the first rejection; the Spark pipeline keeps them all. Both see the same reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import TableType
+
+DEFAULT_ROWS = 2_000_000
+DEFAULT_BYTES = 512 << 20
+
+
+class Grammar(Enum):
+    """How forgiving a decode is: `STRICT` for today's inputs, `LENIENT` to rebuild old exports."""
+
+    STRICT = "strict"
+    LENIENT = "lenient"
+
+    @property
+    def unit(self) -> str:
+        """What a position counts: lines of the input, or records of a stream."""
+        return "line" if self is Grammar.STRICT else "record"
+
+
+class Stage(IntEnum):
+    """When a row is judged; a stage is complete before the next begins."""
+
+    ENVELOPE = 1
+    FIELDS = 2
+    VALUES = 3
+    KEYS = 4
+    RANGE = 5
+    CHECK = 6
+    ENUM = 7
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """One reason why one row can't be taken. A row with several bad properties is rejected once for each."""
+
+    line: int
+    type_key: str | None
+    property: str | None
+    reason: str
+    stage: Stage
+
+    def message(self, unit: str = "line") -> str:
+        where = f"{unit} {self.line}"
+        return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
+
+    def error(self, unit: str = "line") -> BadRequestError:
+        return BadRequestError(self.message(unit))
+
+
+def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, TableType]) -> RejectedRow:
+    """The rejection a caller is told about: envelopes, then node types, then edge types, then value constraints.
+
+    Within a type the stages follow each other, within a stage the properties, within a property the lines. Value
+    constraints follow sorted type keys. Node and edge types come sorted by name.
+    """
+
+    def order(row: RejectedRow) -> tuple[int, str, Stage, int, int]:
+        if row.type_key is None or row.stage is Stage.ENVELOPE:
+            return (0, "", row.stage, 0, row.line)
+        type_ = types[row.type_key]
+        position = next((i for i, name in enumerate(type_.properties) if name == row.property), -1)
+        phase = 3 if row.stage >= Stage.RANGE else 1 if type_.kind == "node" else 2
+        return (phase, row.type_key, row.stage, position, row.line)
+
+    return min(rejected, key=order)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one decode may hold in memory. Beyond it the input belongs to the Spark pipeline."""
+
+    rows: int = DEFAULT_ROWS
+    bytes: int = DEFAULT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRows:
+    """Accepted rows of one type in `columns.rows_schema` order, and the input position of each."""
+
+    type: TableType
+    rows: pa.Table
+    lines: pa.Array
+
+    @property
+    def type_key(self) -> str:
+        return self.type.type_key
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def without(self, lines: Iterable[int]) -> TypedRows:
+        """The rows that stand on none of these lines."""
+        dropped = np.fromiter(set(lines), np.int64)
+        if not len(dropped):
+            return self
+        keep = pa.array(~np.isin(self.lines.to_numpy(zero_copy_only=False), dropped))
+        return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedInput:
+    """A whole input, by type key in sorted order; only types that have records are present.
+
+    `rejected` is empty unless the caller asked to collect.
+    """
+
+    by_type: dict[str, TypedRows]
+    rejected: tuple[RejectedRow, ...] = ()

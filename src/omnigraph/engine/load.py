@@ -1,0 +1,233 @@
+"""Loads: an input of graph records becomes one commit, or nothing.
+
+`Graph.load` and its siblings call `load`. The input is decoded by the row kernels, judged as a whole by the
+constraint stage against one pinned head, and published by the publish machine; a target branch that does not exist
+yet comes into being together with the commit, never before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.blob_ingress import admit_blobs
+from omnigraph.engine.change import GraphChange, Origin, TypeChange
+from omnigraph.engine.constraints import FinalImage, check_constraints
+from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
+from omnigraph.engine.kernels.ids import new_ulids
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError
+from omnigraph.language.catalog import EdgeType, NodeType
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+
+LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
+"""The text of the records: whole, or in pieces of any size, as an open file yields them."""
+
+_RECEIPT = "load"
+_PIECE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Everything a caller says about a load. `open_input` may be called again when the schema changed meanwhile."""
+
+    open_input: Callable[[], bytes | Iterable[bytes]]
+    mode: LoadMode
+    branch: str
+    base: str | None = None
+    actor: str | None = None
+    idempotency_key: str | None = None
+    grammar: Grammar = Grammar.STRICT
+
+
+def load_mode(mode: str) -> LoadMode:
+    try:
+        return LoadMode(mode)
+    except ValueError:
+        known = ", ".join(LoadMode)
+        raise BadRequestError(f"unknown load mode '{mode}'; use one of: {known}") from None
+
+
+def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
+    """An input as bytes. Text and bytes can be read any number of times, an iterator once."""
+    if isinstance(data, str | bytes):
+        whole = _encoded(data)
+        return lambda: whole
+    pieces: list[Iterable[str | bytes]] = [data]
+
+    def open_once() -> Iterator[bytes]:
+        if not pieces:
+            raise ConflictError("the schema changed while an iterator was being loaded; nothing was written, try again")
+        return (_encoded(piece) for piece in pieces.pop())
+
+    return open_once
+
+
+def file_pieces(path: str | Path) -> Callable[[], Iterable[bytes]]:
+    """A local file, read anew whenever the input is opened."""
+
+    def read() -> Iterator[bytes]:
+        try:
+            with open(path, "rb") as file:
+                yield from iter(lambda: file.read(_PIECE_BYTES), b"")
+        except OSError as error:
+            raise BadRequestError(f"can't read '{path}': {error.strerror or error}") from None
+
+    return read
+
+
+def _encoded(piece: str | bytes) -> bytes:
+    try:
+        return piece.encode() if isinstance(piece, str) else bytes(piece)
+    except UnicodeEncodeError as error:
+        raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
+
+
+def load(graph: Graph, request: LoadRequest) -> LoadReceipt:
+    """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
+    attempt = _Load(graph, request)
+    intent = Intent(kind="load", actor=request.actor, idempotency_key=request.idempotency_key)
+    try:
+        published = graph.commit(request.branch, attempt.prepare, intent)
+    except BranchNotFoundError:
+        if request.base is None:
+            raise
+        published = _load_on_new_branch(graph, request, attempt, intent)
+    if published is None:
+        raise AssertionError("a load always has a plan")
+    return _receipt(published)
+
+
+def _load_on_new_branch(graph: Graph, request: LoadRequest, attempt: _Load, intent: Intent) -> PublishedCommit | None:
+    try:
+        creating = replace(attempt, creates_branch=True)
+        return graph.commit_on_new_branch(request.branch, request.base or "", creating.prepare, intent)
+    except ConflictError:
+        if request.branch.strip() not in graph.list_branches():
+            raise
+        # Somebody created the branch meanwhile, so it is an existing target and the base does not matter.
+        return graph.commit(request.branch, attempt.prepare, intent)
+
+
+@dataclass
+class _Load:
+    """One load over all its attempts. The input is decoded once per schema it meets."""
+
+    graph: Graph
+    request: LoadRequest
+    creates_branch: bool = False
+    _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        decoded, minted = self._input(txn)
+        mode = self.request.mode
+        change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
+        order = [change.by_type[key] for key in sorted(change.by_type)]
+        read_set = check_constraints(FinalImage(txn, change), order)
+        if mode is not LoadMode.MERGE:
+            _refuse_repeated_ids(decoded)
+        change = admit_blobs(txn.root, change, self.graph.external_blobs, self.graph.limits)
+        if mode is LoadMode.APPEND:
+            _refuse_existing_ids(txn, change, minted)
+        return PublishPlan(
+            staged=txn.stage(change.staging_jobs(txn.root.staging)),
+            read_set=read_set,
+            strict=mode is LoadMode.OVERWRITE,
+            details={_RECEIPT: self._told(decoded)},
+        )
+
+    def _input(self, txn: WriteTxn) -> tuple[DecodedInput, pa.ChunkedArray]:
+        schema = txn.base.schema
+        if schema not in self._decoded:
+            minted: list[pa.Array] = []
+
+            def mint(count: int) -> pa.Array:
+                minted.append(new_ulids(count))
+                return minted[-1]
+
+            data, limits = self.request.open_input(), self.graph.limits
+            decoded = decode(data, txn.snapshot.catalog, self.request.grammar, limits=limits, mint=mint)
+            self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
+        return self._decoded[schema]
+
+    def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
+        keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
+        rows, lines = (typed.rows, typed.lines) if keyed else _last_per_id(typed)
+        mode = self.request.mode
+        known_absent = pc.all(pc.is_in(rows.column("id"), value_set=minted)).as_py()
+        return TypeChange(
+            typed.type,
+            rows,
+            replaces=mode is LoadMode.OVERWRITE,
+            fresh=mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent)),
+            origin=Origin(self.request.grammar.unit, lines),
+        )
+
+    def _told(self, decoded: DecodedInput) -> str:
+        loaded = [(typed.type, len(typed)) for typed in decoded.by_type.values()]
+        return json.dumps(
+            {
+                "base_branch": self.request.base,
+                "branch_created": self.creates_branch,
+                "mode": self.request.mode.value,
+                "nodes": {t.name: count for t, count in loaded if isinstance(t, NodeType)},
+                "edges": {t.name: count for t, count in loaded if isinstance(t, EdgeType)},
+            }
+        )
+
+
+def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
+    """One row per id, the last one given, in input order."""
+    ids = typed.rows.column("id")
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return typed.rows, typed.lines
+    numbered = pa.table({"id": ids, "row": pa.array(range(len(ids)), pa.int64())})
+    last = numbered.group_by("id").aggregate([("row", "max")]).column("row_max").combine_chunks().sort()
+    return typed.rows.take(last), typed.lines.take(last)
+
+
+def _refuse_repeated_ids(decoded: DecodedInput) -> None:
+    for key, typed in decoded.by_type.items():
+        counts = pc.value_counts(typed.rows.column("id"))
+        repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            first = repeated[0].as_py()
+            raise KeyConflictError(key, first, message=f"the input holds the {key} id '{first}' more than once")
+
+
+def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:
+    """Append is a strict insert. Ids that this load made up itself are new by construction."""
+    snapshot = txn.snapshot
+
+    def taken(type_change: TypeChange) -> set[str]:
+        given = type_change.ids.filter(pc.invert(pc.is_in(type_change.ids, value_set=minted)))
+        return snapshot.table(type_change.type_key).existing_ids(given.to_pylist())
+
+    changes = [change.by_type[key] for key in sorted(change.by_type)]
+    for type_change, existing in zip(changes, txn.root.workers.map(taken, changes), strict=True):
+        if existing:
+            raise KeyConflictError(type_change.type_key, min(existing))
+
+
+def _receipt(published: PublishedCommit) -> LoadReceipt:
+    told: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if told is None:
+        raise ConflictError("this idempotency key belongs to a write that was no load; choose another key")
+    return LoadReceipt(
+        branch=published.branch,
+        base_branch=told["base_branch"],
+        branch_created=told["branch_created"],
+        mode=LoadMode(told["mode"]),
+        nodes_loaded=told["nodes"],
+        edges_loaded=told["edges"],
+        commit=CommitReceipt.of(published.entry),
+    )

@@ -1,0 +1,54 @@
+"""Objects that belong to the caller: how large they are, and their bytes. Never written, never deleted.
+
+Called by blob ingress for URIs that a policy has admitted. It trusts the URI it is given; admission is not its job.
+"""
+
+from __future__ import annotations
+
+import threading
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore import exceptions as oops
+from obstore.store import ObjectStore
+
+from omnigraph.errors import ExternalBlobSourceError
+from omnigraph.storage.location import Location
+
+
+class ExternalObjects:
+    """Readers of external objects, one store client per bucket. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, ObjectStore] = {}
+        self._lock = threading.Lock()
+
+    def size(self, uri: str) -> int:
+        store, path = self._locate(uri)
+        try:
+            return int(obstore.head(store, path)["size"])
+        except (oops.BaseError, OSError) as error:
+            raise _unreadable(uri, error) from None
+
+    def read(self, uri: str) -> bytes:
+        store, path = self._locate(uri)
+        try:
+            return bytes(obstore.get(store, path).bytes())
+        except (oops.BaseError, OSError) as error:
+            raise _unreadable(uri, error) from None
+
+    def _locate(self, uri: str) -> tuple[ObjectStore, str]:
+        parts = urlsplit(uri)
+        root = f"{parts.scheme}://{parts.netloc}" if parts.scheme == "s3" else "/"
+        with self._lock:
+            store = self._stores.get(root)
+            if store is None:
+                store = self._stores[root] = Location.parse(root).open_store()
+        return store, unquote(parts.path).lstrip("/")
+
+
+def _unreadable(uri: str, error: Exception) -> ExternalBlobSourceError:
+    missing = isinstance(error, FileNotFoundError | oops.NotFoundError)
+    return ExternalBlobSourceError(
+        uri, "it does not exist" if missing else f"the store refused it ({type(error).__name__})"
+    )
