@@ -141,6 +141,26 @@ class ExternalBlobSourceError(OmniGraphError):
         self.reason = reason
 
 
+class BlobRangeError(OmniGraphError):
+    """A byte range that the blob does not have."""
+
+    http_status = 416
+
+    def __init__(self, start: int, end: int, length: int) -> None:
+        super().__init__(f"the range {start}..{end} does not lie within a blob of {length} bytes")
+        self.start = start
+        self.end = end
+        self.length = length
+
+
+class BlobIntegrityError(OmniGraphError):
+    """Stored state contradicts the catalog. Never guessed around."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the stored blob can't be trusted: {reason}")
+        self.reason = reason
+
+
 class PolicyError(OmniGraphError):
     http_status = 403
 

@@ -6,36 +6,46 @@ means its newest head.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
 from omnigraph.engine import history
+from omnigraph.engine.blobs import BlobCell, BlobRead, ReadTarget, read_blob
+from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.engine.history import CommitPage
+from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
 from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
+from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
 from omnigraph.engine.mutate import MutationRequest
 from omnigraph.engine.mutate import mutate as run_mutation
+from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, optimize
 from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.engine.publish import begin as begin_write
 from omnigraph.engine.publish import publish as publish_plan
 from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
+from omnigraph.engine.repair import RepairReport, repair
+from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.migration import MigrationPlan
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import BranchRef, LogEntry
+from omnigraph.storage.reclaims import forked_at_once
 from omnigraph.storage.root import GraphRoot, create_root, open_root
 from omnigraph.storage.tracing import Trace
 
@@ -215,12 +225,14 @@ class Graph:
         """A new branch whose first commit is this write. Either both come into being or neither does."""
         name = name.strip()
         with PROCESS_TURNS.turn((self.id, name)):
+            began = time.monotonic()
             parent, fork = self._fork_point(source)
             ref = self._root.branches.draft(name, parent, fork, actor=intent.actor)
             txn = WriteTxn(self._root, ref, fork, intent)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
             published = publish_plan(txn, prepare(txn))
             self._root.branches.establish(ref)
+            self._refuse_reclaimed_fork(ref, source, fork, began)
             return published
 
     def mutate(
@@ -287,8 +299,11 @@ class Graph:
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""
+        began = time.monotonic()
         parent, fork = self._fork_point(source or MAIN)
-        return self._root.branches.create(name, parent, fork, actor=actor)
+        ref = self._root.branches.create(name, parent, fork, actor=actor)
+        self._refuse_reclaimed_fork(ref, source or MAIN, fork, began)
+        return ref
 
     def list_branches(self) -> list[str]:
         return self._root.branches.names()
@@ -317,8 +332,85 @@ class Graph:
         located = history.find(self._root, source)
         return located.ref, located.entry
 
+    def _refuse_reclaimed_fork(self, ref: BranchRef, source: str, fork: LogEntry, began: float) -> None:
+        """A new branch from history that a cleanup is deleting right now must not stay."""
+        if history.could_be_commit(source.strip()) or not forked_at_once(began):
+            try:
+                self._root.reclaims.refuse(fork.tables.values())
+            except HistoricalVersionReclaimedError:
+                self._root.branches.delete(ref.branch)
+                raise
+
     def _head(self, branch: str) -> BranchHead:
         return self._root.branches.head(branch.strip())
+
+    # Upkeep
+
+    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]:
+        """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
+        return ensure_indices(self, (branch or MAIN).strip(), actor=actor)
+
+    def optimize(
+        self,
+        branch: str | None = None,
+        *,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> OptimizeReport:
+        """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
+        return optimize(self, (branch or MAIN).strip(), types=types, actor=actor, progress=progress)
+
+    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
+        """The steps from a branch's schema to this one; also when some of them are not possible."""
+        return plan_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
+        """The same, with the catalog the branch would have afterwards."""
+        return preview_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied:
+        """Change the schema of a branch in one commit, together with the data change it needs."""
+        return apply_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than: timedelta | str | int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
+        span = None if older_than is None else duration(older_than)
+        return cleanup(self._root, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+        """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        return repair(self, confirm=confirm, force=force, actor=actor)
+
+    def maintain(
+        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> MaintenanceReport:
+        """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        return maintain(self, branch.strip(), policy, actor=actor)
+
+    def read_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> BlobRead:
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        return read_blob(self, BlobCell(kind, type, id, property), ReadTarget(branch, snapshot, version, at))
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:

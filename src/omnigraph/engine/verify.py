@@ -49,7 +49,7 @@ def verify(root: GraphRoot) -> Verification:
         problems += _lineage_problems(root, name, entry)
         for type_key, state in entry.tables.items():
             states.setdefault((state.path, state.version), (f"{type_key} on branch {name}", state))
-    checked = list(root.workers.map(lambda item: _check_table(root, *item), states.values()))
+    checked = list(root.workers.map(lambda item: check_table(root, *item), states.values()))
     for _, found in checked:
         problems += found
     return Verification(len(names), len(states), sum(count for count, _ in checked), tuple(problems))
@@ -62,7 +62,8 @@ def _lineage_problems(root: GraphRoot, branch: str, head: LogEntry) -> Iterable[
             yield Problem(f"branch {branch}", f"the parent {link.commit_id} of its head is missing from the log")
 
 
-def _check_table(root: GraphRoot, where: str, state: TableState) -> tuple[int, list[Problem]]:
+def check_table(root: GraphRoot, where: str, state: TableState) -> tuple[int, list[Problem]]:
+    """How many files a table version names, and what is wrong with it."""
     try:
         table = root.reader.open(state)
         named = table.files()

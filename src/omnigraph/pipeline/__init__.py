@@ -9,9 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from omnigraph.pipeline.execution import run
     from omnigraph.pipeline.model import Pipeline, load_pipeline, read_pipeline
     from omnigraph.pipeline.report import PipelineReport
-    from omnigraph.pipeline.execution import run
 
 _HOMES = {
     "Pipeline": "model",

@@ -25,6 +25,7 @@ from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadS
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import BadRequestError, BranchNotFoundError, RowsRejectedError
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
+from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import Judgement
@@ -248,7 +249,7 @@ class _Run:
 
     def _kernel_rejections(self, found: _Ingested) -> DataFrame:
         frames = [refused_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
-        return _union(frames)
+        return all_of(frames)
 
     def _refuse_now(self, total: int, rejected: DataFrame) -> None:
         """End the run because of rejected rows, if they are too many; the first ones are shown."""
@@ -262,7 +263,7 @@ class _Run:
         self.rejected_total = ingested.rejected + judgement.rejected
         if not self.rejected_total:
             return
-        rejected = _union([self._kernel_rejections(ingested), *judgement.frames])
+        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames])
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
             indexes = self._row_indexes(rejected)
@@ -334,13 +335,6 @@ def _exact_names(spark: SparkSession) -> SparkSession:
 def _type(catalog: Catalog, key: str) -> TableType:
     kind, _, name = key.partition(":")
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
-
-
-def _union(frames: list[DataFrame]) -> DataFrame:
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
-    return whole
 
 
 def _read_set(tables: IncomingTables) -> ReadSet:

@@ -96,6 +96,11 @@ class IncomingTables:
         replaced = incoming is not None and incoming.replaces
         return self._frame(self.txn.state(key), columns, lambda _: not replaced)
 
+    def has_stored(self, key: str) -> bool:
+        """Whether `stored` can hold a row: joins with nothing are not worth planning."""
+        incoming = self.by_key.get(key)
+        return bool(self.txn.state(key).rows) and not (incoming is not None and incoming.replaces)
+
     def committed(self, key: str, columns: Sequence[str]) -> DataFrame:
         """Rows of the captured head, whatever the run does to the type."""
         return self._frame(self.txn.state(key), columns, lambda _: True)

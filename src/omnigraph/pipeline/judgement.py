@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.catalog import NodeType
 from omnigraph.pipeline import checks
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.model import Duplicates, Pipeline
@@ -38,18 +38,19 @@ class Judgement:
         self.rejected = 0
         self.rejected_by_type: dict[str, int] = {}
         self.superseded: dict[str, int] = {}
-        self._replacing: dict[str, DataFrame] = {}
+        self._replacing: list[str] = []
+        self._matches: DataFrame | None = None
 
     def judge(self) -> None:
-        for key in sorted(self._tables.by_key):
-            if self._may_meet(key):
-                self._judge_ids(key)
-        refused = self._judge_rules()
-        while refused:
-            refused = self._judge_rules()
+        keys = [key for key in sorted(self._tables.by_key) if self._may_meet(key)]
+        if keys:
+            self._judge_ids(keys)
+        if self._breaks_any_rule():
+            while self._refuse_by_rule():
+                continue
         for node in list(self._tables.types("node")):
             checks.refuse_orphans(self._tables, node)
-        for key in sorted(self._replacing):
+        for key in self._replacing:
             self._replace_stored(key)
 
     def _may_meet(self, key: str) -> bool:
@@ -60,52 +61,64 @@ class Judgement:
         graph_sources = any(source.is_graph for source in self._pipeline.sources.values())
         return graph_sources or any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
 
-    def _judge_ids(self, key: str) -> None:
-        matches = checks.id_matches(self._tables, key).persist(StorageLevel.DISK_ONLY)
-        repeated, stored = matches.agg(
-            F.count(F.when(F.col("times") > 1, 1)), F.count(F.when(F.col("stored").isNotNull(), 1))
-        ).collect()[0]
+    def _judge_ids(self, keys: list[str]) -> None:
+        self._matches = matches = checks.id_matches(self._tables, keys).persist(StorageLevel.DISK_ONLY)
+        repeated, stored = F.count(F.when(F.col("times") > 1, 1)), F.count("stored")
         mode = self._pipeline.mode
-        if repeated:
-            last = self._pipeline.quality.duplicates_in(mode) is Duplicates.LAST
-            found = checks.repeats(self._tables, key, matches, keep_last=last)
-            if last:
-                self.superseded[key] = self._tables.take_out(key, found)
-            else:
-                self._take_out(key, found)
-        if stored and mode is LoadMode.APPEND:
-            self._take_out(key, checks.taken_ids(self._tables, key, matches))
-        elif stored:
-            self._replacing[key] = matches
+        for key, repeats, taken in sorted(matches.groupBy("type").agg(repeated, stored).collect()):
+            if repeats:
+                last = self._pipeline.quality.duplicates_in(mode) is Duplicates.LAST
+                found = checks.repeats(self._tables, key, matches, keep_last=last)
+                if last:
+                    self.superseded[key] = self._tables.take_out(key, found)
+                else:
+                    self._take_out(found)
+            if taken and mode is LoadMode.APPEND:
+                self._take_out(checks.taken_ids(self._tables, key, matches))
+            elif taken:
+                self._replacing.append(key)
 
-    def _judge_rules(self) -> int:
+    def _breaks_any_rule(self) -> bool:
+        """One job for all rules of all types: most runs end here."""
+        found = [*self._shared_values(), *self._dangling(), *self._outside_cardinality()]
+        return bool(found) and not checks.all_of(found).isEmpty()
+
+    def _refuse_by_rule(self) -> int:
+        """Rule after rule, each on what the one before has left."""
+        return sum(
+            self._take_out(checks.all_of(found))
+            for rule in (self._shared_values, self._dangling, self._outside_cardinality)
+            if (found := rule())
+        )
+
+    def _shared_values(self) -> list[DataFrame]:
         tables = self._tables
-        refused = 0
-        for key in sorted(tables.by_key):
-            for members in tables.by_key[key].type.uniques:
-                refused += self._take_out(key, checks.shared_values(tables, key, members))
-        for edge in list(tables.types("edge")):
-            for end in ("src", "dst"):
-                refused += self._take_out(edge.key, checks.dangling(tables, edge.key, end))
-        for edge in list(tables.types("edge")):
-            if isinstance(edge.type, EdgeType) and (found := checks.outside_cardinality(tables, edge.key)) is not None:
-                refused += self._take_out(edge.key, found)
-        return refused
+        return [
+            checks.shared_values(tables, key, members)
+            for key in sorted(tables.by_key)
+            for members in tables.by_key[key].type.uniques
+        ]
 
-    def _take_out(self, key: str, found: DataFrame) -> int:
-        found = found.persist(StorageLevel.DISK_ONLY)
-        count = found.count()
-        if count:
-            incoming = self._tables.by_key[key]
-            described = refused_by_checks(
-                found, self._positions(key), self._tables.address(incoming.all_rows), key
-            ).persist(StorageLevel.DISK_ONLY)
-            self.frames.append(described)
+    def _dangling(self) -> list[DataFrame]:
+        return [checks.dangling(self._tables, edge.key) for edge in self._tables.types("edge")]
+
+    def _outside_cardinality(self) -> list[DataFrame]:
+        found = (checks.outside_cardinality(self._tables, edge.key) for edge in self._tables.types("edge"))
+        return [frame for frame in found if frame is not None]
+
+    def _take_out(self, found: DataFrame) -> int:
+        """Refuse rows, of any types, that a check found."""
+        found = found.dropDuplicates(["type", "_fragment", "_offset"]).persist(StorageLevel.DISK_ONLY)
+        counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
+        for key, count in sorted(counts.items()):
+            places = found.where(F.col("type") == key).drop("type")
+            all_rows = self._tables.address(self._tables.by_key[key].all_rows)
+            self.frames.append(refused_by_checks(places, self._positions(key), all_rows, key))
             self.rejected += count
             self.rejected_by_type[key] = self.rejected_by_type.get(key, 0) + count
-            self._refuse(self.rejected, described)
-            self._tables.take_out(key, found)
-        return count
+            self._refuse(self.rejected, self.frames[-1])
+            self._tables.take_out(key, places)
+        return sum(counts.values())
 
     def _positions(self, key: str) -> DataFrame:
         """Per incoming fragment of a type, the row numbers of its rows."""
@@ -120,15 +133,13 @@ class Judgement:
                 written = outcomes.where(F.col("kind") == "fragment").where(F.col("type") == key)
                 joined = written.join(F.broadcast(known), "first")
                 frames.append(joined.select("_fragment", F.lit(source).alias("source"), "positions"))
-        whole = frames[0]
-        for frame in frames[1:]:
-            whole = whole.unionByName(frame)
-        return whole
+        return checks.all_of(frames)
 
     def _replace_stored(self, key: str) -> None:
         """Take out the stored rows whose id comes in again. Refused rows no longer replace anything."""
-        matches = self._replacing[key]
-        if self.rejected_by_type.get(key):
-            matches = checks.id_matches(self._tables, key)
-        replaced = matches.where("stored is not null").select("stored._fragment", "stored._offset")
-        self._tables.note_updated(key, self._tables.take_out(key, replaced))
+        matches = self._matches
+        if matches is None or self.rejected_by_type.get(key):
+            matches = checks.id_matches(self._tables, [key])
+        replaced = matches.where((F.col("type") == key) & F.col("stored").isNotNull())
+        places = replaced.select("stored._fragment", "stored._offset")
+        self._tables.note_updated(key, self._tables.take_out(key, places))

@@ -111,7 +111,7 @@ class SourceFrames:
                 "_metadata.file_block_start",
             )
             parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = sorted((unquote(p[0]), p[1], p[2], p[3]) for p in parts)
+            found = sorted((_shown_path(p[0]), p[1], p[2], p[3]) for p in parts)
         else:
             partition = F.shiftright(row, _PARTITION_BITS)
             parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
@@ -164,6 +164,12 @@ class SourceFrames:
 
     def _path(self, source: Source) -> str:
         return self._pipeline.resolved(source.path or "")
+
+
+def _shown_path(uri: str) -> str:
+    """A local file as the path a user would type; anything else as its URI."""
+    path = unquote(uri)
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
 
 @contextmanager

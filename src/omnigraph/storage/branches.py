@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from datetime import datetime
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import (
@@ -87,6 +88,13 @@ class Branches:
         """The ref of every live branch, main first."""
         refs = [self._read_life(name, life.number) for name, life in self._live().items()]
         return [self._main, *(ref for ref in refs if ref is not None)]
+
+    def deleted_since(self, moment: datetime) -> list[BranchRef]:
+        """The lives that ended, or began to end, after a moment."""
+        marks = [o.path for o in self._objects.below(_REFS) if o.path.endswith(".deleting") and o.modified >= moment]
+        lives = [path.removesuffix(".deleting").removeprefix(f"{_REFS}/").partition("/") for path in marks]
+        refs = [self._read_life(unquoted_branch(q), int(leaf.removesuffix(".json"))) for q, _, leaf in lives]
+        return [ref for ref in refs if ref is not None]
 
     def _live(self) -> dict[str, _Life]:
         return {name: life for name, life in sorted(self._lives(_REFS).items()) if self._is_live_branch(name, life)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -69,6 +69,16 @@ class Objects:
 
         return self._request("get", path, fetch)
 
+    def exists(self, path: str) -> bool:
+        def look() -> bool:
+            try:
+                obstore.head(self._store, path)
+            except (FileNotFoundError, oops.NotFoundError):
+                return False
+            return True
+
+        return self._request("get", path, look)
+
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the object exists already, which after a lost response may be our own doing."""
 
@@ -97,6 +107,23 @@ class Objects:
                     raise
 
         self._request("delete", path, remove)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """As `delete`, for many objects; one request per 1,000 where the store can do that."""
+        for start in range(0, len(paths), 1_000):
+            batch = list(paths[start : start + 1_000])
+            try:
+                self._request("delete", batch[0], lambda b=batch: obstore.delete(self._store, b))  # type: ignore[misc]
+            except StorageError as error:
+                if error.kind is not StorageErrorKind.NOT_FOUND:
+                    raise
+                for path in batch:
+                    self.delete(path)
+
+    def folders(self, prefix: str) -> list[str]:
+        """The folders directly below a prefix, sorted."""
+        found = self._request("list", prefix, lambda: obstore.list_with_delimiter(self._store, prefix))
+        return sorted(path.rstrip("/") for path in found["common_prefixes"])
 
     def below(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """Objects below a directory-like prefix, in path order, beginning behind `after`. One request per 1,000."""

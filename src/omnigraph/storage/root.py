@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,7 +43,9 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
+from omnigraph.storage.reclaims import Reclaims
 from omnigraph.storage.tables import Staging, TableReader
+from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
 
 _IDENTITY = "__manifest/graph.json"
@@ -63,7 +65,9 @@ class GraphRoot:
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
+        self.upkeep = TableUpkeep(self.reader, self.staging)
         self.external = ExternalObjects()
+        self.reclaims = Reclaims(objects)
         self._schemas: dict[str, SchemaDocument] = {}
         self._catalogs: dict[str, Catalog] = {}
 
@@ -108,6 +112,17 @@ class GraphRoot:
         """A new, empty table for a life of a type. Invisible until a log entry names it."""
         path, table_id = new_table_path(type_key)
         return self.staging.create(path, table_id, schema)
+
+    def table_folders(self) -> list[str]:
+        """Every table folder below the root, also those that no commit names."""
+        return [folder for kind in ("nodes", "edges") for folder in self.objects.folders(kind)]
+
+    def remove_empty_folders(self, folders: Iterable[str]) -> None:
+        """On a disk, folders outlive the files that were deleted from them. A folder that is not empty stays."""
+        if self.location.is_local:
+            for folder in folders:
+                with contextlib.suppress(OSError):
+                    os.rmdir(self.location.local_root / folder)
 
 
 def open_root(location: Location, trace: Trace | None = None) -> GraphRoot:

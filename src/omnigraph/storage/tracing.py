@@ -27,6 +27,9 @@ POINTS = (
     "branch.delete.after",
 )
 
+UPKEEP_POINTS = ("cleanup.record.after", "cleanup.delete.after", "cleanup.after")
+"""The points of maintenance, which a write never passes."""
+
 
 class Trace:
     """One observer for a whole graph handle."""

@@ -1,4 +1,4 @@
-"""Rewriting chosen fragments into one, as an operation that can be committed detached.
+"""Rewriting chosen fragments into few, as an operation that can be committed detached.
 
 Lance plans compactions by its own rules; we choose the fragments ourselves (folding must stay off indexed ones), so
 the task is composed here. Tasks are plain JSON and can run on any process that can open the dataset.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Set
+from dataclasses import dataclass
 from typing import Any
 
 from lance import FragmentMetadata, LanceOperation
@@ -39,10 +40,26 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def compact_fragments(dataset: Any, fragment_ids: Set[int]) -> Any | None:
-    """The rewrite operation for these fragments of a dataset version; None when fewer than two are left."""
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Fragments and what takes their place: new files, written, not yet part of any version."""
+
+    replaced: tuple[FragmentMetadata, ...]
+    created: tuple[FragmentMetadata, ...]
+
+    def operation(self, dataset: Any) -> tuple[Any, dict[int, int]]:
+        """The rewrite on a version that holds the replaced fragments, and the ids that the created ones get there."""
+        unused = max(f.fragment_id for f in dataset.get_fragments()) + 1
+        numbers = {fragment.id: unused + i for i, fragment in enumerate(self.created)}
+        created = [_renumbered(fragment, numbers[fragment.id]) for fragment in self.created]
+        return LanceOperation.Rewrite([LanceOperation.RewriteGroup(list(self.replaced), created)], []), numbers
+
+
+def rewrite_fragments(dataset: Any, fragment_ids: Set[int]) -> Rewritten | None:
+    """These fragments written again as few large ones. None when that would change nothing: a single fragment
+    without deleted rows."""
     chosen = [f.metadata for f in dataset.get_fragments() if f.fragment_id in fragment_ids]
-    if len(chosen) < 2:
+    if not chosen or (len(chosen) == 1 and chosen[0].deletion_file is None and len(chosen[0].files) == 1):
         return None
     task = CompactionTask.from_json(  # type: ignore[attr-defined]
         json.dumps(
@@ -54,10 +71,11 @@ def compact_fragments(dataset: Any, fragment_ids: Set[int]) -> Any | None:
         )
     )
     result = json.loads(task.execute(dataset).json())
-    # The result numbers its fragments from 0; they need ids that this version does not use yet.
-    unused = max(f.fragment_id for f in dataset.get_fragments()) + 1
-    created = [
-        FragmentMetadata.from_json(json.dumps({**f, "id": unused + i})) for i, f in enumerate(result["new_fragments"])
-    ]
+    # The result numbers all its fragments 0; each gets a number of its own here, and its real id when committed.
+    created = [_renumbered(FragmentMetadata.from_json(json.dumps(f)), i) for i, f in enumerate(result["new_fragments"])]
     replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
-    return LanceOperation.Rewrite([LanceOperation.RewriteGroup(replaced, created)], [])
+    return Rewritten(tuple(replaced), tuple(created))
+
+
+def _renumbered(fragment: FragmentMetadata, fragment_id: int) -> FragmentMetadata:
+    return FragmentMetadata.from_json(json.dumps({**fragment.to_json(), "id": fragment_id}))

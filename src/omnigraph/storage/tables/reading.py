@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import lance
@@ -51,17 +52,37 @@ class Table:
         limit: int | None = None,
         row_ids: bool = False,
     ) -> pa.Table:
-        return self.dataset.to_table(
-            columns=list(columns) if columns is not None else None, filter=filter, limit=limit, with_row_id=row_ids
-        )
+        with self.reading():
+            return self.dataset.to_table(
+                columns=list(columns) if columns is not None else None, filter=filter, limit=limit, with_row_id=row_ids
+            )
 
     def batches(self, columns: Sequence[str] | None = None, *, filter: str | None = None) -> pa.RecordBatchReader:
         """The same rows as `read`, a batch at a time."""
         names = list(columns) if columns is not None else None
-        return self.dataset.scanner(columns=names, filter=filter).to_reader()
+        with self.reading():
+            reader = self.dataset.scanner(columns=names, filter=filter).to_reader()
+        return pa.RecordBatchReader.from_batches(reader.schema, self._guarded(reader))
+
+    def _guarded(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with self.reading():
+            yield from reader
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Reads of this version's files: one that is gone means that the version was reclaimed while it was open."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            if is_missing(error, self.state):
+                raise reclaimed(self.state) from None
+            raise
 
     def count(self, filter: str | None = None) -> int:
-        return self.state.rows if filter is None else int(self.dataset.count_rows(filter=filter))
+        if filter is None:
+            return self.state.rows
+        with self.reading():
+            return int(self.dataset.count_rows(filter=filter))
 
     def existing_ids(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that the table holds."""
@@ -98,7 +119,8 @@ class Table:
     def files(self) -> set[str]:
         """Every file this version names, relative to the table: data, deletion vectors, its manifest.
 
-        An index segment is a directory whose content only Lance knows; it ends in a slash.
+        An index segment is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in
+        `data/<name>/` beside the data file `data/<name>.lance` and belong to it.
         """
         named = {f"_versions/{manifest_name(self.state.number)}"}
         for fragment in self.dataset.get_fragments():
@@ -160,14 +182,23 @@ class TableReader:
         try:
             return lance.dataset(uri, version=state.number, session=self.session, storage_options=self.storage_options)
         except (ValueError, OSError) as error:
-            reason = first_line(error)
-            if "not found" in reason.lower():
-                raise HistoricalVersionReclaimedError(
-                    state.version,
-                    f"version {state.version} of table {state.path} is no longer in the store: "
-                    "it was reclaimed by cleanup or removed by another tool",
-                ) from None
-            raise StorageError(StorageErrorKind.TRANSIENT, f"can't open {uri}: {reason}") from error
+            if is_missing(error, state):
+                raise reclaimed(state) from None
+            raise StorageError(StorageErrorKind.TRANSIENT, f"can't open {uri}: {first_line(error)}") from error
+
+
+def is_missing(error: Exception, state: TableState) -> bool:
+    """Whether Lance failed because a file of this table is not there; an unknown column is not found either."""
+    text = str(error)
+    return "not found" in text.lower() and state.path.rsplit("/", 1)[-1] in text
+
+
+def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
+    return HistoricalVersionReclaimedError(
+        state.version,
+        f"version {state.version} of table {state.path} is no longer in the store: "
+        "it was reclaimed by cleanup or removed by another tool",
+    )
 
 
 def _cost(table: Table) -> int:
@@ -191,6 +222,12 @@ def identifier(column: str) -> str:
 def manifest_name(number: int) -> str:
     """Attached versions are named so that the newest sorts first, detached ones by their number."""
     return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
+
+
+def attached_version(name: str) -> int | None:
+    """The number of the attached version whose manifest a file is, relative to the table; None for any other file."""
+    leaf = name.removeprefix("_versions/").removesuffix(".manifest")
+    return (1 << 64) - 1 - int(leaf) if name == f"_versions/{leaf}.manifest" and leaf.isdigit() else None
 
 
 def first_line(error: Exception) -> str:

@@ -19,7 +19,9 @@ from omnigraph.errors import KeyConflictError, StorageError, StorageErrorKind
 from omnigraph.storage.folding import FragmentSize, fragments_to_fold
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.objects import fsync_file
-from omnigraph.storage.tables.compaction import compact_fragments
+from omnigraph.storage.tables.compaction import rewrite_fragments
+from omnigraph.storage.tables.fields import with_columns, without_columns
+from omnigraph.storage.tables.indexing import IndexSpec, build_segment, index_coverage, index_need
 from omnigraph.storage.tables.reading import Table, TableReader, first_line
 from omnigraph.storage.tracing import Trace
 
@@ -142,14 +144,19 @@ class Staging:
         staged = self._commit(table, transaction)
         return StagedTable(staged.state, ChangeCounts(inserted=staged.state.rows, deleted=base.rows))
 
-    def add_column(self, base: TableState, field: pa.Field) -> StagedTable:
-        """A nullable column, null in every existing row: metadata only, no data is touched."""
-        if not field.nullable:
-            raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
+    def add_column(self, base: TableState, *fields: pa.Field) -> StagedTable:
+        """Nullable columns, null in every existing row: metadata only, no data is touched."""
+        for field in fields:
+            if not field.nullable:
+                raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
         table = self._reader.open(base)
         fragments = [f.metadata for f in table.dataset.get_fragments()]
-        # An Arrow schema and not a LanceSchema: Lance then finds the ids of the existing fields by name.
-        return self._commit(table, LanceOperation.Merge(fragments, table.schema.append(field)))
+        return self._commit(table, LanceOperation.Merge(fragments, with_columns(table.dataset, fields)))
+
+    def remove_columns(self, base: TableState, names: Collection[str]) -> StagedTable:
+        """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""
+        table = self._reader.open(base)
+        return self._commit(table, LanceOperation.Project(without_columns(table.dataset, names)))
 
     def add_computed_column(self, base: TableState, compute: Callable[[pa.RecordBatch], pa.RecordBatch]) -> StagedTable:
         """A column computed from each batch of existing rows; `compute` returns a batch of just the new column."""
@@ -160,32 +167,25 @@ class Staging:
         return self._commit(table, LanceOperation.Merge([m for m, _ in merged], merged[0][1]))
 
     def build_index(self, base: TableState, column: str, kind: str, name: str, **options: Any) -> StagedTable:
-        """Extend index `name` to the fragments it does not cover yet, as one more segment.
-
-        The first call covers everything. A segment never touches fragments another segment covers, so the cost of
-        keeping an index whole is that of the new rows.
-        """
+        """Make index `name` whole: by a segment over the fragments it does not cover yet, so that the cost is that of
+        the new rows, or by building it anew when rows it knows have changed."""
         table = self._reader.open(base)
-        covered = index_coverage(table).get(name, set())
-        missing = [f.fragment_id for f in table.dataset.get_fragments() if f.fragment_id not in covered]
-        if not missing:
+        spec = IndexSpec(column, kind, name, options)
+        need = index_need(table, spec)
+        if not need:
             return StagedTable(base)
-        segment = self._lance(
-            base.path,
-            lambda: table.dataset.create_index_uncommitted(
-                column, kind, name=name, fragment_ids=missing, replace=True, **options
-            ),
-        )
-        if kind == "INVERTED":
-            # A text segment can be searched only after this step, even when it is the only one.
-            segment = self._lance(base.path, lambda: table.dataset.merge_existing_index_segments([segment]))
-        return self._commit(table, LanceOperation.CreateIndex([segment], []))
+        segment = self._lance(base.path, lambda: build_segment(table, spec, need.fragment_ids))
+        return self._commit(table, LanceOperation.CreateIndex([segment], list(need.replaced)))
 
     def compact(self, base: TableState, fragment_ids: Iterable[int]) -> StagedTable:
         """Rewrite these fragments as one. Content, row ids and order by id are unchanged."""
         table = self._reader.open(base)
-        operation = self._lance(base.path, lambda: compact_fragments(table.dataset, set(fragment_ids)))
-        return StagedTable(base) if operation is None else self._commit(table, operation)
+        rewritten = self._lance(base.path, lambda: rewrite_fragments(table.dataset, set(fragment_ids)))
+        return StagedTable(base) if rewritten is None else self._commit(table, rewritten.operation(table.dataset)[0])
+
+    def apply(self, base: TableState, operation: Any) -> StagedTable:
+        """Any other Lance operation on a version, as upkeep composes them. It must not change what rows say."""
+        return self._commit(self._reader.open(base), operation)
 
     def _fold(self, staged: StagedTable, changes: ChangeCounts) -> StagedTable:
         table = self._reader.open(staged.state)
@@ -248,8 +248,12 @@ class Staging:
         if location.is_local:
             root = location.local_root / staged.state.path
             for name in staged.files() - (base.files() if base else set()):
-                for file in root.joinpath(name).iterdir() if name.endswith("/") else [root / name]:
+                whole, beside = root / name, (root / name).with_suffix("")
+                for file in whole.iterdir() if name.endswith("/") else [whole]:
                     fsync_file(str(file))
+                if name.startswith("data/") and beside.is_dir():
+                    for large_blob in beside.iterdir():
+                        fsync_file(str(large_blob))
 
     def _lance(self, path: str, call: Callable[[], Any]) -> Any:
         try:
@@ -257,14 +261,6 @@ class Staging:
         except OSError as error:
             where = self._reader.location.child(path)
             raise StorageError(StorageErrorKind.TRANSIENT, f"writing {where}: {first_line(error)}") from error
-
-
-def index_coverage(table: Table) -> dict[str, set[int]]:
-    """Which fragments each index of a table covers."""
-    return {
-        index.name: {fragment for segment in index.segments for fragment in segment.fragment_ids}
-        for index in table.dataset.describe_indices()
-    }
 
 
 def first_repeated(ids: Iterable[str]) -> str | None:

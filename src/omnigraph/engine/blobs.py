@@ -1,0 +1,164 @@
+"""Reading blob cells: which value an entity holds at a snapshot, its tag, and its bytes by range.
+
+Called by the Python, HTTP and CLI faces. A reader stays on its snapshot; an external value is described and never
+opened. Types and properties are found by identity, so a rename is followed into the past and a re-added name is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.engine.indexes import table_types
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError
+from omnigraph.language.catalog import Property, TableType
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.blobs import StoredBlob, blob_bytes, find_row, stored_blob
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+
+LONGEST_READ: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BlobCell:
+    """Which cell: an entity by kind, type and id, and one of its properties."""
+
+    kind: str
+    type: str
+    id: str
+    property: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"entity": self.kind, "type": self.type, "id": self.id, "property": self.property}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTarget:
+    """Where a read was aimed; at most one is given, none means the head of main."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+
+class BlobReader:
+    """The bytes of one managed value, by range. Reclaiming its snapshot makes reads fail, never return other bytes."""
+
+    def __init__(self, table: Table, column: str, blob: StoredBlob) -> None:
+        self._table = table
+        self._column = column
+        self._blob = blob
+
+    def __len__(self) -> int:
+        return self._blob.size
+
+    def read_range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
+        if not 0 <= start <= end <= len(self):
+            raise BlobRangeError(start, end, len(self))
+        if end - start > LONGEST_READ:
+            raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
+        return blob_bytes(self._table, self._column, self._blob, start, end - start)
+
+    def read(self) -> bytes:
+        """The whole value, read in consecutive ranges."""
+        starts = range(0, len(self), LONGEST_READ)
+        return b"".join(self.read_range(start, min(start + LONGEST_READ, len(self))) for start in starts)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedBlob:
+    """Bytes the graph owns, possibly none. The tag is strong and changes at most when the type does."""
+
+    length: int
+    etag: str
+    reader: BlobReader
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "managed", "size": self.length, "etag": self.etag}
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalBlob:
+    """A reference to an object of the caller's. A length of None is the rest of the object."""
+
+    uri: str
+    offset: int = 0
+    length: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "external", "uri": self.uri}
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRead:
+    """A cell that holds a value, and the commit it was read at."""
+
+    cell: BlobCell
+    target: ReadTarget
+    resolved_target: str
+    content: ManagedBlob | ExternalBlob
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `blob stat` shows; members that do not apply are left out."""
+        target = {"branch": self.target.branch, "snapshot": self.target.snapshot}
+        given = {name: value for name, value in target.items() if value is not None}
+        return {
+            "selector": self.cell.to_dict(),
+            **self.content.to_dict(),
+            "target": {**given, "resolved_snapshot": self.resolved_target},
+        }
+
+
+def read_blob(graph: Graph, cell: BlobCell, target: ReadTarget) -> BlobRead:
+    """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
+    snapshot = graph.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
+    type_, prop = _selected(graph, snapshot, cell)
+    table = snapshot.table(type_.type_key)
+    rows = find_row(table, prop.column, cell.id)
+    if not rows.num_rows:
+        raise NotFoundError(f"Blob cell not found: there is no {cell.kind} {cell.type} with the id '{cell.id}'")
+    blob = stored_blob(rows, prop.column)
+    if blob is None:
+        raise NotFoundError(f"Blob cell not found: {cell.property} of {cell.type} '{cell.id}' is null")
+    return BlobRead(cell, target, snapshot.commit_id, _content(table, prop.column, cell.id, blob))
+
+
+def _content(table: Table, column: str, entity_id: str, blob: StoredBlob) -> ManagedBlob | ExternalBlob:
+    if blob.uri is not None:
+        return ExternalBlob(blob.uri, blob.offset, blob.size or None)
+    # The version number is never used again, on any branch, so neither is the tag.
+    named = "\0".join((table.state.path, table.state.version, column, entity_id))
+    return ManagedBlob(
+        blob.size, f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"', BlobReader(table, column, blob)
+    )
+
+
+def _selected(graph: Graph, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
+    """The type and the property as the snapshot has them; they are named as the branch has them now."""
+    if cell.kind not in ("node", "edge"):
+        raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
+    now = graph.snapshot(snapshot.branch)
+    type_key = f"{cell.kind}:{cell.type}"
+    current = table_types(now.catalog).get(type_key)
+    if current is None:
+        raise BadRequestError(f"invalid Blob selector: unknown {cell.kind} type '{cell.type}'")
+    prop = current.properties.get(cell.property)
+    if prop is None or not prop.type.is_blob:
+        problem = "is no Blob" if prop is not None else "does not exist"
+        raise BadRequestError(f"invalid Blob selector: property '{cell.type}.{cell.property}' {problem}")
+    path = now.entry.tables[type_key].path
+    for then in table_types(snapshot.catalog).values():
+        if snapshot.entry.tables[then.type_key].path == path:
+            for known in then.property_list:
+                if known.id == prop.id:
+                    return then, known
+    raise BadRequestError(
+        f"invalid Blob selector: '{cell.type}.{cell.property}' did not exist at commit {snapshot.commit_id}"
+    )

@@ -1,0 +1,361 @@
+"""Cleanup: mark what every retained snapshot names, sweep the rest. The only code that deletes table data.
+
+Roots are the head and the whole private history of every live branch, the commits those build on, the part of main's
+history that the policy retains, and heads of branches deleted a moment ago. A file goes when no root names it and no
+write in flight can come to need it. Log entries are never touched, so a reclaimed commit is still known by its id
+and reading it raises HistoricalVersionReclaimedError. A failure in one table leaves the others alone, and a cleanup
+that was interrupted is finished by the next one.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from omnigraph.engine import history
+from omnigraph.errors import (
+    BadRequestError,
+    ConflictError,
+    HistoricalVersionReclaimedError,
+    NotFoundError,
+    OmniGraphError,
+)
+from omnigraph.storage.branches import BranchHead
+from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
+from omnigraph.storage.reclaims import SETTLE_SECONDS
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables.reading import attached_version, manifest_name
+from omnigraph.storage.tables.sweeping import Doomed, TableFile, doomed_files, leaf_folders, table_file
+
+GRACE: Final = timedelta(days=7)
+"""How long a write may take from its first staged file to its commit. Only what was never published, and branches
+that were deleted, wait for it; history that a policy releases goes at once."""
+
+_DURATION = re.compile(r"(\d+)\s*([smhdw]?)")
+_UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST_SECONDS: Final = 100 * 366 * 86400
+_ENTRIES_AT_ONCE: Final = 256
+_LONGEST_SWEEP: Final = timedelta(hours=1)
+"""A record older than this was left by a cleanup that died. Its manifests are gone or will not go any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which part of main's history stays: the newest versions, those of a recent time, or whichever is more."""
+
+    keep_versions: int | None = None
+    older_than: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep_versions is None and self.older_than is None:
+            raise BadRequestError(
+                "cleanup requires at least one of keep_versions (--keep) or older_than (--older-than)"
+            )
+        if self.keep_versions is not None and self.keep_versions < 0:
+            raise BadRequestError("keep_versions must not be negative")
+
+    def first_version(self, root: GraphRoot, main: BranchHead, now: datetime) -> int:
+        """The oldest retained version: a state that could be read at any retained moment is retained."""
+        starts = []
+        if self.keep_versions is not None:
+            starts.append(max(1, main.entry.version - max(1, self.keep_versions) + 1))
+        if self.older_than is not None:
+            starts.append(_version_at(root, main, now - self.older_than))
+        return min(starts)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCleaned:
+    """What went, or would go, of one table. A folder that no type uses any more is named by its path."""
+
+    type_key: str
+    bytes_removed: int = 0
+    old_versions_removed: int = 0
+    error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "type_key": self.type_key,
+            "bytes_removed": self.bytes_removed,
+            "old_versions_removed": self.old_versions_removed,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    uri: str
+    keep_versions: int | None
+    older_than_secs: int | None
+    datasets: tuple[TableCleaned, ...]
+    dry_run: bool = False
+
+    @property
+    def bytes_removed(self) -> int:
+        return sum(row.bytes_removed for row in self.datasets)
+
+    @property
+    def versions_removed(self) -> int:
+        return sum(row.old_versions_removed for row in self.datasets)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "uri": self.uri,
+            "keep_versions": self.keep_versions,
+            "older_than_secs": self.older_than_secs,
+            "datasets": [row.to_dict() for row in self.datasets],
+        }
+
+
+def duration(text: str | int | timedelta) -> timedelta:
+    """`90`, `90s`, `15m`, `12h`, `7d`, `2w`; a bare number is seconds."""
+    if isinstance(text, timedelta):
+        seconds = text.total_seconds()
+    else:
+        found = _DURATION.fullmatch(str(text).strip())
+        if found is None:
+            raise BadRequestError(f"'{text}' is no duration; write a number and one of s, m, h, d, w, such as 7d")
+        seconds = int(found[1]) * _UNIT_SECONDS[found[2]]
+    if seconds < 0:
+        raise BadRequestError("a duration must not be negative")
+    return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
+
+
+def cleanup(
+    root: GraphRoot,
+    retention: Retention,
+    *,
+    grace: timedelta = GRACE,
+    dry_run: bool = False,
+    settle: float = SETTLE_SECONDS,
+) -> CleanupReport:
+    """Delete what no retained snapshot needs; a dry run only counts it."""
+    rows = _Cleanup(root, retention, grace, settle).run(None, dry_run=dry_run)
+    older_than = None if retention.older_than is None else int(retention.older_than.total_seconds())
+    return CleanupReport(root.location.uri, retention.keep_versions, older_than, rows, dry_run)
+
+
+def purge_history(root: GraphRoot, folders: Collection[str], *, settle: float = SETTLE_SECONDS) -> CleanupReport:
+    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs."""
+    rows = _Cleanup(root, Retention(keep_versions=1), GRACE, settle).run(folders, dry_run=False)
+    return CleanupReport(root.location.uri, 1, None, rows)
+
+
+@dataclass
+class _Roots:
+    """Table versions by folder: those that must stay, and those that were published and need not."""
+
+    kept: dict[str, dict[str, TableState]] = field(default_factory=dict)
+    superseded: dict[str, dict[str, TableState]] = field(default_factory=dict)
+    heads: dict[tuple[str, str], TableState] = field(default_factory=dict)
+    type_keys: dict[str, str] = field(default_factory=dict)
+
+    def keep(self, entry: LogEntry, *, is_head: bool = False) -> None:
+        for type_key, state in entry.tables.items():
+            self.kept.setdefault(state.path, {})[state.version] = state
+            self.type_keys.setdefault(state.path, type_key)
+            if is_head:
+                self.heads[state.path, state.version] = state
+
+    def supersede(self, entry: LogEntry) -> None:
+        for type_key, state in entry.tables.items():
+            self.superseded.setdefault(state.path, {})[state.version] = state
+            self.type_keys.setdefault(state.path, type_key)
+
+
+@dataclass
+class _Table:
+    """One table folder on its way through a cleanup."""
+
+    folder: str
+    files: list[TableFile] = field(default_factory=list)
+    doomed: Doomed = field(default_factory=Doomed)
+    error: str | None = None
+    removed_bytes: int = 0
+    removed_versions: int = 0
+
+    def guarded(self, step: Callable[[_Table], None]) -> None:
+        """A table that fails is left as it is, with the reason, and does not stop the others."""
+        if self.error is None:
+            try:
+                step(self)
+            except OmniGraphError as error:
+                self.error = str(error)
+                self.doomed = Doomed()
+
+
+class _Cleanup:
+    def __init__(self, root: GraphRoot, retention: Retention, grace: timedelta, settle: float) -> None:
+        self.root = root
+        self.retention = retention
+        self.grace = grace
+        self.settle = settle
+        self.now = datetime.now(UTC)
+
+    def run(self, folders: Collection[str] | None, *, dry_run: bool) -> tuple[TableCleaned, ...]:
+        standing = self.root.table_folders()
+        tables = [_Table(folder) for folder in standing if folders is None or folder in folders]
+        # Files are listed before heads are read: what was published in between is then known to be needed.
+        self._each(tables, self._list)
+        roots = self._roots()
+        self._refuse_unreadable_heads(roots)
+        self._each(tables, lambda table: self._doom(table, roots))
+        if not dry_run and any(table.doomed.versions or table.doomed.others for table in tables):
+            self._sweep(tables, roots)
+        return self._rows(tables, roots, dry_run)
+
+    # Marking
+
+    def _roots(self) -> _Roots:
+        roots = _Roots()
+        try:
+            refs = self.root.branches.all()
+            for ref in refs:
+                newest = self.root.log.newest(ref)
+                if isinstance(newest, Tombstone):
+                    continue  # deleted since it was listed, so it is among the recently deleted
+                roots.keep(newest, is_head=True)
+                if ref.branch == MAIN:
+                    self._keep_main(BranchHead(ref, newest), roots)
+                else:
+                    self._keep_private_history(ref, newest, roots)
+            for ref in self.root.branches.deleted_since(self.now - self.grace):
+                self._keep_last(ref, roots)
+        except OmniGraphError as error:
+            raise ConflictError(f"nothing was removed: a branch can't be read ({error})") from error
+        return roots
+
+    def _keep_main(self, main: BranchHead, roots: _Roots) -> None:
+        first = self.retention.first_version(self.root, main, self.now)
+        for entry in self._entries(main.ref, range(first, main.entry.version + 1)):
+            roots.keep(entry)
+        # Files of earlier versions are older than any write in flight; of these the manifest has to say which they are.
+        recent = _version_at(self.root, main, self.now - self.grace)
+        for entry in self._entries(main.ref, range(recent, first)):
+            roots.supersede(entry)
+
+    def _keep_private_history(self, ref: BranchRef, head: LogEntry, roots: _Roots) -> None:
+        """Everything of a live branch's own, and every commit it was built on: a merge may need that as its base."""
+        links = [(ref.fork.branch_id, ref.fork.version)] if ref.fork is not None else []
+        for entry in self._entries(ref, range(ref.first_own_version, head.version + 1)):
+            roots.keep(entry)
+            links += [(p.branch_id, p.version) for p in entry.commit.parents if p.branch_id != ref.branch_id]
+        for parent in self.root.log.entries(dict.fromkeys(links)):
+            if isinstance(parent, LogEntry):
+                roots.keep(parent)
+
+    def _keep_last(self, ref: BranchRef, roots: _Roots) -> None:
+        """The head of a branch that was just deleted: a merge of it may be about to be published."""
+        newest = self.root.log.newest(ref)
+        if isinstance(newest, Tombstone):
+            place = ref.locate(newest.version - 1)
+            last = self.root.log.entry(place.branch_id, place.version)
+            if isinstance(last, LogEntry):
+                roots.keep(last)
+
+    def _entries(self, ref: BranchRef, versions: range) -> Iterable[LogEntry]:
+        for start in range(0, len(versions), _ENTRIES_AT_ONCE):
+            yield from history.at_versions(self.root, ref, list(versions[start : start + _ENTRIES_AT_ONCE]))
+
+    def _refuse_unreadable_heads(self, roots: _Roots) -> None:
+        def problem(state: TableState) -> str | None:
+            try:
+                self.root.reader.open(state)
+            except OmniGraphError as error:
+                return str(error)
+            return None
+
+        problems = [found for found in self.root.workers.map(problem, roots.heads.values()) if found is not None]
+        if problems:
+            raise ConflictError(f"nothing was removed: the head of a live branch can't be opened ({problems[0]})")
+
+    # Sweeping
+
+    def _list(self, table: _Table) -> None:
+        table.files = [table_file(table.folder, stored) for stored in self.root.objects.below(table.folder)]
+
+    def _doom(self, table: _Table, roots: _Roots) -> None:
+        standing = {file.named for file in table.files}
+        kept = roots.kept.get(table.folder, {})
+        superseded = {v: s for v, s in roots.superseded.get(table.folder, {}).items() if v not in kept}
+        table.doomed = doomed_files(
+            table.files,
+            self._named(kept.values(), standing) | self._named(_foreign(table), standing),
+            superseded=self._named(superseded.values(), standing),
+            staged_before=self.now - self.grace,
+            abandoned=not kept,
+        )
+
+    def _named(self, states: Iterable[TableState], standing: Collection[str]) -> set[str]:
+        """Every file that these versions name. A version without a manifest was reclaimed before and names none."""
+        named: set[str] = set()
+        for state in states:
+            try:
+                named |= self.root.reader.open(state).files()
+            except HistoricalVersionReclaimedError:
+                if f"_versions/{manifest_name(state.number)}" in standing:
+                    raise
+        return named
+
+    def _sweep(self, tables: list[_Table], roots: _Roots) -> None:
+        record = self.root.reclaims.open({t.folder: t.doomed.versions for t in tables if t.doomed.versions})
+        self.root.trace.reached("cleanup.record.after")
+        time.sleep(self.settle)
+        # Whoever forked or published since then is seen now, and nothing has been deleted yet.
+        later = self._roots()
+        self._each(tables, lambda table: self._rescue(table, roots, later))
+        self._each(tables, self._delete)
+        if all(table.error is None for table in tables):
+            self.root.reclaims.close(record, abandoned_before=self.now - _LONGEST_SWEEP)
+        self.root.trace.reached("cleanup.after")
+
+    def _rescue(self, table: _Table, before: _Roots, later: _Roots) -> None:
+        known = before.kept.get(table.folder, {})
+        fresh = [s for version, s in later.kept.get(table.folder, {}).items() if version not in known]
+        if fresh:
+            table.doomed = table.doomed.without(self._named(fresh, {file.named for file in table.files}))
+
+    def _delete(self, table: _Table) -> None:
+        for files in (table.doomed.manifests, table.doomed.others):
+            self.root.objects.delete_all([file.stored.path for file in files])
+            table.removed_bytes += sum(file.stored.size for file in files)
+            table.removed_versions += sum(file.version is not None for file in files)
+            self.root.trace.reached("cleanup.delete.after")
+        self.root.remove_empty_folders(leaf_folders(table.doomed.others))
+
+    def _each(self, tables: list[_Table], step: Callable[[_Table], None]) -> None:
+        list(self.root.workers.map(lambda table: table.guarded(step), tables))
+
+    def _rows(self, tables: list[_Table], roots: _Roots, dry_run: bool) -> tuple[TableCleaned, ...]:
+        rows = []
+        for table in tables:
+            size, versions = table.removed_bytes, table.removed_versions
+            if dry_run:
+                size, versions = table.doomed.bytes, len(table.doomed.versions)
+            if table.folder in roots.kept or size or table.error:
+                name = roots.type_keys.get(table.folder, table.folder)
+                rows.append(TableCleaned(name, size, versions, table.error))
+        return tuple(sorted(rows, key=lambda row: row.type_key))
+
+
+def _foreign(table: _Table) -> list[TableState]:
+    """Attached versions beyond the first, made by another tool: theirs is not ours to delete."""
+    numbers = (attached_version(file.named) for file in table.files)
+    return [
+        TableState(table_id=table.folder, path=table.folder, version=str(number), rows=0, fragments=0)
+        for number in numbers
+        if number is not None and number > 1
+    ]
+
+
+def _version_at(root: GraphRoot, main: BranchHead, moment: datetime) -> int:
+    """The version of main that was current at a moment; 1 when the graph is younger."""
+    try:
+        return history.at_time(root, main, round(moment.timestamp() * 1_000_000)).version
+    except NotFoundError:
+        return 1

@@ -1,0 +1,159 @@
+"""Building index segments, and deciding which an index needs.
+
+An index is a set of segments, each built from some fragments; rows outside them are found by scanning, so an index
+that lags behind is slower and never wrong. It becomes wrong only in one way, which is avoided here: a segment keeps
+what it once knew of a row, so when that row got new values in another fragment, covering that fragment too would
+show both. Called by staging and by table upkeep; nothing here commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lance.dataset import Index
+
+from omnigraph.language.catalog import Metric
+from omnigraph.storage.tables.reading import Table, identifier
+
+BTREE: Final = "BTREE"
+NGRAM: Final = "NGRAM"
+LABEL_LIST: Final = "LABEL_LIST"
+TEXT_INDEX_KIND: Final = "INVERTED"
+VECTOR_INDEX_KIND: Final = "IVF_FLAT"
+
+TEXT_INDEX_OPTIONS: Final[dict[str, Any]] = {
+    "base_tokenizer": "simple",
+    "language": "English",
+    # Lance keeps tokens that are shorter than this, in UTF-8 bytes: 40 ASCII characters are the longest.
+    "max_token_length": 41,
+    "lower_case": True,
+    "stem": True,
+    "remove_stop_words": True,
+    "ascii_folding": True,
+    "with_position": False,
+}
+"""How every full-text index is built. Search analyses texts and queries with the same options."""
+
+NO_VECTORS: Final = "property has no non-null vectors to train on yet"
+
+MOST_SEGMENTS: Final = 8
+"""Every search asks every segment; from here on one new segment takes the place of all."""
+
+_MOVED: Final = "_row_created_at_version != _row_last_updated_at_version"
+
+
+def vector_index_options(metric: Metric) -> dict[str, Any]:
+    """One partition of the vectors themselves, so that searching it is exact."""
+    return {"num_partitions": 1, "metric": metric.value}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpec:
+    """An index as it should be. The name says column and kind, so that it is found again without a registry."""
+
+    column: str
+    kind: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexNeed:
+    """What would make an index whole: a segment over `fragment_ids`, in place of the segments in `replaced`."""
+
+    fragment_ids: tuple[int, ...] = ()
+    replaced: tuple[Index, ...] = ()
+    pending: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.fragment_ids)
+
+
+def standing_indexes(table: Table) -> dict[str, tuple[Index, ...]]:
+    """The segments of every index of a version, by index name."""
+    return {
+        described.name: tuple(
+            Index(
+                uuid=segment.uuid,
+                name=described.name,
+                fields=described.fields,
+                dataset_version=segment.dataset_version_at_last_update,
+                fragment_ids=segment.fragment_ids,
+                index_version=segment.index_version,
+                created_at=segment.created_at,
+                base_id=segment.base_id,
+            )
+            for segment in described.segments
+        )
+        for described in table.dataset.describe_indices()
+    }
+
+
+def is_btree(name: str) -> bool:
+    """By the naming rule of `IndexSpec`. A compaction forgets what a BTREE covered; other kinds follow their rows."""
+    return name.endswith("_btree")
+
+
+def index_coverage(table: Table) -> dict[str, set[int]]:
+    """Which fragments of a version each of its indexes covers."""
+    living = {f.fragment_id for f in table.dataset.get_fragments()}
+    return {
+        name: living & {fragment for segment in segments for fragment in segment.fragment_ids}
+        for name, segments in standing_indexes(table).items()
+    }
+
+
+def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
+    """What index `spec` lacks in this version."""
+    living = [f.fragment_id for f in table.dataset.get_fragments()]
+    segments = standing_indexes(table).get(spec.name, ())
+    covered = {fragment for segment in segments for fragment in segment.fragment_ids}
+    missing = [fragment_id for fragment_id in living if fragment_id not in covered]
+    if spec.kind == VECTOR_INDEX_KIND:
+        missing = [fragment_id for fragment_id in missing if _holds_vectors(table, spec.column, fragment_id)]
+        if not missing and not segments and living:
+            return IndexNeed(pending=NO_VECTORS)
+    if not missing:
+        return IndexNeed()
+    living_segments = [s for s in segments if not set(s.fragment_ids).isdisjoint(living)]
+    if not living_segments:
+        return IndexNeed(tuple(missing), segments)
+    # The id of a row never changes, so what an old segment knows of it stays true wherever the row moves.
+    rewritten = spec.column != "id" and _holds_moved_rows(table, missing)
+    if rewritten or len(living_segments) >= MOST_SEGMENTS:
+        whole = living
+        if spec.kind == VECTOR_INDEX_KIND:
+            whole = [fragment_id for fragment_id in living if _holds_vectors(table, spec.column, fragment_id)]
+        return IndexNeed(tuple(whole), segments)
+    return IndexNeed(tuple(missing), tuple(s for s in segments if s not in living_segments))
+
+
+def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index:
+    """One new segment over these fragments, written and not yet part of any version."""
+    segment: Index = table.dataset.create_index_uncommitted(
+        spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
+    )
+    if spec.kind == TEXT_INDEX_KIND:
+        # A text segment can be searched only after this step, even when it is the only one.
+        segment = table.dataset.merge_existing_index_segments([segment])
+    return segment
+
+
+def _holds_moved_rows(table: Table, fragment_ids: list[int]) -> bool:
+    """Whether some row of these fragments had other values once, in a fragment that an old segment may know."""
+    return _any_row(table, fragment_ids, _MOVED)
+
+
+def _holds_vectors(table: Table, column: str, fragment_id: int) -> bool:
+    return _any_row(table, [fragment_id], f"{identifier(column)} IS NOT NULL")
+
+
+def _any_row(table: Table, fragment_ids: list[int], filter: str) -> bool:
+    wanted = set(fragment_ids)
+    fragments = [f for f in table.dataset.get_fragments() if f.fragment_id in wanted]
+    scanner = table.dataset.scanner(
+        columns=[], filter=filter, fragments=fragments, limit=1, with_row_id=True, use_scalar_index=False
+    )
+    return bool(scanner.to_table().num_rows)

@@ -1,0 +1,314 @@
+"""Upkeep of one table: fewer fragments and whole indexes, with the same content.
+
+`TableUpkeep` does the expensive part, writing files, against one version and remembers the steps. Content did not
+change, so when writers moved the table on meanwhile the same steps are replayed on the newer version, which costs
+some metadata and no data. Only a writer that touched the very rows that were rewritten makes the work void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from lance import LanceOperation
+from lance.bitmap import Bitmap
+from lance.dataset import Index
+
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.models import TableState
+from omnigraph.storage.tables.compaction import Rewritten, rewrite_fragments
+from omnigraph.storage.tables.indexing import (
+    VECTOR_INDEX_KIND,
+    IndexNeed,
+    IndexSpec,
+    build_segment,
+    index_coverage,
+    index_need,
+    is_btree,
+    standing_indexes,
+)
+from omnigraph.storage.tables.reading import Table, TableReader, first_line
+from omnigraph.storage.tables.staging import StagedTable, Staging
+
+FULL_FRAGMENT_ROWS: Final = 1 << 20
+FULL_FRAGMENT_BYTES: Final = 1 << 30
+DELETED_SHARE: Final = 0.1
+"""From this share of deleted rows on a fragment is written again."""
+SMALL_TABLE_ROWS: Final = 1 << 17
+"""Up to here indexes are built anew rather than extended when they stand in the way of a better layout."""
+MOST_FILES: Final = 3
+"""Updates of single columns add files to a fragment; from here on it is written again as one file."""
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIndex:
+    """An index that can't be built yet, by physical column, and why."""
+
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """New segments and the ones they replace. Fragment ids are those of the version the work was done on."""
+
+    segments: tuple[Index, ...]
+    replaced: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compacted:
+    rewritten: Rewritten
+    created_ids: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepWork:
+    """What upkeep made of one version of a table, and how: enough to do it again on another version."""
+
+    base: TableState
+    staged: StagedTable
+    steps: tuple[_Indexed | _Compacted, ...] = ()
+    fragments_removed: int = 0
+    fragments_added: int = 0
+    pending: tuple[PendingIndex, ...] = ()
+    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentFill:
+    """What decides whether a fragment is worth rewriting."""
+
+    fragment_id: int
+    rows: int
+    deleted: int
+    files: int
+    bytes: int
+
+    @property
+    def is_small(self) -> bool:
+        return self.rows < FULL_FRAGMENT_ROWS and self.bytes < FULL_FRAGMENT_BYTES
+
+    @property
+    def is_worn(self) -> bool:
+        return self.deleted > DELETED_SHARE * (self.rows + self.deleted) or self.files > MOST_FILES
+
+
+def fragment_fills(table: Table) -> list[FragmentFill]:
+    """Read from the manifest alone."""
+    fills = []
+    for fragment in table.dataset.get_fragments():
+        metadata = fragment.metadata
+        deleted = metadata.num_deletions
+        size = sum(file.file_size_bytes or 0 for file in metadata.files)
+        fills.append(FragmentFill(fragment.fragment_id, metadata.num_rows, deleted, len(metadata.files), size))
+    return fills
+
+
+def fragments_to_compact(fills: Sequence[FragmentFill]) -> set[int]:
+    """The small and the worn ones, together. A table whose only small fragment is whole is left as it is, so that
+    upkeep of a tidy table does nothing."""
+    chosen = {f.fragment_id for f in fills if f.is_small or f.is_worn}
+    return chosen if len(chosen) > 1 or any(f.is_worn for f in fills) else set()
+
+
+def alike(chosen: Collection[int], indexes: Mapping[str, Sequence[Index]]) -> list[set[int]]:
+    """Fragments that may be compacted together: an index segment that follows its rows must know all or none."""
+    by_segments: dict[frozenset[str], set[int]] = {}
+    for fragment_id in chosen:
+        knowing = frozenset(
+            segment.uuid
+            for name, segments in indexes.items()
+            for segment in segments
+            if not is_btree(name) and fragment_id in segment.fragment_ids
+        )
+        by_segments.setdefault(knowing, set()).add(fragment_id)
+    return list(by_segments.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TableCondition:
+    """How much upkeep a table could use."""
+
+    rows: int
+    small_fragments: int
+    deleted_rows: int
+    uncovered_rows: int
+
+
+class TableUpkeep:
+    """Upkeep of the tables of one graph."""
+
+    def __init__(self, reader: TableReader, staging: Staging) -> None:
+        self._reader = reader
+        self._staging = staging
+
+    def tidy(self, base: TableState, specs: Sequence[IndexSpec]) -> UpkeepWork:
+        """Compact what is worth it and make every index whole, until there is nothing left to do."""
+        work = self._begun(base)
+        while True:
+            compacted = self._compact(self._unbind(work))
+            indexed = self.index(compacted, specs)
+            if len(indexed.steps) == len(work.steps):
+                return indexed
+            work = indexed
+
+    def index(self, work: UpkeepWork, specs: Sequence[IndexSpec]) -> UpkeepWork:
+        """Make every declared index whole and drop those that nobody declares any more."""
+        table = self._reader.open(work.staged.state)
+        declared = {spec.name for spec in specs}
+        replaced = [s for name, segments in standing_indexes(table).items() if name not in declared for s in segments]
+        segments, pending = [], []
+        for spec in specs if table.state.rows else ():
+            need = index_need(table, spec)
+            if need.pending is not None:
+                pending.append(PendingIndex(spec.column, need.pending))
+            if need:
+                segments.append(self._segment(table, spec, need))
+                replaced += need.replaced
+        return replace(self._apply(work, _Indexed(tuple(segments), tuple(replaced))), pending=tuple(pending))
+
+    def only_index(self, base: TableState, specs: Sequence[IndexSpec]) -> UpkeepWork:
+        """Whole indexes over the fragments as they are."""
+        return self.index(self._begun(base), specs)
+
+    def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
+        """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
+        table = self._reader.open(state)
+        fills, coverage = fragment_fills(table), index_coverage(table)
+        covered = [coverage.get(spec.name, set()) for spec in specs if spec.kind != VECTOR_INDEX_KIND]
+        return TableCondition(
+            rows=state.rows,
+            small_fragments=sum(fill.is_small for fill in fills),
+            deleted_rows=sum(fill.deleted for fill in fills),
+            uncovered_rows=sum(f.rows for f in fills if any(f.fragment_id not in known for known in covered)),
+        )
+
+    def replay(self, work: UpkeepWork, base: TableState) -> UpkeepWork | None:
+        """The same work on a newer version of the table. None when that version changed what the work rests on."""
+        if base == work.base:
+            return work
+        table = self._reader.open(base)
+        if _segment_ids(table) != _segment_ids(self._reader.open(work.base)):
+            return None  # somebody else did upkeep, or replaced the whole table
+        numbers = {fragment_id: fragment_id for fragment_id in work.files}
+        replayed = UpkeepWork(
+            base,
+            StagedTable(base),
+            fragments_removed=work.fragments_removed,
+            fragments_added=work.fragments_added,
+            pending=work.pending,
+            files=_files(table),
+        )
+        for step in work.steps:
+            table = self._reader.open(replayed.staged.state)
+            if isinstance(step, _Compacted):
+                if not _holds_unchanged(table, step.rewritten):
+                    return None
+                replayed = self._apply_compaction(replayed, step.rewritten)
+                made = replayed.steps[-1]
+                assert isinstance(made, _Compacted)
+                numbers |= {old: made.created_ids[key] for key, old in step.created_ids.items()}
+            else:
+                renumbered = _renumbered(table, work, step, numbers)
+                if renumbered is None:
+                    return None
+                replayed = self._apply(replayed, renumbered)
+        return replayed
+
+    def _begun(self, base: TableState) -> UpkeepWork:
+        return UpkeepWork(base, StagedTable(base), files=_files(self._reader.open(base)))
+
+    def _unbind(self, work: UpkeepWork) -> UpkeepWork:
+        """Drop the indexes of a small table that keep its fragments apart: building them anew costs next to nothing.
+
+        A large table keeps them, and its fragments are compacted group by group.
+        """
+        table = self._reader.open(work.staged.state)
+        standing = standing_indexes(table)
+        chosen = fragments_to_compact(fragment_fills(table))
+        if table.state.rows > SMALL_TABLE_ROWS or len(alike(chosen, standing)) < 2:
+            return work
+        return self._apply(work, _Indexed((), tuple(s for segments in standing.values() for s in segments)))
+
+    def _compact(self, work: UpkeepWork) -> UpkeepWork:
+        table = self._reader.open(work.staged.state)
+        fills = {fill.fragment_id: fill for fill in fragment_fills(table)}
+        for group in alike(fragments_to_compact(list(fills.values())), standing_indexes(table)):
+            chosen = fragments_to_compact([fills[fragment_id] for fragment_id in group])
+            rewritten = self._rewritten(table, chosen)
+            if rewritten is not None:
+                work = replace(
+                    self._apply_compaction(work, rewritten),
+                    fragments_removed=work.fragments_removed + len(rewritten.replaced),
+                    fragments_added=work.fragments_added + len(rewritten.created),
+                )
+                table = self._reader.open(work.staged.state)
+        return work
+
+    def _apply_compaction(self, work: UpkeepWork, rewritten: Rewritten) -> UpkeepWork:
+        operation, created_ids = rewritten.operation(self._reader.open(work.staged.state).dataset)
+        staged = self._staging.apply(work.staged.state, operation)
+        return replace(work, staged=staged, steps=(*work.steps, _Compacted(rewritten, created_ids)))
+
+    def _apply(self, work: UpkeepWork, step: _Indexed) -> UpkeepWork:
+        if not step.segments and not step.replaced:
+            return work
+        operation = LanceOperation.CreateIndex(list(step.segments), list(step.replaced))
+        staged = self._staging.apply(work.staged.state, operation)
+        return replace(work, staged=staged, steps=(*work.steps, step))
+
+    def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index:
+        return self._made(table.state.path, lambda: build_segment(table, spec, need.fragment_ids))
+
+    def _rewritten(self, table: Table, chosen: set[int]) -> Rewritten | None:
+        return self._made(table.state.path, lambda: rewrite_fragments(table.dataset, chosen))
+
+    def _made(self, path: str, make: Callable[[], Made]) -> Made:
+        try:
+            return make()
+        except OSError as error:
+            raise StorageError(StorageErrorKind.TRANSIENT, f"upkeep of {path}: {first_line(error)}") from error
+
+
+def _files(table: Table) -> dict[int, tuple[str, ...]]:
+    return {f.fragment_id: tuple(file.path for file in f.metadata.files) for f in table.dataset.get_fragments()}
+
+
+def _segment_ids(table: Table) -> set[str]:
+    return {segment.uuid for segments in standing_indexes(table).values() for segment in segments}
+
+
+def _holds_unchanged(table: Table, rewritten: Rewritten) -> bool:
+    """Whether a version still has the rewritten fragments, row for row."""
+    standing: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table.dataset.get_fragments()}
+    return all(
+        (now := standing.get(old.id)) is not None
+        and now["files"] == old.to_json()["files"]
+        and now["deletion_file"] == old.to_json()["deletion_file"]
+        for old in rewritten.replaced
+    )
+
+
+def _renumbered(table: Table, work: UpkeepWork, step: _Indexed, numbers: dict[int, int]) -> _Indexed | None:
+    """An index step in the fragment ids of another version; None when a fragment has other files there.
+
+    Rows deleted or moved away meanwhile do no harm: a segment answers only for rows that its fragments still hold.
+    """
+    here = _files(table)
+    standing = {segment.uuid: segment for segments in standing_indexes(table).values() for segment in segments}
+    for number in {number for segment in step.segments for number in segment.fragment_ids}:
+        found = here.get(numbers[number])
+        if found is None or found != work.files.get(number, found):
+            return None
+    return _Indexed(
+        tuple(replace(s, fragment_ids=Bitmap({numbers[number] for number in s.fragment_ids})) for s in step.segments),
+        tuple(standing[s.uuid] for s in step.replaced),
+    )
