@@ -121,6 +121,15 @@ class ResourceLimitError(OmniGraphError):
         self.actual = actual
 
 
+class QueryCancelledError(OmniGraphError):
+    """A read was stopped by its caller, or ran out of the time it was given. Nothing was changed."""
+
+    http_status = 499
+
+    def __init__(self, reason: str = "the query was cancelled") -> None:
+        super().__init__(reason)
+
+
 class ExternalBlobPolicyError(BadRequestError):
     """An external blob reference that the handle's policy does not admit. `uri` never carries credentials."""
 
@@ -221,6 +230,10 @@ class FormatVersionError(OmniGraphError):
         self.path = path
         self.found = found
         self.supported = supported
+
+
+class EmbeddingError(OmniGraphError):
+    """A text could not be turned into a vector: no provider, no key, no answer, or an unusable one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,6 +33,10 @@ from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, 
 from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.engine.publish import begin as begin_write
 from omnigraph.engine.publish import publish as publish_plan
+from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
+from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
+from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
 from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
 from omnigraph.engine.repair import RepairReport, repair
 from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
@@ -61,10 +67,12 @@ class Graph:
         *,
         external_blobs: ExternalBlobPolicy = DENY_EXTERNAL_BLOBS,
         limits: Limits = DEFAULT_LIMITS,
+        embedder: Embedder | None = None,
     ) -> None:
         self._root = root
         self.external_blobs = external_blobs
         self.limits = limits
+        self.embedder = embedder
 
     # Lifecycle
 
@@ -116,11 +124,15 @@ class Graph:
 
     def with_external_blobs(self, policy: ExternalBlobPolicy) -> Graph:
         """A handle on the same graph that admits external blobs by this policy."""
-        return Graph(self._root, external_blobs=policy, limits=self.limits)
+        return Graph(self._root, external_blobs=policy, limits=self.limits, embedder=self.embedder)
 
     def with_limits(self, limits: Limits) -> Graph:
         """A handle on the same graph with other ceilings for what one write may hold in memory."""
-        return Graph(self._root, external_blobs=self.external_blobs, limits=limits)
+        return Graph(self._root, external_blobs=self.external_blobs, limits=limits, embedder=self.embedder)
+
+    def with_embedding(self, embedder: Embedder) -> Graph:
+        """A handle on the same graph that embeds the texts of `nearest` with this client."""
+        return Graph(self._root, external_blobs=self.external_blobs, limits=self.limits, embedder=embedder)
 
     def close(self) -> None:
         self._root.close()
@@ -184,6 +196,94 @@ class Graph:
         else:
             entry = head.entry
         return Snapshot(self._root, head.ref.branch, entry)
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> QueryResult:
+        """Run a named read query on one pinned state; without a name, the only query there is."""
+        state, target = self._read_state(branch, snapshot, version, at)
+        return run_query(state, target, source, name, params, self._reading(options))
+
+    def stream(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> QueryStream:
+        """As `query`, a batch at a time: for results that should not be in memory at once."""
+        state, target = self._read_state(branch, snapshot, version, at)
+        return stream_query(state, target, source, name, params, self._reading(options))
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+    ) -> list[str]:
+        """The plan of a read query as lines of an indented tree. Nothing is run."""
+        state, _ = self._read_state(branch, snapshot, version, at)
+        return explain_query(state, source, name, params, self._reading(options))
+
+    def query_at(
+        self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
+    ) -> QueryResult:
+        """As `query`, at a past version of main."""
+        return self.query(source, name, params, version=version)
+
+    def entity(
+        self,
+        type_key: str,
+        entity_id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> dict[str, Any] | None:
+        """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
+        return self.snapshot(branch, snapshot=snapshot, version=version, at=at).entity(type_key, entity_id)
+
+    def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
+        """As `entity`, at a past version of main."""
+        return self.entity(type_key, entity_id, version=version)
+
+    def resolve_snapshot(self, branch: str = MAIN) -> str:
+        """The commit id of a branch's head, which stays readable after the branch has moved on."""
+        return self._head(branch).entry.commit.id
+
+    def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
+        """The version of a branch's head, of a commit, or of a branch at a moment."""
+        return self.snapshot(branch, snapshot=snapshot, at=at).version
+
+    def _read_state(
+        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
+    ) -> tuple[Snapshot, ReadTarget]:
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+
+    def _reading(self, options: ReadOptions) -> ReadOptions:
+        return options if options.embedder is not None else replace(options, embedder=self.embedder)
 
     # Writing
 

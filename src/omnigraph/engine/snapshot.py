@@ -6,15 +6,20 @@ the versions it names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Catalog
-from omnigraph.storage.models import LogEntry, SchemaDocument
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import IndexCoverage, index_coverage
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.result import QueryResult
 
 
 class Snapshot:
@@ -39,6 +44,11 @@ class Snapshot:
     def catalog(self) -> Catalog:
         return self._root.catalog(self.entry.schema)
 
+    @property
+    def root(self) -> GraphRoot:
+        """The storage parts of the handle it came from, for the engine's own modules."""
+        return self._root
+
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""
         return sorted(self.entry.tables)
@@ -49,8 +59,77 @@ class Snapshot:
             raise BadRequestError(f"type '{type_key}' does not exist at this snapshot (commit {self.commit_id})")
         return self._root.reader.open(state)
 
+    def table_of(self, type_: TableType) -> Table:
+        """The table of a catalog type, found by identity: a later rename still finds the data of its type."""
+        own: Mapping[str, TableType] = self.catalog.nodes if type_.kind == "node" else self.catalog.edges
+        same = own.get(type_.name)
+        if same is None or same.id != type_.id:
+            same = next((t for t in own.values() if t.id == type_.id), None)
+        if same is None:
+            raise BadRequestError(f"type '{type_.type_key}' does not exist at this snapshot (commit {self.commit_id})")
+        return self.table(same.type_key)
+
     def count(self, type_key: str, filter: str | None = None) -> int:
         return self.table(type_key).count(filter)
 
     def scan(self, type_key: str, columns: Sequence[str] | None = None, filter: str | None = None) -> pa.Table:
         return self.table(type_key).read(columns, filter=filter)
+
+    def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
+        """How many rows of a property's stored column an index covers."""
+        return index_coverage(self.table(type_key), self._column(type_key, column))
+
+    def query(self, source: str, name: str | None = None, params: Mapping[str, Any] | None = None) -> QueryResult:
+        """Run a read query on this state."""
+        # The runtime reads snapshots, so it can't be imported before this module is complete.
+        from omnigraph.engine.query.read import run_query
+        from omnigraph.engine.query.result import ReadTarget
+
+        return run_query(self, ReadTarget(None, self.commit_id), source, name, params)
+
+    def entity(self, type_key: str, entity_id: str) -> dict[str, Any] | None:
+        """One node or edge in export form, None when the type or the id is not there."""
+        from omnigraph.engine.query.entity import read_entity
+
+        return read_entity(self, type_key, entity_id)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """The listing that HTTP and the CLI give. Versions belong to no Lance branch, so none is named."""
+        datasets = []
+        for type_key in self.types():
+            kind, _, name = type_key.partition(":")
+            state = self.entry.tables[type_key]
+            datasets.append(
+                {
+                    "entity_kind": kind,
+                    "type_name": name,
+                    "dataset_path": state.path,
+                    "published_dataset_version": state.version,
+                    "native_dataset_branch": None,
+                    "entity_count": state.rows,
+                }
+            )
+        return {
+            "graph_branch": self.branch,
+            "graph_manifest_version": self.version,
+            "internal_schema_version": FORMAT_VERSION,
+            "datasets": datasets,
+        }
+
+    def requests(self) -> int:
+        """Read requests that this process has sent to the store for this graph so far."""
+        control = self._root.objects.counts
+        return control.get("get", 0) + control.get("list", 0) + self._root.reader.requests()
+
+    def type_of(self, type_key: str) -> TableType | None:
+        kind, _, name = type_key.partition(":")
+        return self.catalog.nodes.get(name) if kind == "node" else self.catalog.edges.get(name)
+
+    def _column(self, type_key: str, name: str) -> str:
+        type_ = self.type_of(type_key)
+        if type_ is None or name in type_.system_columns:
+            return name
+        prop = type_.properties.get(name)
+        if prop is None:
+            raise BadRequestError(f"{type_.name} has no property '{name}'")
+        return prop.column

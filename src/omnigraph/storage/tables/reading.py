@@ -173,6 +173,12 @@ class TableReader:
                 self._bytes -= _cost(closed)
         return table
 
+    def requests(self) -> int:
+        """Read requests sent for the tables that are open now."""
+        with self._lock:
+            tables = list(self._open.values())
+        return sum(table.requests()[0] for table in tables)
+
     def open_count(self) -> int:
         with self._lock:
             return len(self._open)

@@ -1,0 +1,96 @@
+"""Which provider embeds, with which model, where and with whose key.
+
+One resolved configuration drives every call of a graph handle. Resolution reads a mapping of variables and nothing
+else, so that the same rules serve a process environment, a server and a test.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from omnigraph.errors import EmbeddingError
+
+logger = logging.getLogger("omnigraph::embedding")
+
+MOCK_FLAG: Final = "OMNIGRAPH_EMBEDDINGS_MOCK"
+PROVIDER: Final = "OMNIGRAPH_EMBED_PROVIDER"
+BASE_URL: Final = "OMNIGRAPH_EMBED_BASE_URL"
+MODEL: Final = "OMNIGRAPH_EMBED_MODEL"
+
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+
+
+class ProviderKind(StrEnum):
+    """The protocols by the alias that names them."""
+
+    OPENAI_COMPATIBLE = "openai-compatible"
+    OPENAI = "openai"
+    GEMINI = "gemini"
+    MOCK = "mock"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderDefaults:
+    base_url: str
+    model: str
+    key_variables: tuple[str, ...] = ()
+
+
+DEFAULTS: Final[Mapping[ProviderKind, ProviderDefaults]] = {
+    ProviderKind.OPENAI_COMPATIBLE: ProviderDefaults(
+        "https://openrouter.ai/api/v1", "openai/text-embedding-3-large", ("OPENROUTER_API_KEY", "OPENAI_API_KEY")
+    ),
+    ProviderKind.OPENAI: ProviderDefaults("https://api.openai.com/v1", "text-embedding-3-large", ("OPENAI_API_KEY",)),
+    ProviderKind.GEMINI: ProviderDefaults(
+        "https://generativelanguage.googleapis.com/v1beta", "gemini-embedding-2", ("GEMINI_API_KEY",)
+    ),
+    ProviderKind.MOCK: ProviderDefaults("", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingConfig:
+    """A resolved configuration. The key never shows in a representation, and so in no log."""
+
+    provider: ProviderKind
+    model: str
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+
+
+def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
+    """Resolve a configuration: mock flag, provider, base URL, model, key, in this order."""
+    named = _value(environment, PROVIDER)
+    if (_value(environment, MOCK_FLAG) or "").lower() in _TRUE:
+        if named not in (None, ProviderKind.MOCK):
+            logger.warning("%s is set: embeddings come from the mock and not from %s '%s'", MOCK_FLAG, PROVIDER, named)
+        named = ProviderKind.MOCK
+    kind = provider_kind(named)
+    defaults = DEFAULTS[kind]
+    model = _value(environment, MODEL) or defaults.model
+    if kind is ProviderKind.MOCK:
+        return EmbeddingConfig(kind, model)
+    base_url = (_value(environment, BASE_URL) or defaults.base_url).rstrip("/")
+    for variable in defaults.key_variables:
+        if (key := _value(environment, variable)) is not None:
+            return EmbeddingConfig(kind, model, base_url, key)
+    raise EmbeddingError(f"{' or '.join(defaults.key_variables)} is required for the {kind} embedding provider")
+
+
+def provider_kind(name: str | None) -> ProviderKind:
+    """The provider an alias stands for; without one, the default. Aliases are case-sensitive."""
+    if name is None:
+        return ProviderKind.OPENAI_COMPATIBLE
+    try:
+        return ProviderKind(name)
+    except ValueError:
+        raise EmbeddingError(f"unknown embedding provider '{name}'; use {'|'.join(ProviderKind)}") from None
+
+
+def _value(environment: Mapping[str, str], variable: str) -> str | None:
+    """A trimmed variable; blank is unset."""
+    return environment.get(variable, "").strip() or None

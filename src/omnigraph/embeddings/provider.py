@@ -1,0 +1,45 @@
+"""What a provider has to do, and the checks and the normalisation that make its answer a vector of ours."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.errors import EmbeddingError
+
+SMALLEST_NORM: Final = float(np.finfo(np.float32).eps)
+
+
+class Role(Enum):
+    """What a text is embedded for; some providers embed questions and documents differently."""
+
+    QUERY = "query"
+    DOCUMENT = "document"
+
+
+class Provider(Protocol):
+    def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
+        """One answer of the provider as it came, neither checked nor normalised; EmbeddingError when there is none."""
+        ...
+
+
+def norm_of(vector: NDArray[np.float32]) -> np.float32:
+    """The length, summed in order in double precision and rounded once."""
+    squares = np.cumsum(vector.astype(np.float64) ** 2)
+    return np.float32(np.sqrt(squares[-1])) if squares.size else np.float32(0)
+
+
+def unit_vector(answer: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
+    """A provider's answer as a unit vector of the asked dimension. Each failed check is final."""
+    if answer.shape != (dimension,):
+        raise EmbeddingError(f"embedding dimension mismatch: expected {dimension}, got {answer.size}")
+    finite = np.isfinite(answer)
+    if not finite.all():
+        raise EmbeddingError(f"embedding component {int(np.argmin(finite))} is not finite")
+    norm = norm_of(answer)
+    if norm <= SMALLEST_NORM:
+        raise EmbeddingError("embedding has zero norm")
+    return answer / norm

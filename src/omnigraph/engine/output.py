@@ -1,0 +1,186 @@
+"""Read output as text for people and pipes: table, kv, csv, jsonl, json.
+
+Pure functions over a read output as HTTP and the engine give it, so that a served answer and an embedded one look
+the same. Called by the CLI; knows nothing of terminals beyond a width it is told.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+NO_ROWS: Final = "(no rows)"
+_NARROWEST_COLUMN: Final = 8
+_QUOTED_IN_CSV: Final = frozenset(',"\r\n')
+
+
+class ReadFormat(StrEnum):
+    TABLE = "table"
+    KV = "kv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+class CellLayout(StrEnum):
+    """What happens to a cell that is wider than its column."""
+
+    TRUNCATE = "truncate"
+    WRAP = "wrap"
+
+
+@dataclass(frozen=True, slots=True)
+class TableStyle:
+    max_column_width: int = 80
+    cell_layout: CellLayout = CellLayout.TRUNCATE
+
+
+def render_read(output: Mapping[str, Any], format_: ReadFormat, style: TableStyle | None = None) -> str:
+    """The whole text, with one newline at its end."""
+    if format_ is ReadFormat.TABLE:
+        return _table(output, style or TableStyle()) + "\n"
+    return _RENDERERS[format_](output) + "\n"
+
+
+def columns_of(output: Mapping[str, Any]) -> list[str]:
+    """The columns in projection order; an output that does not name them has those that its rows have."""
+    if named := output.get("columns"):
+        return list(named)
+    return sorted({key for row in output["rows"] for key in row})
+
+
+def cell_text(value: Any) -> str:
+    if value is None:
+        return "null"
+    return value if isinstance(value, str) else _compact(value)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _headline(output: Mapping[str, Any]) -> str:
+    target = output["target"]
+    where = f"branch {target['branch']}" if target.get("branch") else f"snapshot {target['snapshot']}"
+    return f"{output['row_count']} rows from {where} via {output['query_name']}"
+
+
+# ---- table ----------------------------------------------------------------------------------------------
+
+
+def _table(output: Mapping[str, Any], style: TableStyle) -> str:
+    columns = columns_of(output)
+    if not columns:
+        return f"{_headline(output)}\n{NO_ROWS}"
+    cells = [[_one_line(cell_text(row.get(column))) for column in columns] for row in output["rows"]]
+    headers = [_one_line(column) for column in columns]
+    cap = max(_NARROWEST_COLUMN, style.max_column_width)
+    widths = [min(cap, max(_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
+    lines = [_headline(output), *_row_lines(headers, widths, style), "-+-".join("-" * width for width in widths)]
+    for row in cells:
+        lines += _row_lines(row, widths, style)
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
+
+
+def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -> list[str]:
+    fit: Callable[[str, int], list[str]] = _wrapped if style.cell_layout is CellLayout.WRAP else _truncated
+    pieces = [fit(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    height = max(len(piece) for piece in pieces)
+    return [
+        " | ".join(
+            _padded(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True)
+        )
+        for i in range(height)
+    ]
+
+
+def _truncated(text: str, width: int) -> list[str]:
+    return [text] if _width(text) <= width else [_cut(text, width - 1) + "…"]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = []
+    while _width(text) > width:
+        piece = _cut(text, width) or text[0]
+        lines.append(piece)
+        text = text[len(piece) :]
+    return [*lines, text]
+
+
+def _cut(text: str, width: int) -> str:
+    """The longest beginning that fits."""
+    taken = 0
+    for i, character in enumerate(text):
+        taken += _character_width(character)
+        if taken > width:
+            return text[:i]
+    return text
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: wide characters take two, combining marks none."""
+    return len(text) if text.isascii() else sum(map(_character_width, text))
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+# ---- the others -----------------------------------------------------------------------------------------
+
+
+def _kv(output: Mapping[str, Any]) -> str:
+    columns = columns_of(output)
+    blocks = [
+        "\n".join((f"row {i}", *(f"{column}: {cell_text(row.get(column))}" for column in columns)))
+        for i, row in enumerate(output["rows"], start=1)
+    ]
+    return _headline(output) + "\n" + ("\n\n".join(blocks) or NO_ROWS)
+
+
+def _csv(output: Mapping[str, Any]) -> str:
+    columns = columns_of(output)
+    lines = [columns, *([cell_text(row.get(column)) for column in columns] for row in output["rows"])]
+    return "\n".join(",".join(map(_csv_cell, line)) for line in lines)
+
+
+def _csv_cell(text: str) -> str:
+    if _QUOTED_IN_CSV.isdisjoint(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _jsonl(output: Mapping[str, Any]) -> str:
+    metadata = {
+        "kind": "metadata",
+        "query_name": output["query_name"],
+        "target": output["target"],
+        "row_count": output["row_count"],
+    }
+    return "\n".join(map(_compact, (metadata, *output["rows"])))
+
+
+def _json(output: Mapping[str, Any]) -> str:
+    return json.dumps(output, ensure_ascii=False, indent=2)
+
+
+_RENDERERS: Final[dict[ReadFormat, Callable[[Mapping[str, Any]], str]]] = {
+    ReadFormat.KV: _kv,
+    ReadFormat.CSV: _csv,
+    ReadFormat.JSONL: _jsonl,
+    ReadFormat.JSON: _json,
+}

@@ -1,0 +1,1 @@
+"""The read runtime: operators over row-id bindings, traversal, ordering, aggregation, search and results."""

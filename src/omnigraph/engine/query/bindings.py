@@ -1,0 +1,152 @@
+"""Rows of a running query: one column of stable row ids per variable, and the numbering of a set of row ids.
+
+Every operator takes `Bindings` and returns new ones; property values are fetched from the tables only when something
+needs them. Row ids are kept as int64 because NumPy arithmetic on uint64 is lossy; Lance never issues one above 2^63.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+RowIds: TypeAlias = NDArray[np.int64]
+Indices: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+# A lookup table may be this many times larger than what it looks up before binary search takes over.
+_SPARSEST_TABLE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """`length` rows. `weights` says how many rows each stands for, None that it is one.
+
+    Weights appear only where a consumer counts rows without looking at them (an aggregate, a negation), in place of
+    expanding to a variable that nobody reads.
+    """
+
+    rows: Mapping[str, RowIds]
+    length: int
+    weights: NDArray[np.int64] | None = None
+
+    def take(self, indices: Indices) -> Bindings:
+        return Bindings(
+            {variable: column[indices] for variable, column in self.rows.items()},
+            len(indices),
+            None if self.weights is None else self.weights[indices],
+        )
+
+    def where(self, mask: Mask) -> Bindings:
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Bindings:
+        stop = min(stop, self.length)
+        return Bindings(
+            {variable: column[start:stop] for variable, column in self.rows.items()},
+            max(0, stop - start),
+            None if self.weights is None else self.weights[start:stop],
+        )
+
+    def only(self, variables: Iterable[str]) -> Bindings:
+        """The same rows, fewer columns."""
+        wanted = set(variables)
+        return Bindings({v: column for v, column in self.rows.items() if v in wanted}, self.length, self.weights)
+
+    def binding(self, columns: Mapping[str, RowIds]) -> Bindings:
+        """The same rows with more columns."""
+        return Bindings({**self.rows, **columns}, self.length, self.weights)
+
+    def weighted(self, factors: NDArray[np.int64]) -> Bindings:
+        """Each row standing for `factors` times as many; rows that stand for none are gone."""
+        weights = factors if self.weights is None else self.weights * factors
+        return Bindings(self.rows, self.length, weights).where(factors > 0)
+
+    @property
+    def total(self) -> int:
+        """How many rows these stand for."""
+        return self.length if self.weights is None else int(self.weights.sum())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.rows.values()) + (
+            0 if self.weights is None else self.weights.nbytes
+        )
+
+
+def concatenated(parts: Sequence[Bindings]) -> Bindings:
+    """The rows of all parts, which bind the same variables, in order. Nobody concatenates weighted rows."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return Bindings(
+        {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in first.rows},
+        sum(part.length for part in parts),
+    )
+
+
+class RowSpace:
+    """A set of row ids, numbered 0, 1, 2… in ascending order."""
+
+    def __init__(self, rows: RowIds) -> None:
+        """`rows` are ascending and distinct."""
+        self.rows = rows
+
+    @classmethod
+    def of(cls, rows: RowIds) -> RowSpace:
+        """From any row ids, in any order, repeated or not."""
+        return cls(rows if is_ascending(rows) else np.unique(rows))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def is_contiguous(self) -> bool:
+        return len(self.rows) > 0 and int(self.rows[-1]) - int(self.rows[0]) + 1 == len(self.rows)
+
+    @cached_property
+    def _table(self) -> NDArray[np.int64] | None:
+        if not len(self.rows):
+            return None
+        span = int(self.rows[-1]) - int(self.rows[0]) + 1
+        if span > _SPARSEST_TABLE * len(self.rows):
+            return None
+        table = np.full(span, -1, np.int64)
+        table[self.rows - self.rows[0]] = np.arange(len(self.rows))
+        return table
+
+    def positions(self, rows: RowIds) -> Indices:
+        """The number of each row id, -1 for one that is not in the set."""
+        if not len(self.rows):
+            return np.full(len(rows), -1, np.int64)
+        if rows is self.rows:
+            return np.arange(len(rows))
+        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self.rows) and self._table is not None):
+            return self._by_table(rows)
+        found = np.searchsorted(self.rows, rows)
+        found[found == len(self.rows)] = 0
+        found[self.rows[found] != rows] = -1
+        return found
+
+    def _by_table(self, rows: RowIds) -> Indices:
+        first, last = int(self.rows[0]), int(self.rows[-1])
+        offsets = rows - first
+        inside = (rows >= first) & (rows <= last)
+        if self.is_contiguous:
+            return offsets if inside.all() else np.where(inside, offsets, -1)
+        assert self._table is not None
+        if inside.all():
+            return self._table[offsets]
+        return np.where(inside, self._table[np.where(inside, offsets, 0)], -1)
+
+    def contains(self, rows: RowIds) -> Mask:
+        return self.positions(rows) >= 0
+
+
+def is_ascending(rows: RowIds) -> bool:
+    """Strictly: sorted and without a repetition."""
+    return bool((rows[1:] > rows[:-1]).all())

@@ -1,0 +1,110 @@
+"""What every operator of one running query shares: the snapshot, the parameters, what was read, and its limits.
+
+Made once per query by `run`. It finds tables and answers what a constant is worth; it executes nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.columns import arrow_type
+from omnigraph.engine.query.bindings import RowSpace
+from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.query.limits import Cancellation, MemoryBudget
+from omnigraph.engine.query.profile import Profiler
+from omnigraph.engine.query.properties import Properties
+from omnigraph.engine.query.traversal_mode import TraversalMode
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.query import ir
+from omnigraph.language.query.params import BoundValue
+from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.values import parse_date, parse_datetime
+from omnigraph.storage.tables import Table
+
+ConstantValue = ir.ParameterValue | ir.Constant | ir.Now
+Plain = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScores:
+    """What a ranking measured, by row id of the ranked node; `complete` when all others have no rank."""
+
+    space: RowSpace
+    values: NDArray[np.float64]
+    complete: bool
+
+
+@dataclass(slots=True)
+class ReadContext:
+    snapshot: Snapshot
+    catalog: Catalog
+    parameters: Mapping[str, BoundValue]
+    mode: TraversalMode
+    budget: MemoryBudget
+    cancellation: Cancellation
+    profiler: Profiler
+    properties: Properties
+    embedder: Embedder | None = None
+    scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
+    _tables: dict[int, Table] = field(default_factory=dict)
+    _columns: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def table(self, owner: NodeType | EdgeType) -> Table:
+        """The table of a type at the snapshot, held open for the whole query."""
+        if (found := self._tables.get(owner.id)) is None:
+            found = self._tables[owner.id] = self.snapshot.table_of(owner)
+            self._columns[owner.id] = frozenset(found.schema.names)
+        return found
+
+    def has_column(self, value: ir.PropertyValue) -> bool:
+        """Whether the snapshot stores the property: one declared later reads as null."""
+        self.table(value.owner)
+        if value.prop.column in self._columns[value.owner.id]:
+            return True
+        self.profiler.note(f"{value.owner.name}.{value.prop.name} does not exist at this snapshot and reads as null")
+        return False
+
+    def constant(self, value: ConstantValue) -> Plain | list[Plain]:
+        """One plain value, dates as days and instants as milliseconds."""
+        match value:
+            case ir.Constant():
+                raw: object = list(value.value) if isinstance(value.value, tuple) else value.value
+            case ir.Now():
+                raw = self.parameters[ir.NOW_PARAMETER]
+            case _:
+                if value.name not in self.parameters:
+                    raise BadRequestError(f"parameter '{value.name}' not provided")
+                raw = self.parameters[value.name]
+        if isinstance(raw, list):
+            return [_stored(item, value.type) for item in raw]
+        return _stored(raw, value.type)
+
+    def scalar(self, value: ConstantValue) -> pa.Scalar:
+        """The constant in the Arrow type of its own kind."""
+        return pa.scalar(self.constant(value), arrow_type(value.type))
+
+
+def _stored(value: object, type_: PropertyType) -> Plain:
+    if isinstance(value, str):
+        _check_text(value)
+        if type_.scalar is Scalar.DATE:
+            return parse_date(value)
+        if type_.scalar is Scalar.DATETIME:
+            return parse_datetime(value)
+    assert value is None or isinstance(value, str | int | float | bool)
+    return value
+
+
+def _check_text(text: str) -> None:
+    """JSON can spell half of a surrogate pair, which is no character and no stored text can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequestError(f"a text of the query is not valid Unicode: {error.reason}") from None

@@ -1,0 +1,183 @@
+"""The expand operator: from the nodes of one variable to their neighbours over an edge type.
+
+Neighbours come from the topology or from lookups, whichever is cheaper; everything after that is the same code on
+the same structure. Follows the breadth-first definition of the language exactly, a whole frontier at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.adjacency import Adjacency
+from omnigraph.engine.query.bindings import Bindings, Indices, RowIds, RowSpace
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.filter import filtered
+from omnigraph.engine.query.neighbours import neighbours_of
+from omnigraph.language.query import ir
+
+# Visited marks of one batch of sources: one byte per source and node.
+_VISITED_BYTES = 1 << 26
+# Counting into one slot per node pays unless there are this many times more nodes than ends.
+_SPARSE_ENDS = 16
+
+
+def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext) -> Bindings:
+    """The rows of `plan` over `rows`, binding at least the `needed` variables.
+
+    `folding`: whoever reads the result only counts rows, so an end that nobody looks at may become a weight.
+    """
+    own = {plan.destination} | ({plan.edge_variable} if plan.edge_variable else set())
+    looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+    if not rows.length or plan.min_hops > plan.max_hops:
+        return _nothing(rows, own)
+    adjacency = neighbours_of(plan, rows.rows[plan.source], context)
+    kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
+    nodes = rows.rows[plan.source]
+    if plan.edge_variable is not None:
+        found = _over_edges(plan, kept, nodes, adjacency, context)
+    elif plan.closing:
+        found = _closed(plan, kept, nodes, adjacency, context)
+    elif plan.max_hops > 1:
+        found = _within_hops(plan, kept, nodes, adjacency, context)
+    elif folding and plan.destination not in looked_at:
+        return kept.weighted(adjacency.counts(nodes))
+    elif folding and not kept.rows:
+        found = _merged(plan, kept, nodes, adjacency, context)
+    else:
+        found = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
+    return filtered(found, plan.predicates, context)
+
+
+def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
+    empty = rows.slice(0, 0)
+    return empty.binding({variable: np.empty(0, np.int64) for variable in fresh})
+
+
+def _next_to(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext, *, bind: bool
+) -> Bindings:
+    """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
+    counts, at = adjacency.entries(nodes)
+    found = _repeated(rows, counts, context)
+    return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
+
+
+def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+    """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
+    counts, at = adjacency.entries(nodes)
+    total = int(counts.sum())
+    context.budget.step(total * 8 * (1 if rows.weights is None else 2))
+    weights = None if rows.weights is None else np.repeat(rows.weights, counts)
+    if total * _SPARSE_ENDS < len(adjacency.ends):
+        ends, positions = np.unique(adjacency.targets[at], return_inverse=True)
+        met = np.bincount(positions, weights, minlength=len(ends)).astype(np.int64, copy=False)
+    else:
+        met = adjacency.times_met(at, weights)
+        ends = np.flatnonzero(met)
+        met = met[ends]
+    return Bindings({plan.destination: adjacency.ends.rows[ends]}, len(ends), met)
+
+
+def _over_edges(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+    """One hop, one row per stored edge."""
+    assert plan.edge_variable is not None
+    counts, at = adjacency.entries(nodes)
+    found = _repeated(rows, counts, context)
+    ends = adjacency.rows_at(at)
+    found = found.binding({plan.edge_variable: adjacency.edges_at(at)})
+    if plan.closing:
+        return found.where(found.rows[plan.destination] == ends)
+    return found.binding({plan.destination: ends})
+
+
+def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+    """The rows whose destination, bound already, is among what the traversal finds."""
+    ends = rows.rows[plan.destination]
+    if plan.max_hops == 1:
+        return rows.where(adjacency.joined(nodes, ends))
+    tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
+    reached = _within_hops(plan, tagged, nodes, adjacency, context)
+    hits = reached.rows[plan.destination] == ends[reached.rows["row"]]
+    return rows.take(reached.rows["row"][hits])
+
+
+def _within_hops(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext
+) -> Bindings:
+    """Several hops: one search per distinct node, its result shared by the rows that start there."""
+    starts = RowSpace.of(nodes)
+    size, batch = len(adjacency.sources), max(1, _VISITED_BYTES // max(1, len(adjacency.sources)))
+    positions = adjacency.sources.positions(starts.rows)
+    visited = np.zeros(min(batch, len(starts)) * size, dtype=bool)
+    counts = np.zeros(len(starts), np.int64)
+    ends: list[Indices] = []
+    held = 0
+    for first in range(0, len(starts), batch):
+        part = positions[first : first + batch]
+        owner, reached = _search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
+        counts[first : first + len(part)] = np.bincount(owner, minlength=len(part))
+        ends.append(reached)
+        held += reached.nbytes
+        context.budget.step(rows.nbytes + held)
+    searched = Adjacency(starts, adjacency.ends, _starts(counts), np.concatenate(ends))
+    per_row, at = searched.entries(nodes)
+    found = _repeated(rows, per_row, context)
+    return found.binding({plan.destination: searched.rows_at(at)})
+
+
+def _search(
+    starts: Indices,
+    adjacency: Adjacency,
+    min_hops: int,
+    max_hops: int,
+    visited: NDArray[np.bool_],
+    context: ReadContext,
+) -> tuple[Indices, Indices]:
+    """Breadth-first from every start at once: which start reached which node, by start, distance and node.
+
+    A node is reported at its shortest distance. Its own self loop reports it one hop later and is not searched again;
+    that adds something only where the node itself was still too near, which is at the first hop that counts.
+    """
+    size = len(adjacency.sources)
+    owner = np.flatnonzero(starts >= 0)
+    frontier = owner * size + starts[owner]
+    visited[frontier] = True
+    marked, reports = [frontier], []
+    for hop in range(1, max_hops + 1):
+        if not len(frontier):
+            break
+        context.cancellation.check()
+        owner, node = np.divmod(frontier, size)
+        entries = adjacency.entries(adjacency.sources.rows[node])
+        context.budget.step(int(entries.counts.sum()) * 4 * 8)
+        keys = np.repeat(owner * size, entries.counts) + adjacency.targets[entries.at]
+        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops else keys[:0]
+        frontier = np.unique(keys[~visited[keys]])
+        visited[frontier] = True
+        marked.append(frontier)
+        if hop >= min_hops:
+            reports.append(np.union1d(frontier, loops) if len(loops) else frontier)
+    for keys in marked:
+        visited[keys] = False
+    found = np.concatenate(reports) if reports else np.empty(0, np.int64)
+    owner, node = np.divmod(found, max(1, size))
+    order = np.argsort(owner, kind="stable")
+    return owner[order], node[order]
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+
+
+def _repeated(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -> Bindings:
+    """Each row as often as it continues."""
+    total = int(counts.sum())
+    columns = len(rows.rows) + 3 + (rows.weights is not None)
+    context.budget.step(rows.nbytes + total * 8 * columns)
+    if total == rows.length and bool((counts == 1).all()):
+        return rows
+    weights = None if rows.weights is None else np.repeat(rows.weights, counts)
+    return Bindings({v: np.repeat(column, counts) for v, column in rows.rows.items()}, total, weights)

@@ -1,0 +1,110 @@
+"""Choosing where the neighbours of a traversal come from, by cost.
+
+Lookups cost per node they ask about, a topology costs once and is then almost free; the choice follows estimates of
+both, and what lookups have already cost at this version counts towards building. Called by `expand` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.engine.query.adjacency import Adjacency
+from omnigraph.engine.query.bindings import RowIds
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.lookup import explored
+from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
+from omnigraph.engine.query.traversal_mode import TraversalMode
+from omnigraph.language.catalog import NodeType
+from omnigraph.language.query import ir
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import index_coverage
+
+# Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
+_LOOKUP = 1.5e-3
+_LOOKUP_PER_VALUE = 2e-5
+_LOOKUP_PER_EDGE = 1e-6
+_SCAN_PER_ROW = 3e-8
+_MAP = 3e-3
+_BUILD = 5e-3
+_BUILD_PER_EDGE = 6e-7
+_BUILD_PER_EDGE_WITH_ROWS = 1.2e-6
+_BUILD_PER_NODE = 2e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to find neighbours and why."""
+
+    mode: TraversalMode
+    reason: str
+
+
+def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Adjacency:
+    """An adjacency that knows at least everything within reach of `nodes`."""
+    shape = Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES
+    key = topology_key(plan, shape, context)
+    choice = choose(plan, len(nodes), key, context)
+    if choice.mode is TraversalMode.INDEXED:
+        context.profiler.note(f"lookups on {plan.edge.name}: {choice.reason}")
+        return explored(
+            nodes,
+            plan.edge,
+            plan.direction,
+            source_type(plan, context),
+            plan.destination_type,
+            plan.max_hops,
+            plan.source,
+            context,
+            with_edges=shape is Shape.EDGES,
+        )
+    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key)
+    context.profiler.note(f"topology of {plan.edge.name} ({origin}): {choice.reason}")
+    return topology.towards(plan.direction)
+
+
+def topology_key(plan: ir.Expand, shape: Shape, context: ReadContext) -> TopologyKey:
+    near, far = context.table(source_type(plan, context)), context.table(plan.destination_type)
+    sources, targets = (far, near) if plan.direction is ir.Direction.IN else (near, far)
+    snapshot = context.snapshot
+    return TopologyKey(snapshot.entry.graph_id, shape, context.table(plan.edge).state, sources.state, targets.state)
+
+
+def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
+    """The node type that the traversal starts from."""
+    if plan.edge.is_symmetric:
+        return plan.destination_type
+    name = plan.edge.to_type if plan.direction is ir.Direction.IN else plan.edge.from_type
+    return context.catalog.nodes[name]
+
+
+def choose(plan: ir.Expand, nodes: int, key: TopologyKey, context: ReadContext) -> Choice:
+    if context.mode is not TraversalMode.AUTO:
+        return Choice(context.mode, "forced by the traversal mode")
+    if PROCESS_TOPOLOGIES.held(key) is not None:
+        return Choice(TraversalMode.CSR, "at hand")
+    edges = context.table(plan.edge)
+    lookups = _lookup_cost(plan, nodes, edges, key)
+    if PROCESS_TOPOLOGIES.is_stored(context.snapshot.root, key):
+        topology = _MAP
+    else:
+        per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
+        topology = _BUILD + edges.state.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
+    spent = PROCESS_TOPOLOGIES.spend(key, lookups)
+    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
+    if spent <= topology:
+        return Choice(TraversalMode.INDEXED, estimate)
+    return Choice(TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly")
+
+
+def _lookup_cost(plan: ir.Expand, nodes: int, edges: Table, key: TopologyKey) -> float:
+    near = key.targets.rows if plan.direction is ir.Direction.IN else key.sources.rows
+    degree = edges.state.rows / max(1, near)
+    columns = {ir.Direction.OUT: ("src",), ir.Direction.IN: ("dst",), ir.Direction.BOTH: ("src", "dst")}
+    unindexed = sum(index_coverage(edges, column, "BTREE").unindexed_rows for column in columns[plan.direction])
+    cost, frontier = 0.0, float(min(nodes, near))
+    for _ in range(plan.max_hops):
+        reached = min(frontier * degree * len(columns[plan.direction]), float(edges.state.rows))
+        cost += 3 * _LOOKUP + frontier * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
+        cost += unindexed * _SCAN_PER_ROW
+        frontier = min(reached, float(near))
+    return cost

@@ -1,0 +1,83 @@
+"""What a query did: a tree of operators with rows, time, store requests and how each went about its work.
+
+Filled by `run` while a query runs and shown by `--profile`; measuring requests costs a little, so it happens only
+for a query that asked for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class OperatorProfile:
+    """One operator. Times and requests include those of its inputs."""
+
+    operator: str
+    rows: int = 0
+    seconds: float = 0.0
+    requests: int = 0
+    notes: list[str] = field(default_factory=list)
+    inputs: list[OperatorProfile] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        return {
+            "operator": self.operator,
+            "rows": self.rows,
+            "milliseconds": round(self.seconds * 1000, 3),
+            "requests": self.requests,
+            "notes": list(self.notes),
+            "inputs": [child.to_json_dict() for child in self.inputs],
+        }
+
+    def lines(self, depth: int = 0) -> Iterator[str]:
+        """A readable tree, the last operator first."""
+        cost = f"{self.rows} rows, {self.seconds * 1000:.2f} ms, {self.requests} requests"
+        yield f"{'  ' * depth}{self.operator}  [{cost}]"
+        for note in self.notes:
+            yield f"{'  ' * depth}    {note}"
+        for child in self.inputs:
+            yield from child.lines(depth + 1)
+
+
+class Profiler:
+    """Builds the tree. An operator that runs again for the next piece of its input adds to its first entry."""
+
+    def __init__(self, requests: Callable[[], int] | None = None) -> None:
+        self._requests = requests or (lambda: 0)
+        self._top = OperatorProfile("query")
+        self._open = [self._top]
+        self._known: dict[tuple[int, int], OperatorProfile] = {}
+
+    @property
+    def root(self) -> OperatorProfile:
+        return self._top
+
+    @contextmanager
+    def operator(self, plan: object, label: str) -> Iterator[OperatorProfile]:
+        parent = self._open[-1]
+        key = (id(parent), id(plan))
+        entry = self._known.get(key)
+        if entry is None:
+            entry = self._known[key] = OperatorProfile(label)
+            parent.inputs.append(entry)
+        requests, started = self._requests(), time.perf_counter()
+        self._open.append(entry)
+        try:
+            yield entry
+        finally:
+            self._open.pop()
+            entry.seconds += time.perf_counter() - started
+            entry.requests += self._requests() - requests
+
+    def note(self, text: str) -> None:
+        """Something worth knowing about the operator that runs now."""
+        self._open[-1].note(text)

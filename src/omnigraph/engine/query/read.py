@@ -1,0 +1,131 @@
+"""The way into the read runtime: a query text on a pinned snapshot.
+
+`Graph` and `Snapshot` call this and nothing else below. Compiles, binds parameters, gives the run its limits and
+hands back a result, a stream, or a description of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
+from omnigraph.engine.query.plan_tree import inputs_of, label
+from omnigraph.engine.query.profile import Profiler
+from omnigraph.engine.query.properties import Properties
+from omnigraph.engine.query.pushdown import split_pushed
+from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
+from omnigraph.engine.query.run import ReadRun
+from omnigraph.engine.query.traversal_mode import TraversalMode
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query import ir
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.params import Host, bind_parameters
+from omnigraph.storage.identifiers import now_micros
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How to run a read. `catalog` is the schema to read with, the snapshot's own when None."""
+
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    cancellation: Cancellation | None = None
+    profile: bool = False
+    host: Host = Host.NATIVE
+    embedder: Embedder | None = None
+    catalog: Catalog | None = None
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
+def run_query(
+    snapshot: Snapshot,
+    target: ReadTarget,
+    source: str,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    options: ReadOptions = DEFAULT_OPTIONS,
+) -> QueryResult:
+    """The whole result."""
+    return stream_query(snapshot, target, source, name, params, options, collecting=True).collected()
+
+
+def stream_query(
+    snapshot: Snapshot,
+    target: ReadTarget,
+    source: str,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    options: ReadOptions = DEFAULT_OPTIONS,
+    *,
+    collecting: bool = False,
+) -> QueryStream:
+    """The result as it is made. Problems of the query itself show here, before the first batch."""
+    plan, context = _prepared(snapshot, source, name, params, options)
+    run = ReadRun(plan, context)
+    batches = _charged(run.batches(), context) if collecting else run.batches()
+    return QueryStream(plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches)
+
+
+def explain_query(
+    snapshot: Snapshot,
+    source: str,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    options: ReadOptions = DEFAULT_OPTIONS,
+) -> list[str]:
+    """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
+    plan, context = _prepared(snapshot, source, name, params, options)
+    return list(_explained(plan.root, context, 0))
+
+
+def _prepared(
+    snapshot: Snapshot, source: str, name: str | None, params: Mapping[str, Any] | None, options: ReadOptions
+) -> tuple[ir.ReadPlan, ReadContext]:
+    catalog = options.catalog or snapshot.catalog
+    plan = compile_queries(source, catalog).query(name).read_plan
+    bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
+    budget = MemoryBudget(options.memory_bytes)
+    context = ReadContext(
+        snapshot=snapshot,
+        catalog=catalog,
+        parameters=bound,
+        mode=TraversalMode.from_environment(),
+        budget=budget,
+        cancellation=options.cancellation or Cancellation(),
+        profiler=Profiler(snapshot.requests if options.profile else None),
+        properties=Properties(budget),
+        embedder=options.embedder,
+    )
+    return plan, context
+
+
+def _charged(batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterator[pa.RecordBatch]:
+    """A collected result counts against the query's memory like anything else it keeps."""
+    for batch in batches:
+        context.budget.hold(batch.nbytes)
+        yield batch
+
+
+def _explained(plan: ir.ReadOperator, context: ReadContext, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    yield f"{indent}{label(plan)}"
+    match plan:
+        case ir.Scan():
+            pushed, rest = split_pushed(plan.predicates, context)
+            if pushed is not None:
+                yield f"{indent}    in the scan: {pushed}"
+            if rest:
+                yield f"{indent}    on values: {len(rest)} predicates"
+        case ir.Expand():
+            by_cost = context.mode is TraversalMode.AUTO
+            yield f"{indent}    neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
+    for below in inputs_of(plan):
+        yield from _explained(below, context, depth + 1)

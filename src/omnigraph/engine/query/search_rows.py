@@ -1,0 +1,100 @@
+"""What searches take and give: candidate rows, ranked rows, and the one order among them.
+
+Shared by the vector and the text search; knows nothing of distances or tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.searching import ROW_ID, rows_of, take_rows
+
+RowIds = NDArray[np.uint64]
+Measures = NDArray[np.float64]
+
+_MEASURE_BITS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The rows a search may choose from: those that satisfy `filter` and are listed in `rows`; None does not restrict.
+
+    `filter` is a Lance predicate over physical columns, `rows` are stable row ids in any order.
+    """
+
+    filter: str | None = None
+    rows: RowIds | None = None
+
+
+EVERY_ROW = Candidates()
+
+
+class RankedRows(NamedTuple):
+    """Rows best first, each with what the ranking measured: distance for `nearest`, score for `bm25`."""
+
+    row_ids: RowIds
+    values: Measures
+
+
+def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> pa.Table:
+    """The candidates with some of their columns and `_rowid`, in any order."""
+    if candidates.rows is None:
+        return rows_of(table, columns, filter=candidates.filter)
+    return take_rows(table, distinct(candidates.rows), columns, candidates.filter)
+
+
+def distinct(row_ids: RowIds) -> RowIds:
+    """Ascending, each once. Sorting beats the hashing of `np.unique` several times over."""
+    ordered = np.sort(row_ids)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
+
+
+def positions_in(sorted_ids: RowIds, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where each row id stands in an ascending array, and whether it is there at all."""
+    if not sorted_ids.size:
+        return np.zeros(row_ids.size, np.int64), np.zeros(row_ids.size, np.bool_)
+    found = np.minimum(np.searchsorted(sorted_ids, row_ids), sorted_ids.size - 1)
+    return found, sorted_ids[found] == row_ids
+
+
+def settled(measures: Measures) -> Measures:
+    """The first 40 bits of each number: sums of the same parts in another order then give the same measure."""
+    mantissas, exponents = np.frexp(measures)
+    shortened: Measures = np.ldexp(np.rint(np.ldexp(mantissas, _MEASURE_BITS)), exponents - _MEASURE_BITS)
+    return shortened
+
+
+def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = None) -> NDArray[np.int64]:
+    """Positions of the k cheapest rows in ascending order of cost, equal costs by entity id ascending.
+
+    Ids are read only for rows whose cost alone does not place them.
+    """
+    chosen = np.arange(row_ids.size)
+    if k is not None and k < row_ids.size:
+        chosen = np.flatnonzero(costs <= np.partition(costs, k - 1)[k - 1])
+    chosen = chosen[np.argsort(costs[chosen], kind="stable")]
+    ordered = costs[chosen]
+    equal_to_next = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(np.append(equal_to_next, False) | np.append(False, equal_to_next))
+    if tied.size:
+        by_id = np.lexsort((_id_order(table, row_ids[chosen[tied]]), ordered[tied]))
+        chosen[tied] = chosen[tied[by_id]]
+    return chosen[:k]
+
+
+def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
+    """The rank of each row's entity id among these rows. Arrow compares UTF-8, which is code point order."""
+    rows = take_rows(table, row_ids, ["id"])
+    ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
+    stored = rows.column(ROW_ID).to_numpy()
+    order = np.argsort(stored)
+    found, _ = positions_in(stored[order], row_ids)
+    ordered: NDArray[np.int64] = ranks[order][found]
+    return ordered

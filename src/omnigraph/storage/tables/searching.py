@@ -1,0 +1,218 @@
+"""What search asks of Lance: its tokenizer, its text and vector indexes, and rows with their stable row ids.
+
+Called by the search modules of the query engine, which decide how the pieces make a right answer. Text is only ever
+asked of indexed rows here: Lance answers a text query without an index with nothing, silently.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from lance.file import LanceFileReader
+from lance.lance import tokenize
+from lance.query import MatchQuery
+from numpy.typing import NDArray
+
+from omnigraph.storage.tables.reading import Table
+
+ROW_ID: Final = "_rowid"
+SCORE: Final = "_score"
+DISTANCE: Final = "_distance"
+
+_EVERY_EXPANSION: Final = 1 << 30
+_EVERY_PARTITION: Final = 1 << 16
+# Above this share of the table a sequential scan is faster than fetching rows one by one.
+_SCAN_SHARE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSegment:
+    """One independently built part of an index and the fragments whose rows it was built from."""
+
+    uuid: str
+    fragment_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnIndex:
+    """An index as a search needs to know it; `parameters` is what it was built with, as Lance reports it."""
+
+    name: str
+    segments: tuple[IndexSegment, ...]
+    parameters: Mapping[str, Any]
+
+    @property
+    def fragment_ids(self) -> frozenset[int]:
+        return frozenset().union(*(segment.fragment_ids for segment in self.segments))
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentContent:
+    """A fragment and the name of its live content: equal names mean equal rows, in any version of any table."""
+
+    fragment_id: int
+    name: tuple[str, ...]
+
+
+def analysed(text: str, options: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Tokens of a text as an inverted index with these options sees them, with their word positions.
+
+    Positions count every word, dropped ones too, from the first word that was kept.
+    """
+    return [(token.text, token.position) for token in tokenize(text, **options)]
+
+
+def fragment_contents(table: Table) -> list[FragmentContent]:
+    return [
+        FragmentContent(
+            fragment.fragment_id,
+            (table.dataset.uri, *(file.path for file in fragment.metadata.files), fragment.deletion_file() or ""),
+        )
+        for fragment in table.dataset.get_fragments()
+    ]
+
+
+def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
+    """The index of a kind on a column; None when no fragment of this version is covered by one."""
+    living = {fragment.fragment_id for fragment in table.dataset.get_fragments()}
+    for index in table.dataset.describe_indices():
+        if index.field_names == [column] and index.index_type.upper() == kind:
+            segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
+            found = ColumnIndex(index.name, segments, index.details)
+            if found.fragment_ids:
+                return found
+    return None
+
+
+def indexed_documents(table: Table, segment: IndexSegment) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Every document of a text index segment as it was built: row ids, and how many tokens each has.
+
+    Rows without any token are no documents. Rows deleted or rewritten since are still listed.
+    """
+    directory = f"{table.dataset.uri}/_indices/{segment.uuid}"
+    options = table.dataset.latest_storage_options()
+    described = LanceFileReader(f"{directory}/metadata.lance", storage_options=options).metadata().schema.metadata
+    parts = [
+        LanceFileReader(f"{directory}/part_{part}_docs.lance", storage_options=options).read_all().to_table()
+        for part in json.loads(described[b"partitions"])
+    ]
+    if not parts:
+        return np.empty(0, np.uint64), np.empty(0, np.uint32)
+    documents = pa.concat_tables(parts)
+    return documents.column(ROW_ID).to_numpy(), documents.column("_num_tokens").to_numpy()
+
+
+def matching_rows(
+    table: Table,
+    column: str,
+    text: str,
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+    max_edits: int = 0,
+    columns: Sequence[str] = (),
+) -> pa.Table:
+    """Indexed rows that share a token with the text, with `_rowid` and `_score`; the best `limit` when given.
+
+    Only for a column with an inverted index. Scores count every document ever indexed, live or not.
+    """
+    query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
+    return table.dataset.to_table(
+        columns=[*columns, SCORE],
+        full_text_query=query,
+        filter=filter,
+        prefilter=True,
+        limit=limit,
+        with_row_id=True,
+        fast_search=True,
+    )
+
+
+def nearest_rows(
+    table: Table,
+    column: str,
+    vector: NDArray[np.float32],
+    k: int,
+    metric: str,
+    *,
+    filter: str | None = None,
+    index: ColumnIndex | None = None,
+    columns: Sequence[str] = (),
+) -> pa.Table:
+    """The k rows closest by Lance's single precision arithmetic, with `_rowid` and `_distance`.
+
+    Uses `index` when given, all of its partitions and every row outside it; rows without a vector are left out.
+    """
+    asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
+    if index is not None:
+        asked["nprobes"] = _EVERY_PARTITION
+    return table.dataset.to_table(
+        columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
+    )
+
+
+def rows_of(
+    table: Table,
+    columns: Sequence[str],
+    *,
+    filter: str | None = None,
+    fragment_ids: frozenset[int] | None = None,
+) -> pa.Table:
+    """Rows with their `_rowid`, of all fragments or of some."""
+    fragments = None
+    if fragment_ids is not None:
+        fragments = [f for f in table.dataset.get_fragments() if f.fragment_id in fragment_ids]
+        if not fragments:
+            return _with_row_id(table, columns).empty_table()
+    scanner = table.dataset.scanner(columns=list(columns), filter=filter, fragments=fragments, with_row_id=True)
+    return scanner.to_table()
+
+
+def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
+    """Rows deleted from these fragments as the files still hold them, with the `_rowid` they most likely had.
+
+    A fragment numbers the rows of one append consecutively, so its living rows tell the ids of the others. None where
+    they contradict that; the caller has to know which ids it expects.
+    """
+    parts = [_with_row_id(table, columns).empty_table()]
+    for fragment in table.dataset.get_fragments():
+        if fragment.fragment_id not in fragment_ids or fragment.deletion_file() is None:
+            continue
+        rows = table.dataset.scanner(
+            columns=list(columns), fragments=[fragment], with_row_id=True, include_deleted_rows=True
+        ).to_table()
+        dead = np.asarray(rows.column(ROW_ID).is_null())
+        offsets = np.arange(rows.num_rows, dtype=np.uint64)
+        # Unsigned on purpose: a start "below zero" wraps around and back.
+        starts = rows.column(ROW_ID).drop_null().to_numpy() - offsets[~dead]
+        if not starts.size or (starts != starts[0]).any():
+            return None
+        deleted = rows.drop_columns(ROW_ID).filter(pa.array(dead))
+        parts.append(deleted.append_column(ROW_ID, pa.array(offsets[dead] + starts[0])))
+    return pa.concat_tables(parts)
+
+
+def take_rows(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str], filter: str | None = None) -> pa.Table:
+    """The rows with these distinct ids that exist and pass the filter, with their `_rowid`, in any order."""
+    if not row_ids.size:
+        return _with_row_id(table, columns).empty_table()
+    if row_ids.size * _SCAN_SHARE > table.state.rows:
+        rows = rows_of(table, columns, filter=filter)
+        return rows.filter(pa.array(np.isin(rows.column(ROW_ID).to_numpy(), row_ids)))
+    if filter is None:
+        rows = table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
+        # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
+        if rows.num_rows == row_ids.size:
+            return rows.append_column(ROW_ID, pa.array(row_ids))
+    listed = ", ".join(map(str, row_ids.tolist()))
+    condition = f" AND ({filter})" if filter is not None else ""
+    return rows_of(table, columns, filter=f"{ROW_ID} IN ({listed}){condition}")
+
+
+def _with_row_id(table: Table, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([*(table.schema.field(name) for name in columns), pa.field(ROW_ID, pa.uint64())])

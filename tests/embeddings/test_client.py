@@ -1,0 +1,93 @@
+"""What a client accepts as an answer, and what the engine accepts as a client."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, Role, open_client
+from omnigraph.engine.query.embedding import query_vector
+from omnigraph.errors import BadRequestError, EmbeddingError
+from omnigraph.language.catalog import EmbedSource, Property
+from omnigraph.language.types import PropertyType
+
+
+class Answering:
+    """A provider that gives one prepared answer and remembers what it was asked for."""
+
+    def __init__(self, *numbers: float) -> None:
+        self.answer = np.array(numbers, np.float32)
+        self.asked: list[tuple[str, int, Role]] = []
+
+    def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
+        self.asked.append((text, dimension, role))
+        return self.answer
+
+
+def client(provider: Answering, model: str = "m") -> EmbeddingClient:
+    return EmbeddingClient(EmbeddingConfig(ProviderKind.OPENAI, model, "u", "secret"), provider)
+
+
+def test_an_answer_is_normalised() -> None:
+    assert client(Answering(3, 4)).embed_query("x", 2).tolist() == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("answer", "dimension", "message"),
+    [
+        ((1, 2, 3), 2, "embedding dimension mismatch: expected 2, got 3"),
+        ((1, float("nan")), 2, "component 1 is not finite"),
+        ((float("inf"), 1), 2, "component 0 is not finite"),
+        ((0, 0), 2, "zero norm"),
+        ((1e-8, 0), 2, "zero norm"),
+        ((1, 2), 0, "embedding dimension must be greater than zero"),
+    ],
+)
+def test_unusable_answers_are_refused(answer: tuple[float, ...], dimension: int, message: str) -> None:
+    with pytest.raises(EmbeddingError, match=message):
+        client(Answering(*answer)).embed_query("x", dimension)
+
+
+def test_calls_are_logged_without_text_or_key(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        client(Answering(1, 0)).embed_query("private text", 2)
+        with pytest.raises(EmbeddingError):
+            client(Answering(0, 0)).embed_query("private text", 2)
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert {record.name for record in caplog.records} == {"omnigraph::embedding"}
+    assert "model=m" in caplog.text
+    assert "private" not in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_provider_without_a_connection_says_so() -> None:
+    with pytest.raises(EmbeddingError, match="no connection to the gemini embedding provider"):
+        open_client(EmbeddingConfig(ProviderKind.GEMINI, "m", "u", "k"))
+
+
+def vector_property(model: str | None) -> Property:
+    return Property(name="vec", id=1, type=PropertyType.vector(2), column="vec", embed=EmbedSource("title", model))
+
+
+def test_a_query_text_is_embedded_at_the_dimension_of_the_property() -> None:
+    provider = Answering(1, 0)
+    assert query_vector(client(provider), "Book", vector_property(None), "tides").tolist() == [1, 0]
+    assert provider.asked == [("tides", 2, Role.QUERY)]
+
+
+def test_another_model_than_the_recorded_one_is_refused_before_any_call() -> None:
+    provider = Answering(1, 0)
+    with pytest.raises(BadRequestError) as refused:
+        query_vector(client(provider, "text-embedding-3-large"), "Book", vector_property("openai/x"), "tides")
+    for part in ("Book.vec", "'openai/x'", "'text-embedding-3-large'", "OMNIGRAPH_EMBED_MODEL='openai/x'"):
+        assert part in str(refused.value)
+    assert provider.asked == []
+    assert query_vector(client(provider, "openai/x"), "Book", vector_property("openai/x"), "t").size == 2
+
+
+def test_a_text_needs_a_client() -> None:
+    with pytest.raises(BadRequestError, match=r"Book\.vec.*without an embedding client"):
+        query_vector(None, "Book", vector_property(None), "tides")

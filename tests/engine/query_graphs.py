@@ -1,0 +1,123 @@
+"""Small graphs with a history, for tests of the read runtime: several commits, updates, deletes, partial indexes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+
+SOCIAL = """
+node Person {
+  slug: String @key
+  age: I32?
+  score: F64?
+  nick: String?
+  tags: [String]?
+  luck: [I32]?
+  active: Bool?
+  born: Date?
+  seen: DateTime?
+  big: I64?
+  ratio: F32?
+  count: U64?
+  mood: enum(calm, wild)?
+}
+node City { slug: String @key  people: I64?  name: String? }
+edge Knows: Person -> Person { since: I32?  note: String? }
+edge Lives: Person -> City
+edge Near: City -> City { km: F64? }
+"""
+
+NAMES = ("ann", "bob", "cay", "dee", "eve", "fay", "gus", "hal")
+TOWNS = ("ulm", "bonn", "kiel", "ann")  # a town may have the id of a person
+WORDS = ("", "a", "ab", "b%", "Ab", "_b", "it's", "é", "z\\", "ann")
+WHOLE = (-3, 0, 1, 2, 5, 2**31 - 1)
+BIG = (-(2**63), -1, 0, 7, 2**53, 2**53 + 1, 2**63 - 1)
+EXACT = (-1.5, -0.0, 0.0, 0.25, 2.0, 2.5, 9007199254740992.0)
+DAYS = (-1, 0, 18_000, 19_844)
+INSTANTS = (-1, 0, 1_714_557_600_123)
+
+
+def node(type_name: str, slug: str, **data: Any) -> str:
+    return json.dumps({"type": type_name, "data": {"slug": slug, **data}})
+
+
+def edge(type_name: str, source: str, target: str, **data: Any) -> str:
+    return json.dumps({"edge": type_name, "from": source, "to": target, "data": data})
+
+
+def person(slug: str, random_: random.Random) -> str:
+    def maybe(*values: Any) -> Any:
+        return None if random_.random() < 0.3 else random_.choice(values)
+
+    data = {
+        "age": maybe(*WHOLE),
+        "score": maybe(*EXACT),
+        "nick": maybe(*WORDS),
+        "tags": maybe([], random_.sample(WORDS, 2), [random_.choice(WORDS)]),
+        "luck": maybe([], random_.sample(WHOLE, 3)),
+        "active": maybe(True, False),
+        "born": maybe(*DAYS),
+        "seen": maybe(*INSTANTS),
+        "big": maybe(*BIG),
+        "ratio": maybe(0.1, -0.5, 2.0, 0.0),
+        "count": maybe(0, 3, 2**63, 2**64 - 1),
+        "mood": maybe("calm", "wild"),
+    }
+    return node("Person", slug, **data)
+
+
+def social_graph(path: Path, seed: int) -> Graph:
+    """A random graph that was loaded in pieces, updated, thinned out and indexed in part."""
+    random_ = random.Random(seed)
+    graph = Graph.init(path, SOCIAL)
+    people = random_.sample(NAMES, random_.randint(3, 7))
+    towns = random_.sample(TOWNS, random_.randint(1, 3))
+    lines = [person(slug, random_) for slug in people]
+    lines += [node("City", t, people=random_.choice((None, *BIG)), name=random_.choice(WORDS)) for t in towns]
+    graph.load("\n".join(lines), mode="append")
+    serial = 0
+    for _ in range(random_.randint(1, 3)):
+        lines = []
+        for _ in range(random_.randint(1, 8)):
+            serial += 1
+            # Ids descend, so that their order is never the order in which edges were stored.
+            name = f"e{99 - serial:02d}"
+            kind = random_.random()
+            if kind < 0.6:
+                ends = (random_.choice(people), random_.choice(people))
+                values = {"since": random_.choice((None, 1, 2)), "note": random_.choice((None, *WORDS))}
+                lines.append(edge("Knows", *ends, id=name, **values))
+            elif kind < 0.8:
+                lines.append(edge("Lives", random_.choice(people), random_.choice(towns), id=name))
+            else:
+                ends = (random_.choice(towns), random_.choice(towns))
+                lines.append(edge("Near", *ends, id=name, km=random_.choice((None, 1.0, 2.5))))
+        graph.load("\n".join(lines), mode="append")
+        if random_.random() < 0.5:
+            build_indexes(graph)
+    graph.load(person(people[0], random_), mode="merge")
+    if random_.random() < 0.5:
+        gone = "query q($s: String) { delete Person where slug = $s }"
+        graph.mutate(gone, params={"s": people[-1]})
+    return graph
+
+
+def build_indexes(graph: Graph) -> None:
+    """Ordered indexes on every id and endpoint, covering what is stored now."""
+
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        staged = {}
+        for key, state in txn.base.tables.items():
+            if not state.rows:
+                continue
+            for column in ("id", "src", "dst") if key.startswith("edge:") else ("id",):
+                staged[key] = txn.root.staging.build_index(state, column, "BTREE", f"{column}_btree")
+                state = staged[key].state
+        return PublishPlan(staged=staged)
+
+    graph.commit("main", prepare, Intent(kind="index"))
