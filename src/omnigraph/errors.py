@@ -97,6 +97,41 @@ class KeyConflictError(ConflictError):
         self.entity_id = entity_id
 
 
+@dataclass(frozen=True, slots=True)
+class MergeConflict:
+    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame."""
+
+    type_key: str
+    entity_id: str | None
+    kind: str
+    message: str
+
+    def to_dict(self) -> dict[str, str | None]:
+        entity_kind, _, type_name = self.type_key.partition(":")
+        return {
+            "entity_kind": entity_kind,
+            "type_name": type_name,
+            "entity_id": self.entity_id,
+            "kind": self.kind,
+            "message": self.message,
+        }
+
+
+class MergeConflictsError(ConflictError):
+    """Two branches that can't be merged as they are. The target is untouched; every conflict is listed."""
+
+    _PREVIEWED: ClassVar[int] = 3
+
+    def __init__(self, source: str, target: str, conflicts: Sequence[MergeConflict]) -> None:
+        shown = "; ".join(conflict.message for conflict in conflicts[: self._PREVIEWED])
+        more = f"; and {len(conflicts) - self._PREVIEWED} more" if len(conflicts) > self._PREVIEWED else ""
+        counted = f"{len(conflicts)} conflict{'' if len(conflicts) == 1 else 's'}"
+        super().__init__(f"can't merge '{source}' into '{target}', {counted}: {shown}{more}")
+        self.source = source
+        self.target = target
+        self.conflicts = tuple(conflicts)
+
+
 class PreconditionFailedError(OmniGraphError):
     http_status = 412
 
@@ -128,6 +163,54 @@ class QueryCancelledError(OmniGraphError):
 
     def __init__(self, reason: str = "the query was cancelled") -> None:
         super().__init__(reason)
+
+
+class ChangeCursorRejectedError(BadRequestError):
+    """A page token or feed cursor that does not fit the question it came with."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"change cursor rejected: {reason}")
+        self.reason = reason
+
+
+class ChangeFeedGapError(OmniGraphError):
+    """History that a diff or feed needs was reclaimed. A consumer starts again from a new baseline."""
+
+    http_status = 410
+
+    def __init__(self, first_unreadable_commit_id: str, cursor: str | None = None) -> None:
+        super().__init__(
+            f"the changes of commit {first_unreadable_commit_id} can't be read any more: cleanup reclaimed its data; "
+            "take a new baseline"
+        )
+        self.first_unreadable_commit_id = first_unreadable_commit_id
+        self.cursor = cursor
+
+
+class CommitHasNoParentError(ConflictError):
+    """The first commit of a graph has nothing to be compared with."""
+
+    reason: ClassVar[str] = "parentless_commit"
+
+    def __init__(self, graph_commit_id: str) -> None:
+        super().__init__(
+            f"commit {graph_commit_id} is the first of the graph and changes nothing that was there before"
+        )
+        self.graph_commit_id = graph_commit_id
+
+
+class ChangeSchemaBoundaryError(ConflictError):
+    """A commit that changed the shape of a type: the images before and after it are not comparable."""
+
+    reason: ClassVar[str] = "schema_boundary"
+
+    def __init__(self, graph_commit_id: str, type_name: str) -> None:
+        super().__init__(
+            f"commit {graph_commit_id} changed the schema of {type_name}, so it has no entity changes; "
+            f"take a new baseline, or start after:{graph_commit_id} once the consumer has migrated"
+        )
+        self.graph_commit_id = graph_commit_id
+        self.type_name = type_name
 
 
 class ExternalBlobPolicyError(BadRequestError):

@@ -7,7 +7,7 @@ means its newest head.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,15 +18,28 @@ import pyarrow as pa
 
 from omnigraph.engine import history
 from omnigraph.engine.blobs import BlobCell, BlobRead, ReadTarget, read_blob
+from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
 from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
+from omnigraph.engine.commits import CommitHistory, CommitSummary, summaries, summary
+from omnigraph.engine.diff import ChangeSet
+from omnigraph.engine.diff import diff as diff_states
+from omnigraph.engine.export import ByteWriter, ExportedFile, export_lines, write_lines
+from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
+from omnigraph.engine.feed import ChangeBaseline, ChangePoll, PollRequest
+from omnigraph.engine.feed import capture_baseline as write_baseline
+from omnigraph.engine.feed import poll_changes as run_poll
 from omnigraph.engine.history import CommitPage
 from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
 from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
 from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
+from omnigraph.engine.merge import MergePreview, MergeRequest, MergeResult, Resolutions
+from omnigraph.engine.merge import merge as run_merge
+from omnigraph.engine.merge import preview as preview_of_merge
+from omnigraph.engine.merge.resolution import NO_RESOLUTIONS
 from omnigraph.engine.mutate import MutationRequest
 from omnigraph.engine.mutate import mutate as run_mutation
 from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, optimize
@@ -40,6 +53,7 @@ from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
 from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
 from omnigraph.engine.repair import RepairReport, repair
 from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
+from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
@@ -511,6 +525,134 @@ class Graph:
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
         return read_blob(self, BlobCell(kind, type, id, property), ReadTarget(branch, snapshot, version, at))
+
+    # Merging, changes and export
+
+    def merge(
+        self,
+        source: str,
+        target: str = MAIN,
+        *,
+        delete_branch: bool = False,
+        resolutions: Resolutions = NO_RESOLUTIONS,
+        actor: str | None = None,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
+        request = MergeRequest(source, target, delete_branch, resolutions, actor, message, idempotency_key)
+        return run_merge(self, request)
+
+    def preview_merge(
+        self, source: str, target: str = MAIN, *, resolutions: Resolutions = NO_RESOLUTIONS
+    ) -> MergePreview:
+        """What a merge would change and what conflicts, without doing it."""
+        return preview_of_merge(self, MergeRequest(source, target, resolutions=resolutions))
+
+    def diff(self, before: str | Snapshot, after: str | Snapshot, filter: ChangeScope | None = None) -> ChangeSet:
+        """The net difference of two states: branches, commit ids or snapshots, in any direction."""
+        return diff_states(self._root, self._target(before), self._target(after), filter or EVERYTHING)
+
+    def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
+        """The net difference of two commits of any live branches."""
+        states = self.snapshot(snapshot=before), self.snapshot(snapshot=after)
+        return diff_states(self._root, *states, filter or EVERYTHING)
+
+    def commit_history(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitHistory:
+        """As `list_commits`, with who, when, and how many entities of each type."""
+        return summaries(self._root, self._head(branch), limit=limit, before=before)
+
+    def describe_commit(self, commit_id: str) -> CommitSummary:
+        return summary(self._root, self.get_commit(commit_id))
+
+    def commit_changes(
+        self,
+        commit_id: str,
+        *,
+        scope: ChangeScope | None = None,
+        page_token: str | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> CommitChangesPage:
+        """One page of what a commit changed relative to its first parent, with images before and after."""
+        entry = self.get_commit(commit_id)
+        return commit_changes_page(self._root, entry, scope or EVERYTHING, page_token, max_changes, max_bytes)
+
+    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
+        """Everything a commit changed, one after another."""
+        return changes_of(self._root, self.get_commit(commit_id), scope or EVERYTHING).records()
+
+    def poll_changes(
+        self,
+        *,
+        branch: str = MAIN,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+        max_commits: int | None = None,
+    ) -> ChangePoll:
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        request = PollRequest(
+            branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
+        )
+        return run_poll(self._root, request)
+
+    def capture_baseline(
+        self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
+    ) -> ChangeBaseline:
+        """Write an export of the branch's head, and return the cursor that continues exactly after it."""
+        return write_baseline(self._root, branch, scope or EVERYTHING, writer)
+
+    def export(
+        self,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Iterator[str]:
+        """The lines of an export, each with its line end. They can be loaded as they are."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return (f"{line.decode()}\n" for line in export_lines(self._root, state, types))
+
+    def export_to(
+        self,
+        writer: ByteWriter,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> int:
+        """Write an export in chunks of at most 64 KiB; how many entities that were."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return write_lines(export_lines(self._root, state, types), writer)
+
+    def export_files(
+        self,
+        directory: str | Path,
+        *,
+        format: str = "parquet",
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> list[ExportedFile]:
+        """One Parquet or Arrow file per type in a local directory."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return write_files(self._root, state, directory, format, types)
+
+    def _target(self, target: str | Snapshot) -> Snapshot:
+        if isinstance(target, Snapshot):
+            return target
+        ref, entry = self._fork_point(target)
+        return Snapshot(self._root, ref.branch, entry)
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:

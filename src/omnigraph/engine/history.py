@@ -5,6 +5,8 @@ Everything here reads immutable log entries, so results may be cached and reads 
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError
@@ -92,48 +94,76 @@ def find(root: GraphRoot, commit_id: str) -> Located:
 
 
 def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | None:
-    """The common ancestor with the smallest sum of distances; of equally near ones the larger version."""
-    sides = [_Ancestry(root, left), _Ancestry(root, right)]
-    best: tuple[int, int] | None = None
-    winner: LogEntry | None = None
-    while True:
-        for mine, other in (sides, sides[::-1]):
-            for commit_id, (distance, entry) in mine.newest.items():
-                if commit_id in other.seen:
-                    candidate = (distance + other.seen[commit_id][0], -entry.version)
-                    if best is None or candidate < best:
-                        best, winner = candidate, entry
-        depth = min(side.depth for side in sides if not side.exhausted) if not all(s.exhausted for s in sides) else None
-        # Whatever is found from here on lies deeper than this level on at least one side.
-        if depth is None or (best is not None and depth >= best[0]):
-            return winner
-        for side in sides:
-            if not side.exhausted and side.depth == depth:
-                side.deepen()
+    """The best common ancestor: one that is no ancestor of another common ancestor.
+
+    Of several, the one with the smallest sum of distances, then the larger version. A plainly nearest ancestor would
+    not do: a short way through an old merged branch may lead behind a point that both sides share.
+    """
+    walk = _Painting(root)
+    walk.paint(left, _LEFT)
+    walk.paint(right, _RIGHT)
+    common = walk.best_common()
+    if not common:
+        return None
+    from_left, from_right = walk.distances(left), walk.distances(right)
+    return min(common, key=lambda e: (from_left[e.commit.id] + from_right[e.commit.id], -e.version))
 
 
-class _Ancestry:
-    """Ancestors of one commit by distance, one level at a time."""
+_LEFT, _RIGHT, _BEHIND = 1, 2, 4
+_COMMON = _LEFT | _RIGHT
 
-    def __init__(self, root: GraphRoot, start: LogEntry) -> None:
+
+class _Painting:
+    """Ancestors coloured by the side that reaches them, newest first: parents are always older, so a commit is
+    looked at only when every way to it is known, and nothing behind the common ancestors is read."""
+
+    def __init__(self, root: GraphRoot) -> None:
         self._root = root
-        self.depth = 0
-        self.newest = {start.commit.id: (0, start)}
-        self.seen = dict(self.newest)
+        self._colours: dict[str, int] = {}
+        self._entries: dict[str, LogEntry] = {}
+        self._queue: list[tuple[int, str]] = []
 
-    @property
-    def exhausted(self) -> bool:
-        return not self.newest
+    def paint(self, entry: LogEntry, colour: int) -> None:
+        commit = entry.commit
+        known = self._colours.get(commit.id, 0)
+        if known | colour != known:
+            self._colours[commit.id] = known | colour
+            self._entries[commit.id] = entry
+            heapq.heappush(self._queue, (-commit.published_at, commit.id))
 
-    def deepen(self) -> None:
-        self.depth += 1
-        links = {p.commit_id: p for _, e in self.newest.values() for p in e.commit.parents}
-        unseen = [link for link in links.values() if link.commit_id not in self.seen]
-        entries = self._root.log.entries((link.branch_id, link.version) for link in unseen)
-        self.newest = {}
-        for link, entry in zip(unseen, entries, strict=True):
-            self.newest[link.commit_id] = (self.depth, _parent(link, entry))
-        self.seen |= self.newest
+    def best_common(self) -> list[LogEntry]:
+        found: dict[str, LogEntry] = {}
+        while any(not self._colours[commit_id] & _BEHIND for _, commit_id in self._queue):
+            _, commit_id = heapq.heappop(self._queue)
+            entry, colour = self._entries[commit_id], self._colours[commit_id]
+            if colour & _COMMON == _COMMON and not colour & _BEHIND:
+                found[commit_id] = entry
+                colour |= _BEHIND
+            for parent in self._parents(entry):
+                self.paint(parent, colour)
+        return [entry for commit_id, entry in found.items() if not self._colours[commit_id] & _BEHIND]
+
+    def distances(self, start: LogEntry) -> dict[str, int]:
+        """The fewest steps from a commit to each painted ancestor."""
+        distances = {start.commit.id: 0}
+        level = [start]
+        while level:
+            following = []
+            for entry in level:
+                for link in entry.commit.parents:
+                    if link.commit_id in self._entries and link.commit_id not in distances:
+                        distances[link.commit_id] = distances[entry.commit.id] + 1
+                        following.append(self._entries[link.commit_id])
+            level = following
+        return distances
+
+    def _parents(self, entry: LogEntry) -> Iterator[LogEntry]:
+        links = entry.commit.parents
+        found = self._root.log.entries((link.branch_id, link.version) for link in links)
+        for position, (link, parent) in enumerate(zip(links, found, strict=True)):
+            if position and parent is None:
+                continue  # a merged branch that was deleted, and whose log was swept: nobody else descends from it
+            yield _parent(link, parent)
 
 
 def _parent(link: ParentLink, entry: object) -> LogEntry:

@@ -222,8 +222,7 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
             kind=intent.kind,
             parents=(head.link, *((plan.merged,) if plan.merged else ())),
             authored_at=intent.authored_at,
-            # Clocks differ between machines; time travel needs a branch's times in the order of its versions.
-            published_at=max(now_micros(), head.commit.published_at + 1),
+            published_at=_time_after(txn, plan, head),
             actor=intent.actor,
             message=intent.message,
             changes={k: s.changes for k, s in sorted(plan.staged.items())},
@@ -233,3 +232,13 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
         tables=tables,
         recent_keys=keys,
     )
+
+
+def _time_after(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> int:
+    """Now, but later than every parent: clocks differ between machines, while time travel needs a branch's times in
+    the order of its versions, and the search for a merge base needs ancestors to be older."""
+    times = [head.commit.published_at]
+    if plan.merged is not None:
+        merged = txn.root.log.entry(plan.merged.branch_id, plan.merged.version)
+        times += [merged.commit.published_at] if isinstance(merged, LogEntry) else []
+    return max(now_micros(), max(times) + 1)

@@ -6,12 +6,14 @@ does not break a minimum by itself, and a node that goes with the change no long
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.constraints.image import FinalImage
-from omnigraph.errors import BadRequestError
+from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.language.catalog import Cardinality, EdgeType
 
 _UNBOUNDED = Cardinality()
@@ -19,6 +21,11 @@ _UNBOUNDED = Cardinality()
 
 def check_cardinality(image: FinalImage, change: TypeChange) -> None:
     """Raise for the first touched source with too many or too few edges of this type."""
+    refuse(miscounted_sources(image, change))
+
+
+def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
+    """Every touched source with too many or too few edges of this type."""
     edge = change.type
     if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
         return
@@ -31,8 +38,10 @@ def check_cardinality(image: FinalImage, change: TypeChange) -> None:
     stored = image.survivors(edge.type_key, ["id", "src"], ("src", set(touched)))
     counts = _counted(pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string()))
     for source in touched:
-        if source not in gone:
-            _refuse_outside(edge, source, counts.get(source, 0))
+        bound = _broken_bound(edge.cardinality, counts.get(source, 0))
+        if bound is not None and source not in gone:
+            found = f"source '{source}' has {counts.get(source, 0)} edges ({bound})"
+            yield Violation(edge.type_key, f"@card violation on edge {edge.name}: {found}")
 
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
@@ -50,12 +59,7 @@ def _counted(sources: pa.ChunkedArray) -> dict[str, int]:
     return dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True))
 
 
-def _refuse_outside(edge: EdgeType, source: str, count: int) -> None:
-    low, high = edge.cardinality.minimum, edge.cardinality.maximum
-    if high is not None and count > high:
-        bound = f"max {high}"
-    elif count < low:
-        bound = f"min {low}"
-    else:
-        return
-    raise BadRequestError(f"@card violation on edge {edge.name}: source '{source}' has {count} edges ({bound})")
+def _broken_bound(cardinality: Cardinality, count: int) -> str | None:
+    if cardinality.maximum is not None and count > cardinality.maximum:
+        return f"max {cardinality.maximum}"
+    return f"min {cardinality.minimum}" if count < cardinality.minimum else None

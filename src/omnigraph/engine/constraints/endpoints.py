@@ -9,24 +9,54 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.constraints.image import FinalImage
-from omnigraph.errors import BadRequestError
+from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.language.catalog import EdgeType, NodeType
 
 
 def check_endpoints(image: FinalImage, order: Sequence[TypeChange]) -> None:
     """Raise for the first edge, of the first edge type in `order`, that would point at no node."""
+    refuse(dangling_edges(image, order))
+    for change in order:
+        if isinstance(change.type, NodeType) and change.replaces:
+            refuse(orphaned_edges(image, change))
+
+
+def dangling_edges(image: FinalImage, order: Sequence[TypeChange]) -> Iterator[Violation]:
+    """Every end of a written edge that no node has, end by end and in row order."""
     missing = image.missing_nodes(_wanted(order))
     for change, end, node_type in _written_ends(order):
         if absent := missing[node_type]:
-            _refuse_dangling(change, end, node_type, absent)
-    for change in order:
-        if isinstance(change.type, NodeType) and change.replaces:
-            _refuse_orphans(image, change.type)
+            yield from _dangling(change, end, node_type, absent)
+
+
+def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
+    """Every end of an edge that stays while the change makes its node go."""
+    node = change.type
+    if not isinstance(node, NodeType):
+        return
+    touching = [edge for edge in image.catalog.incident_edges(node.name) if not _is_replaced(image, edge)]
+    gone = image.disappeared(node.name) if touching else set()
+    if not gone:
+        return
+    for edge in touching:
+        for end in _ends_at(edge, node.name):
+            orphans = image.survivors(edge.type_key, ["id", end], (end, gone)).sort_by("id")
+            for entity_id, missing in zip(
+                orphans.column("id").to_pylist(), orphans.column(end).to_pylist(), strict=True
+            ):
+                yield Violation(
+                    edge.type_key,
+                    f"edge {edge.name} '{entity_id}' would be orphaned: {end} '{missing}' not found in {node.name}",
+                    entity_id,
+                    remedy=f"keep the node, or load {edge.name} in the same overwrite",
+                    absent_node=(node.type_key, missing),
+                )
 
 
 def _ends(edge: EdgeType) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -49,30 +79,18 @@ def _wanted(changes: Sequence[TypeChange]) -> dict[str, pa.Array]:
     return {name: pc.unique(pa.chunked_array(chunks, pa.string())) for name, chunks in sorted(named.items())}
 
 
-def _refuse_dangling(change: TypeChange, end: str, node_type: str, absent: set[str]) -> None:
+def _dangling(change: TypeChange, end: str, node_type: str, absent: set[str]) -> Iterator[Violation]:
     values = change.rows.column(end)
-    row = pc.index(pc.is_in(values, value_set=pa.array(absent, pa.string())), True).as_py()
-    if row >= 0:
-        raise BadRequestError(
-            f"{change.where(row)}edge {change.type.name}: {end} '{values[row].as_py()}' not found in {node_type}"
+    lacking = pc.is_in(values, value_set=pa.array(absent, pa.string())).to_numpy()
+    for row in np.flatnonzero(lacking).tolist():
+        node = values[row].as_py()
+        yield Violation(
+            change.type_key,
+            f"edge {change.type.name}: {end} '{node}' not found in {node_type}",
+            change.ids[row].as_py(),
+            change.where(row),
+            absent_node=(f"node:{node_type}", node),
         )
-
-
-def _refuse_orphans(image: FinalImage, node: NodeType) -> None:
-    """Edges that stay while a node they end in goes."""
-    touching = [edge for edge in image.catalog.incident_edges(node.name) if not _is_replaced(image, edge)]
-    gone = image.disappeared(node.name) if touching else set()
-    if not gone:
-        return
-    for edge in touching:
-        for end in _ends_at(edge, node.name):
-            orphans = image.survivors(edge.type_key, ["id", end], (end, gone))
-            if orphans.num_rows:
-                first = orphans.sort_by("id").slice(0, 1).to_pylist()[0]
-                raise BadRequestError(
-                    f"edge {edge.name} '{first['id']}' would be orphaned: {end} '{first[end]}' not found in {node.name}"
-                    f"; keep the node, or load {edge.name} in the same overwrite"
-                )
 
 
 def _is_replaced(image: FinalImage, edge: EdgeType) -> bool:

@@ -6,12 +6,15 @@ can't share one: only an input that lists a key twice can break it, and the call
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.columns import column_of
 from omnigraph.engine.constraints.image import Among, FinalImage
+from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
@@ -25,15 +28,20 @@ _PROBED_SCALARS = frozenset({Scalar.STRING, Scalar.I32, Scalar.I64, Scalar.U32})
 
 def check_uniqueness(image: FinalImage, change: TypeChange) -> None:
     """Raise for the first rule that two entities of this type would break together."""
+    refuse(shared_values(image, change))
+
+
+def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
+    """Every entity of the change that shares a tuple with another one, rule by rule, in row order."""
     if not change.rows.num_rows:
         return
     if isinstance(change.type, NodeType) and change.type.key:
-        _refuse_repeats(change, change.type.key, _comparable(change.rows, ["id"]), ["id"])
+        yield from _repeats(change, change.type.key, _comparable(change.rows, ["id"]), ["id"])
     for members in change.type.uniques:
-        _check_rule(image, change, members)
+        yield from _broken(image, change, members)
 
 
-def _check_rule(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> None:
+def _broken(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> Iterator[Violation]:
     columns = [_column(change.type, name) for name in members]
     rows = _comparable(change.rows, columns)
     for name, column in zip(members, columns, strict=True):
@@ -41,7 +49,7 @@ def _check_rule(image: FinalImage, change: TypeChange, members: tuple[str, ...])
     given = rows.filter(_all_valid(rows, columns))
     if not given.num_rows:
         return
-    _refuse_repeats(change, members, given, columns)
+    yield from _repeats(change, members, given, columns)
     if change.replaces:
         return
     stored = _comparable(
@@ -49,33 +57,30 @@ def _check_rule(image: FinalImage, change: TypeChange, members: tuple[str, ...])
     )
     holders = stored.rename_columns({"id": _HOLDER}).select([*columns, _HOLDER])
     clashes = given.select([*columns, _ROW]).join(holders, keys=columns, join_type="inner")
-    if clashes.num_rows:
-        first = clashes.sort_by([(_ROW, "ascending"), (_HOLDER, "ascending")])
-        raise _violation(change, members, columns, first.column(_ROW)[0].as_py(), first.column(_HOLDER)[0].as_py())
+    ordered = clashes.sort_by([(_ROW, "ascending"), (_HOLDER, "ascending")])
+    for row, holder in zip(ordered.column(_ROW).to_pylist(), ordered.column(_HOLDER).to_pylist(), strict=True):
+        yield _violation(change, members, columns, row, holder)
 
 
-def _refuse_repeats(change: TypeChange, members: tuple[str, ...], rows: pa.Table, columns: list[str]) -> None:
-    """Two rows of the change itself with one tuple. The earliest row that repeats another is the one reported."""
+def _repeats(change: TypeChange, members: tuple[str, ...], rows: pa.Table, columns: list[str]) -> Iterator[Violation]:
+    """Rows of the change itself that repeat the tuple of an earlier one."""
     groups = rows.group_by(columns).aggregate([(_ROW, "min"), (_ROW, "count")])
     repeated = groups.filter(pc.greater(groups.column(f"{_ROW}_count"), 1))
     if not repeated.num_rows:
         return
     together = rows.select([*columns, _ROW]).join(repeated, keys=columns, join_type="inner")
     later = together.filter(pc.greater(together.column(_ROW), together.column(f"{_ROW}_min"))).sort_by(_ROW)
-    row, first = later.column(_ROW)[0].as_py(), later.column(f"{_ROW}_min")[0].as_py()
-    raise _violation(change, members, [_column(change.type, m) for m in members], row, change.ids[first].as_py())
+    shown = [_column(change.type, m) for m in members]
+    for row, first in zip(later.column(_ROW).to_pylist(), later.column(f"{_ROW}_min").to_pylist(), strict=True):
+        yield _violation(change, members, shown, row, change.ids[first].as_py())
 
 
-def _violation(
-    change: TypeChange, members: tuple[str, ...], columns: list[str], row: int, holder: str
-) -> BadRequestError:
+def _violation(change: TypeChange, members: tuple[str, ...], columns: list[str], row: int, holder: str) -> Violation:
     values = [_shown(change.rows.column(column)[row]) for column in columns]
     named, value = (members[0], values[0]) if len(members) == 1 else (_tuple(members), _tuple(values))
-    taker = change.ids[row].as_py()
-    return BadRequestError(
-        f"{change.where(row)}@unique violation on {change.type.name}.{named}: "
-        f"value '{value}' held by '{holder}' and '{taker}'"
-    )
+    taker: str = change.ids[row].as_py()
+    reason = f"@unique violation on {change.type.name}.{named}: value '{value}' held by '{holder}' and '{taker}'"
+    return Violation(change.type_key, reason, taker, change.where(row))
 
 
 def _tuple(texts: tuple[str, ...] | list[str]) -> str:

@@ -1,0 +1,372 @@
+"""What exactly one commit changed, relative to its first parent: every entity, with its values before and after.
+
+The sequence of a commit's changes is fixed for ever: nodes before edges, then type id, then entity id. So a page token
+only needs to count. The feed reads the same sequences, commit after commit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.diff import EARLIER, TypeDelta, TypePair, paired_types, type_delta
+from omnigraph.engine.entities import TypeState, row_ids_of
+from omnigraph.engine.representation import property_values
+from omnigraph.engine.scope import ChangeScope, Operation
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.tokens import TOKEN_VERSION, CommitPosition, seal, unseal
+from omnigraph.errors import (
+    BadRequestError,
+    ChangeCursorRejectedError,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+    CommitHasNoParentError,
+    HistoricalVersionReclaimedError,
+    IntegrityError,
+    ResourceLimitError,
+)
+from omnigraph.language.catalog import Property
+from omnigraph.storage.models import LogEntry
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables.differing import ROW_ID
+
+DEFAULT_CHANGES, MOST_CHANGES = 1_000, 8_192
+DEFAULT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
+
+_IMAGES_AT_ONCE = 512
+_IMAGES_WITH_BLOBS = 32
+_REMEMBERED_COMMITS = 4
+_OP = "op"
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCause:
+    """The commit behind some changes. `authored_branch` is where it was made, whoever reads it."""
+
+    graph_commit_id: str
+    parent_commit_id: str | None
+    merged_parent_commit_id: str | None
+    authored_branch: str
+    actor_id: str | None
+    authored_at: int
+
+    @classmethod
+    def of(cls, entry: LogEntry) -> ChangeCause:
+        parents = [link.commit_id for link in entry.commit.parents]
+        return cls(
+            entry.commit.id,
+            parents[0] if parents else None,
+            parents[1] if len(parents) > 1 else None,
+            entry.branch,
+            entry.commit.actor,
+            entry.commit.authored_at,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"graph_commit_id": self.graph_commit_id}
+        if self.parent_commit_id is not None:
+            wire["parent_commit_id"] = self.parent_commit_id
+        if self.merged_parent_commit_id is not None:
+            wire["merged_parent_commit_id"] = self.merged_parent_commit_id
+        wire["authored_branch"] = self.authored_branch
+        if self.actor_id is not None:
+            wire["actor_id"] = self.actor_id
+        return {**wire, "authored_at": self.authored_at}
+
+
+@dataclass(frozen=True, slots=True)
+class EntityImage:
+    """A complete entity in export representation; an edge has its endpoints as `(from, to)`."""
+
+    properties: dict[str, Any]
+    endpoints: tuple[str, str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        if self.endpoints is None:
+            return {"properties": self.properties}
+        return {"properties": self.properties, "endpoints": {"from": self.endpoints[0], "to": self.endpoints[1]}}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """One change: an insert has only `after`, a delete only `before`. `type_id` survives renames."""
+
+    kind: str
+    type_id: str
+    type_name: str
+    id: str
+    op: Operation
+    before: EntityImage | None
+    after: EntityImage | None
+
+    def to_dict(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "kind": self.kind,
+            "type": {"id": self.type_id, "name": self.type_name},
+            "id": self.id,
+            "op": self.op.value,
+        }
+        if self.before is not None:
+            wire["before"] = self.before.to_dict()
+        if self.after is not None:
+            wire["after"] = self.after.to_dict()
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBlock:
+    """Changes of one commit: all of them, or the part that a page had room for."""
+
+    cause: ChangeCause
+    changes: tuple[ChangeRecord, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"cause": self.cause.to_dict(), "changes": [change.to_dict() for change in self.changes]}
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChangesPage:
+    block: ChangeBlock
+    next_page_token: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        wire = self.block.to_dict()
+        return wire if self.next_page_token is None else {**wire, "next_page_token": self.next_page_token}
+
+
+@dataclass
+class PageRoom:
+    """How much a page may still take. Bytes are a packing target: one change that exceeds it comes alone."""
+
+    changes: int
+    bytes: int
+    is_empty: bool = True
+
+    @classmethod
+    def of(cls, max_changes: int | None, max_bytes: int | None) -> PageRoom:
+        return cls(
+            checked_limit("commit_changes_page_changes", max_changes, DEFAULT_CHANGES, MOST_CHANGES),
+            checked_limit("commit_changes_page_bytes", max_bytes, DEFAULT_BYTES, MOST_BYTES),
+        )
+
+    def takes(self, record: ChangeRecord) -> bool:
+        size = len(_encode(record.to_dict()))
+        if self.changes < 1 or (size > self.bytes and not self.is_empty):
+            return False
+        self.changes -= 1
+        self.bytes -= size
+        self.is_empty = False
+        return True
+
+
+def checked_limit(resource: str, given: int | None, default: int, most: int) -> int:
+    if given is None:
+        return default
+    if given < 1:
+        raise BadRequestError(f"{resource} must be at least 1, got {given}")
+    if given > most:
+        raise ResourceLimitError(resource, most, given)
+    return given
+
+
+class CommitChanges:
+    """The changes of one commit that a scope selects, in their fixed order. Images are read as they are asked for."""
+
+    def __init__(self, entry: LogEntry, deltas: list[tuple[TypeDelta, pa.Table]]) -> None:
+        self.entry = entry
+        self.cause = ChangeCause.of(entry)
+        self._deltas = deltas
+
+    def __len__(self) -> int:
+        return sum(rows.num_rows for _, rows in self._deltas)
+
+    def records(self, start: int = 0) -> Iterator[ChangeRecord]:
+        """The changes from number `start` on."""
+        try:
+            for delta, rows in self._deltas:
+                if start < rows.num_rows:
+                    yield from _records(delta, rows.slice(start))
+                start = max(0, start - rows.num_rows)
+        except HistoricalVersionReclaimedError as error:
+            raise ChangeFeedGapError(self.entry.commit.id) from error
+
+
+def changes_of(root: GraphRoot, entry: LogEntry, scope: ChangeScope) -> CommitChanges:
+    """What a commit changed since its first parent, or the typed reason why that can't be told."""
+    recent = _recent_of(root)
+    if (known := recent.get(entry.commit.id, scope)) is not None:
+        return known
+    before, after = parent_of(root, entry), _snapshot(root, entry)
+    _refuse_schema_boundary(root, before, after)
+    deltas = []
+    try:
+        for pair in paired_types(root, before, after):
+            if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
+                delta = type_delta(pair)
+                deltas.append((delta, _sequence(delta, scope)))
+    except HistoricalVersionReclaimedError as error:
+        raise ChangeFeedGapError(entry.commit.id) from error
+    deltas.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
+    return recent.keep(scope, CommitChanges(entry, deltas))
+
+
+def commit_changes_page(
+    root: GraphRoot,
+    entry: LogEntry,
+    scope: ChangeScope,
+    page_token: str | None = None,
+    max_changes: int | None = None,
+    max_bytes: int | None = None,
+) -> CommitChangesPage:
+    """One page of a commit's changes, from its beginning or from where a token says."""
+    room = PageRoom.of(max_changes, max_bytes)
+    graph, commit = root.identity.graph_id, entry.commit.id
+    start = 0
+    if page_token is not None:
+        position = unseal(page_token, CommitPosition)
+        if (position.graph, position.commit) != (graph, commit):
+            raise ChangeCursorRejectedError("it does not match this graph and commit")
+        if position.scope != scope.digest:
+            raise ChangeCursorRejectedError("it was made for a different filter scope")
+        start = position.delivered
+    changes = changes_of(root, entry, scope)
+    taken = taken_by(room, changes, start)
+    delivered = start + len(taken)
+    more = delivered < len(changes)
+    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, scope.digest, delivered)) if more else None
+    return CommitChangesPage(ChangeBlock(changes.cause, tuple(taken)), token)
+
+
+def taken_by(room: PageRoom, changes: CommitChanges, start: int) -> list[ChangeRecord]:
+    """As many changes as the page has room for, from number `start` on."""
+    taken = []
+    for record in changes.records(start):
+        if not room.takes(record):
+            break
+        taken.append(record)
+    return taken
+
+
+def _snapshot(root: GraphRoot, entry: LogEntry) -> Snapshot:
+    return Snapshot(root, entry.branch, entry)
+
+
+def parent_of(root: GraphRoot, entry: LogEntry) -> Snapshot:
+    """The state that a commit is compared with: its first parent."""
+    if not entry.commit.parents:
+        raise CommitHasNoParentError(entry.commit.id)
+    link = entry.commit.parents[0]
+    parent = root.log.entry(link.branch_id, link.version)
+    if not isinstance(parent, LogEntry):
+        raise IntegrityError(f"log of {link.branch_id}", f"version {link.version} is missing")
+    return _snapshot(root, parent)
+
+
+def _refuse_schema_boundary(root: GraphRoot, before: Snapshot, after: Snapshot) -> None:
+    """Two images are comparable only while the shape of every type, and the set of types in use, stay the same."""
+    if before.entry.schema == after.entry.schema:
+        return
+    for pair in paired_types(root, before, after):
+        if _is_boundary(pair):
+            raise ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
+
+
+def _is_boundary(pair: TypePair) -> bool:
+    if pair.before is None or pair.after is None:
+        return pair.newest.state.rows > 0
+    return _shape(pair.before) != _shape(pair.after)
+
+
+def _shape(state: TypeState) -> frozenset[tuple[object, ...]]:
+    """What an image is made of: which properties there are and what their values can be; enum members do not count."""
+    return frozenset(_property_shape(prop) for prop in state.type.property_list)
+
+
+def _property_shape(prop: Property) -> tuple[object, ...]:
+    kind = prop.type
+    return (prop.column, kind.scalar, kind.list, kind.nullable, kind.dimension if kind.is_vector else None)
+
+
+def _sequence(delta: TypeDelta, scope: ChangeScope) -> pa.Table:
+    """The selected changes of a type in id order: id, op, and the row ids on either side."""
+    parts = []
+    for op in Operation:
+        rows = delta.part(op)
+        nothing = pa.nulls(rows.num_rows, pa.uint64())
+        before = {Operation.INSERT: nothing, Operation.DELETE: rows.column(ROW_ID)}.get(op)
+        parts.append(
+            pa.table(
+                {
+                    "id": rows.column("id").cast(pa.string()),
+                    _OP: pa.array([op.value] * rows.num_rows, pa.string()),
+                    EARLIER: rows.column(EARLIER) if before is None else before,
+                    ROW_ID: nothing if op is Operation.DELETE else rows.column(ROW_ID),
+                }
+            ).slice(0, None if scope.selects_op(op) else 0)
+        )
+    return pa.concat_tables(parts).sort_by("id")
+
+
+def _records(delta: TypeDelta, rows: pa.Table) -> Iterator[ChangeRecord]:
+    pair = delta.pair
+    size = _IMAGES_WITH_BLOBS if pair.newest.blob_columns else _IMAGES_AT_ONCE
+    for start in range(0, rows.num_rows, size):
+        block = rows.slice(start, size)
+        befores, afters = _images(pair.before, block, EARLIER), _images(pair.after, block, ROW_ID)
+        described = zip(block.column("id").to_pylist(), block.column(_OP).to_pylist(), befores, afters, strict=True)
+        for entity_id, op, before, after in described:
+            type_ = pair.type
+            yield ChangeRecord(type_.kind, pair.newest.lifetime, type_.name, entity_id, Operation(op), before, after)
+
+
+def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[EntityImage | None]:
+    """One image per row, None where the row has no place on this side."""
+    places = rows.column(column)
+    if state is None or places.null_count == len(places):
+        return iter([None] * rows.num_rows)
+    row_ids = row_ids_of(pa.table({ROW_ID: places.drop_null()}))
+    values = state.rows(row_ids)
+    ends = [None] * len(row_ids) if state.type.kind == "node" else _endpoints(values)
+    images = (EntityImage(p, e) for p, e in zip(property_values(state.type, values), ends, strict=True))
+    return iter([next(images) if present else None for present in pc.is_valid(places).to_pylist()])
+
+
+def _endpoints(values: pa.Table) -> list[tuple[str, str]]:
+    return list(zip(values.column("src").to_pylist(), values.column("dst").to_pylist(), strict=True))
+
+
+class _Recent:
+    """The last commits whose changes were asked for: the pages of a large commit share one comparison."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], CommitChanges] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, commit_id: str, scope: ChangeScope) -> CommitChanges | None:
+        with self._lock:
+            return self._known.get((commit_id, scope.digest))
+
+    def keep(self, scope: ChangeScope, changes: CommitChanges) -> CommitChanges:
+        with self._lock:
+            self._known[changes.entry.commit.id, scope.digest] = changes
+            while len(self._known) > _REMEMBERED_COMMITS:
+                self._known.popitem(last=False)
+        return changes
+
+
+_RECENT: WeakKeyDictionary[GraphRoot, _Recent] = WeakKeyDictionary()
+_RECENT_LOCK = threading.Lock()
+
+
+def _recent_of(root: GraphRoot) -> _Recent:
+    with _RECENT_LOCK:
+        return _RECENT.setdefault(root, _Recent())

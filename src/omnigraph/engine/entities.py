@@ -1,0 +1,136 @@
+"""The entities of one type as one snapshot has them: the declaration of that moment over the table of that moment.
+
+Diffs, merges, change images and exports read rows through `TypeState`, so that a column a table does not have reads
+as null, and a column the schema no longer shows is not read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.columns import BLOB_CELL, rows_schema
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import IntegrityError
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.storage.models import TableState
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.differing import ROW_ID, all_rows
+from omnigraph.storage.tables.reading import identifier, literal
+from omnigraph.storage.tables.taking import BlobDescriptors, RowIds, blob_bytes, take_rows
+
+_IDS_PER_PROBE = 1_000
+
+
+def type_of(catalog: Catalog, type_key: str) -> TableType | None:
+    kind, _, name = type_key.partition(":")
+    return catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
+
+
+@dataclass(frozen=True)
+class TypeState:
+    """One type at one snapshot. The table is opened when its rows are first asked for."""
+
+    root: GraphRoot
+    type: TableType
+    state: TableState
+
+    @classmethod
+    def all_of(cls, root: GraphRoot, snapshot: Snapshot) -> dict[str, TypeState]:
+        """Every type of a snapshot, by type key."""
+        catalog = snapshot.catalog
+        states = {}
+        for type_key, state in snapshot.entry.tables.items():
+            type_ = type_of(catalog, type_key)
+            if type_ is None:
+                raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
+            states[type_key] = cls(root, type_, state)
+        return states
+
+    @property
+    def lifetime(self) -> str:
+        """What stays the same through renames and differs after a drop and re-create."""
+        return self.state.table_id
+
+    @property
+    def type_key(self) -> str:
+        return self.type.type_key
+
+    @property
+    def table(self) -> Table:
+        return self.root.reader.open(self.state)
+
+    @property
+    def keys(self) -> list[str]:
+        """The system columns: `id`, and the endpoints of an edge."""
+        return list(self.type.system_columns)
+
+    @property
+    def visible(self) -> frozenset[str]:
+        """Every column that the declaration of this moment shows."""
+        return frozenset((*self.keys, *(prop.column for prop in self.type.property_list)))
+
+    @property
+    def blob_columns(self) -> frozenset[str]:
+        return frozenset(prop.column for prop in self.type.property_list if prop.type.is_blob)
+
+    def same_content(self, other: TypeState) -> bool:
+        """Whether no look at the data is needed to know that nothing differs."""
+        return self.state.version == other.state.version and self.visible == other.visible
+
+    def keys_of_all(self) -> pa.Table:
+        """The system columns and the row id of every row, in id order."""
+        return all_rows(self.table, self.keys).sort_by("id")
+
+    def keys_among(self, ids: Sequence[str]) -> pa.Table:
+        """The system columns and row ids of the entities with these ids, in id order."""
+        fields = [pa.field(name, pa.string()) for name in self.keys]
+        parts = [pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()]
+        for start in range(0, len(ids), _IDS_PER_PROBE):
+            listed = ", ".join(literal(entity_id) for entity_id in ids[start : start + _IDS_PER_PROBE])
+            parts.append(self.table.read(self.keys, filter=f"{identifier('id')} IN ({listed})", row_ids=True))
+        return pa.concat_tables([part.cast(parts[0].schema) for part in parts]).sort_by("id")
+
+    def rows(self, row_ids: RowIds, *, blobs: bool = True) -> pa.Table:
+        """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null and means nothing."""
+        schema, table = rows_schema(self.type), self.table
+        skipped = frozenset() if blobs else self.blob_columns
+        stored = [name for name in schema.names if name in table.schema.names and name not in skipped]
+        taken = take_rows(table, row_ids, stored)
+        columns = []
+        for field in schema:
+            if field.name not in stored:
+                columns.append(pa.nulls(len(row_ids), field.type))
+            elif field.type == BLOB_CELL:
+                columns.append(self._blob_cells(field.name, row_ids, taken.column(field.name)))
+            else:
+                columns.append(taken.column(field.name).cast(field.type))
+        return pa.table(columns, schema=schema)
+
+    def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:
+        """The same rows, so many at a time."""
+        for start in range(0, len(row_ids), size):
+            yield self.rows(row_ids[start : start + size], blobs=blobs)
+
+    def _blob_cells(self, column: str, row_ids: RowIds, descriptors: pa.ChunkedArray) -> pa.Array:
+        described = BlobDescriptors.of(descriptors)
+        data: list[bytes | None] = [None] * len(row_ids)
+        held = np.flatnonzero(described.managed)
+        for row, content in zip(held.tolist(), blob_bytes(self.table, column, row_ids[held]), strict=True):
+            data[row] = content
+        uri = pc.if_else(pa.array(described.external), described.uri.combine_chunks(), pa.scalar(None, pa.string()))
+        return pa.StructArray.from_arrays(
+            [pa.array(data, pa.large_binary()), uri.cast(pa.string())],
+            fields=list(BLOB_CELL),
+            mask=pa.array(~described.valid),
+        )
+
+
+def row_ids_of(keys: pa.Table) -> RowIds:
+    ids: RowIds = keys.column(ROW_ID).to_numpy()
+    return ids

@@ -1,0 +1,150 @@
+"""Exports: a snapshot written out so that loading it into a fresh graph gives an equal one.
+
+NDJSON is the exchange form, one entity per line; Parquet and Arrow files, one per type, are for other tools. An export
+reads one pinned snapshot in bounded pieces and never opens the object behind an external blob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.engine.columns import arrow_type
+from omnigraph.engine.entities import TypeState, row_ids_of
+from omnigraph.engine.representation import property_values
+from omnigraph.engine.scope import EVERYTHING, ChangeScope
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import TableType
+from omnigraph.storage.root import GraphRoot
+
+_ROWS = 8_192
+# A blob may be as large as a whole batch of other rows: fewer are held at a time.
+_ROWS_WITH_BLOBS = 256
+_CHUNK_BYTES = 64 << 10
+
+
+class ByteWriter(Protocol):
+    """Anything that takes bytes: an open binary file, a socket, a buffer."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class FileFormat(StrEnum):
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """The file that one type was written to."""
+
+    type_key: str
+    path: str
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type_key": self.type_key, "path": self.path, "rows": self.rows}
+
+
+def export_lines(
+    root: GraphRoot, snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING
+) -> Iterator[bytes]:
+    """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
+    for state in _chosen(root, snapshot, types, scope):
+        yield from _lines(state)
+
+
+def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
+    """Write lines in chunks of at most 64 KiB, except for a longer line; how many lines that were."""
+    count, pending = 0, bytearray()
+    for line in lines:
+        count += 1
+        if pending and len(pending) + len(line) >= _CHUNK_BYTES:
+            writer.write(bytes(pending))
+            pending.clear()
+        pending += line + b"\n"
+    if pending:
+        writer.write(bytes(pending))
+    return count
+
+
+def export_files(
+    root: GraphRoot, snapshot: Snapshot, directory: str | Path, format: str, types: Collection[str] = ()
+) -> list[ExportedFile]:
+    """One file per type, `node.<Type>.parquet` or `edge.<Type>.arrow`, with property names as columns."""
+    try:
+        chosen = FileFormat(format)
+    except ValueError:
+        raise BadRequestError(f"unknown file format '{format}'; use one of: {', '.join(FileFormat)}") from None
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_write_file(state, folder, chosen) for state in _chosen(root, snapshot, types, EVERYTHING)]
+    except OSError as error:
+        raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
+
+
+def _chosen(root: GraphRoot, snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
+    states = TypeState.all_of(root, snapshot)
+    names = {state.type.name for state in states.values()}
+    for name in types:
+        if name not in names:
+            raise BadRequestError(f"unknown export type '{name}'")
+    return [
+        state
+        for _, state in sorted(states.items())
+        if (not types or state.type.name in types) and scope.selects_type(state.type.kind, state.type.name)
+    ]
+
+
+def _batches(state: TypeState) -> Iterator[pa.Table]:
+    if state.state.rows:
+        size = _ROWS_WITH_BLOBS if state.blob_columns else _ROWS
+        yield from state.batches(row_ids_of(state.keys_of_all()), size)
+
+
+def _lines(state: TypeState) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode
+    name, is_edge = state.type.name, state.type.kind == "edge"
+    for rows in _batches(state):
+        ids = rows.column("id").to_pylist()
+        data = property_values(state.type, rows)
+        if not is_edge:
+            for entity_id, values in zip(ids, data, strict=True):
+                yield encode({"type": name, "data": {"id": entity_id, **values}})
+            continue
+        ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
+        for entity_id, (source, target), values in zip(ids, ends, data, strict=True):
+            yield encode({"edge": name, "from": source, "to": target, "data": {"id": entity_id, **values}})
+
+
+def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedFile:
+    path = folder / f"{state.type.kind}.{state.type.name}.{format.value}"
+    schema = _file_schema(state.type)
+    written = 0
+    with _writer(path, schema, format) as writer:
+        for rows in _batches(state):
+            writer.write_table(rows.rename_columns(schema.names).cast(schema))
+            written += rows.num_rows
+    return ExportedFile(state.type_key, str(path), written)
+
+
+def _writer(path: Path, schema: pa.Schema, format: FileFormat) -> Any:
+    if format is FileFormat.PARQUET:
+        return pq.ParquetWriter(path, schema)
+    return pa.ipc.new_file(str(path), schema)
+
+
+def _file_schema(type_: TableType) -> pa.Schema:
+    """The columns of a file: `id`, `from` and `to` of an edge, then the properties under their names."""
+    system = [pa.field(name, pa.string(), nullable=False) for name in ("id", "from", "to")[: len(type_.system_columns)]]
+    fields = [pa.field(p.name, arrow_type(p.type), nullable=p.type.nullable) for p in type_.property_list]
+    return pa.schema([*system, *fields])

@@ -1,0 +1,290 @@
+"""A merge from two branch heads to one commit: how the heads are related, what follows from it, and the publish.
+
+When the target has nothing of its own, its next entry names the source's versions: no data is read or copied, and
+nothing needs validation, because the result is a state that the source's own commits have validated. Otherwise the
+plan is staged and published; the publish machine refuses it if the target moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.engine import history
+from omnigraph.engine.diff import EntityChange, diff
+from omnigraph.engine.merge.planning import MergePlan, ThreeStates, plan_merge
+from omnigraph.engine.merge.resolution import NO_RESOLUTIONS, Resolutions
+from omnigraph.engine.publish import Intent, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.receipts import CommitReceipt
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    ConflictError,
+    MergeConflict,
+    MergeConflictsError,
+    OmniGraphError,
+    ReadSetChangedError,
+)
+from omnigraph.storage.branches import BranchHead
+from omnigraph.storage.identifiers import MAIN, checked_branch_name
+from omnigraph.storage.models import LogEntry, TableState
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import StagedTable
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+
+_TOLD = "merge"
+
+
+class MergeOutcome(StrEnum):
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    source: str
+    target: str = MAIN
+    delete_branch: bool = False
+    resolutions: Resolutions = NO_RESOLUTIONS
+    actor: str | None = None
+    message: str | None = None
+    idempotency_key: str | None = None
+
+    def checked(self) -> MergeRequest:
+        source, target = checked_branch_name(self.source), checked_branch_name(self.target)
+        if source == target:
+            raise BadRequestError(f"a merge needs distinct source and target branches, got '{source}' twice")
+        return MergeRequest(
+            source, target, self.delete_branch, self.resolutions, self.actor, self.message, self.idempotency_key
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """A merge that succeeded. `branch_deleted` is None unless the deletion of the source was asked for."""
+
+    source: str
+    target: str
+    outcome: MergeOutcome
+    actor_id: str | None
+    commit: CommitReceipt | None
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.outcome.value,
+            "actor_id": self.actor_id,
+        }
+        if self.branch_deleted is not None:
+            wire["branch_deleted"] = self.branch_deleted
+        if self.branch_delete_error is not None:
+            wire["branch_delete_error"] = self.branch_delete_error
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class MergePreview:
+    """What a merge would do: the entities that the target would gain, and what keeps it from happening."""
+
+    source: str
+    target: str
+    outcome: MergeOutcome
+    base_commit_id: str | None
+    changes: tuple[EntityChange, ...]
+    conflicts: tuple[MergeConflict, ...]
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Per type key, how many entities would be inserted, updated and deleted."""
+        tally = Counter((f"{change.kind}:{change.type_name}", change.op.value) for change in self.changes)
+        ops = ("insert", "update", "delete")
+        return {key: {op: tally[key, op] for op in ops} for key in sorted({key for key, _ in tally})}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.outcome.value,
+            "base_commit_id": self.base_commit_id,
+            "counts": self.counts,
+            "changes": [change.to_dict() for change in self.changes],
+            "conflicts": [conflict.to_dict() for conflict in self.conflicts],
+        }
+
+
+def merge(graph: Graph, request: MergeRequest) -> MergeResult:
+    """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
+    request = request.checked()
+    source = graph.root.branches.head(request.source)
+    published = _publish(graph, request, source)
+    if published is None:
+        outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
+    else:
+        outcome, commit = _told(published), CommitReceipt.of(published)
+    deleted, failure = _delete_source(graph, request) if request.delete_branch else (None, None)
+    return MergeResult(request.source, request.target, outcome, request.actor, commit, deleted, failure)
+
+
+def preview(graph: Graph, request: MergeRequest) -> MergePreview:
+    """The same decisions as `merge`, without any effect."""
+    request = request.checked()
+    root = graph.root
+    source, target = root.branches.head(request.source), root.branches.head(request.target)
+    outcome, base = _relation(root, source, target)
+    base_id = None if base is None else base.commit.id
+
+    def told(changes: tuple[EntityChange, ...], conflicts: tuple[MergeConflict, ...] = ()) -> MergePreview:
+        return MergePreview(request.source, request.target, outcome, base_id, changes, conflicts)
+
+    if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+        return told(())
+    if outcome is MergeOutcome.FAST_FORWARD:
+        before = Snapshot(root, target.ref.branch, target.entry)
+        return told(diff(root, before, Snapshot(root, source.ref.branch, source.entry)).changes)
+    plan = _plan(graph, request, source, target, base, _intent(request))
+    return told(tuple(plan.gained()), tuple(plan.conflicts))
+
+
+def _publish(graph: Graph, request: MergeRequest, source: BranchHead) -> LogEntry | None:
+    captured: list[str] = []
+
+    def prepare(txn: WriteTxn) -> PublishPlan | None:
+        captured.append(txn.base.commit.id)
+        target = BranchHead(txn.ref, txn.base)
+        outcome, base = _relation(txn.root, source, target)
+        if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+            return None
+        if outcome is MergeOutcome.FAST_FORWARD:
+            plan = _fast_forward(source, target)
+        else:
+            plan = _three_way(graph, request, source, target, base, txn.intent)
+        _refuse_ended_source(txn.root, source)
+        return plan
+
+    try:
+        published = graph.commit(request.target, prepare, _intent(request), strict=True)
+    except BranchNotFoundError:
+        if not captured:
+            raise
+        raise ReadSetChangedError(f"graph_head:{request.target}", captured[0], "a deleted branch") from None
+    return None if published is None else published.entry
+
+
+def _intent(request: MergeRequest) -> Intent:
+    return Intent(kind="merge", actor=request.actor, message=request.message, idempotency_key=request.idempotency_key)
+
+
+def _relation(root: GraphRoot, source: BranchHead, target: BranchHead) -> tuple[MergeOutcome, LogEntry | None]:
+    """What a merge amounts to, and the base. A head on the other branch's own line needs no walk through history."""
+    if _is_on_line(source.entry, target):
+        return MergeOutcome.ALREADY_UP_TO_DATE, source.entry
+    if _is_on_line(target.entry, source):
+        return MergeOutcome.FAST_FORWARD, target.entry
+    base = history.merge_base(root, source.entry, target.entry)
+    if base is not None and base.commit.id == source.entry.commit.id:
+        return MergeOutcome.ALREADY_UP_TO_DATE, base
+    if base is not None and base.commit.id == target.entry.commit.id:
+        return MergeOutcome.FAST_FORWARD, base
+    return MergeOutcome.MERGED, base
+
+
+def _is_on_line(entry: LogEntry, head: BranchHead) -> bool:
+    """Whether a commit is in the first-parent history of a head, inherited part included."""
+    if entry.version > head.entry.version:
+        return False
+    place = head.ref.locate(entry.version)
+    return (place.branch_id, place.version) == (entry.branch_id, entry.version)
+
+
+def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:
+    """The target's next entry names the source's versions: no data is touched, whatever the size of the graph."""
+    theirs = source.entry.tables
+    return _merge_plan(source, MergeOutcome.FAST_FORWARD, {}, theirs, target, source.entry.schema)
+
+
+def _three_way(
+    graph: Graph,
+    request: MergeRequest,
+    source: BranchHead,
+    target: BranchHead,
+    base: LogEntry | None,
+    intent: Intent,
+) -> PublishPlan:
+    plan = _plan(graph, request, source, target, base, intent)
+    if plan.conflicts:
+        raise MergeConflictsError(request.source, request.target, plan.conflicts)
+    tables = plan.staged(graph.limits)
+    ours = target.entry.tables
+    changed = {key: table for key, table in tables.items() if ours.get(key) != table.state}
+    states = {key: table.state for key, table in tables.items()}
+    return _merge_plan(source, MergeOutcome.MERGED, changed, states, target, plan.schema)
+
+
+def _plan(
+    graph: Graph,
+    request: MergeRequest,
+    source: BranchHead,
+    target: BranchHead,
+    base: LogEntry | None,
+    intent: Intent,
+) -> MergePlan:
+    if base is None:
+        raise ConflictError(f"branches '{request.source}' and '{request.target}' have no commit in common")
+    common = Snapshot(graph.root, base.branch, base)
+    states = ThreeStates(graph.root, common, source, target, intent)
+    return plan_merge(states, request.resolutions, graph.limits)
+
+
+def _merge_plan(
+    source: BranchHead,
+    outcome: MergeOutcome,
+    staged: Mapping[str, StagedTable],
+    tables: Mapping[str, TableState],
+    target: BranchHead,
+    schema: str,
+) -> PublishPlan:
+    return PublishPlan(
+        staged=staged,
+        added={key: state for key, state in tables.items() if key not in staged},
+        dropped=frozenset(target.entry.tables.keys() - tables.keys()),
+        read_set=ReadSet(everything=True),
+        schema=schema,
+        merged=source.entry.link,
+        strict=True,
+        details={_TOLD: json.dumps({"source": source.ref.branch, "outcome": outcome.value})},
+    )
+
+
+def _told(entry: LogEntry) -> MergeOutcome:
+    told = json.loads(entry.commit.details.get(_TOLD, "null"))
+    if told is None:
+        raise ConflictError("this idempotency key belongs to a write that was no merge; choose another key")
+    return MergeOutcome(told["outcome"])
+
+
+def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
+    """A source that was deleted meanwhile is nobody's branch any more; one that only advanced is fine."""
+    try:
+        root.log.head(source.ref)
+    except BranchNotFoundError:
+        name = source.ref.branch
+        raise ReadSetChangedError(f"graph_head:{name}", source.entry.commit.id, "a deleted branch") from None
+
+
+def _delete_source(graph: Graph, request: MergeRequest) -> tuple[bool, str | None]:
+    try:
+        graph.delete_branch(request.source, actor=request.actor)
+    except OmniGraphError as error:
+        return False, str(error)
+    return True, None

@@ -1,0 +1,91 @@
+"""Whether a merged graph keeps every rule, judged on what one side takes over from the other.
+
+The receiving side satisfied all rules by itself, so only the transferred entities, and what they touch, can break one.
+All violations are reported together: values, uniqueness, endpoints, cardinality, each by type and id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from omnigraph.engine.change import GraphChange, TypeChange
+from omnigraph.engine.constraints import FinalImage
+from omnigraph.engine.constraints.cardinality import miscounted_sources
+from omnigraph.engine.constraints.endpoints import dangling_edges, orphaned_edges
+from omnigraph.engine.constraints.uniqueness import shared_values
+from omnigraph.engine.constraints.violation import Violation
+from omnigraph.engine.kernels.values import violations
+from omnigraph.engine.merge.resolution import ConflictKind, Side, conflict
+from omnigraph.engine.publish import WriteTxn
+from omnigraph.errors import MergeConflict
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An edge that one side has and a node that the other side deleted."""
+
+    edge: tuple[str, str]
+    node: tuple[str, str]
+    edge_side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Every violation, and those of them that are edges without a node, which a person may settle."""
+
+    conflicts: list[MergeConflict]
+    orphans: dict[MergeConflict, Orphan]
+
+
+def validate(receiver: WriteTxn, change: GraphChange, giving: Side) -> Verdict:
+    """Judge `change`, which the side `giving` brings, laid over the receiver's state."""
+    image = FinalImage(receiver, change)
+    order = [change.by_type[key] for key in sorted(change.by_type)]
+    verdict = Verdict([], {})
+    for type_change in order:
+        verdict.conflicts.extend(_broken_values(type_change))
+    for type_change in order:
+        found = sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or "")
+        verdict.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in found)
+    for violation, edge_side in _orphans(image, order, giving):
+        reported = _as_conflict(ConflictKind.ORPHAN_EDGE, violation)
+        verdict.conflicts.append(reported)
+        if violation.absent_node is not None and violation.entity_id is not None:
+            edge = (violation.type_key, violation.entity_id)
+            verdict.orphans[reported] = Orphan(edge, violation.absent_node, edge_side)
+    for type_change in order:
+        for violation in miscounted_sources(image, type_change):
+            verdict.conflicts.append(_as_conflict(ConflictKind.CARDINALITY_VIOLATION, violation))
+    return verdict
+
+
+def _orphans(image: FinalImage, order: Sequence[TypeChange], giving: Side) -> list[tuple[Violation, Side]]:
+    """Brought edges onto nodes that are gone, and edges that stay while the change takes their node."""
+    found = [(violation, giving) for violation in dangling_edges(image, order)]
+    for change in order:
+        found += [(violation, giving.other) for violation in orphaned_edges(image, change)]
+    return sorted(found, key=lambda one: (one[0].type_key, one[0].entity_id or "", one[0].reason))
+
+
+def _broken_values(change: TypeChange) -> Iterator[MergeConflict]:
+    """`@range`, `@check` and enums; and nulls where the schema that the rows are carried into wants a value."""
+    for prop in change.type.property_list:
+        if not prop.type.nullable and not prop.type.is_blob:
+            for row in np.flatnonzero(pc.is_null(change.rows.column(prop.column)).to_numpy()).tolist():
+                reason = f"non-nullable property '{prop.name}' of {change.type.name} has no value"
+                yield _value_conflict(change, row, reason)
+    for violation in violations(change.type, change.rows):
+        yield _value_conflict(change, violation.row, violation.reason)
+
+
+def _value_conflict(change: TypeChange, row: int, reason: str) -> MergeConflict:
+    message = f"{reason} (entity '{change.ids[row].as_py()}')"
+    return conflict(ConflictKind.VALUE_CONSTRAINT_VIOLATION, change.type_key, None, message)
+
+
+def _as_conflict(kind: ConflictKind, violation: Violation) -> MergeConflict:
+    return conflict(kind, violation.type_key, violation.entity_id, violation.reason)

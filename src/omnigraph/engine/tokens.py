@@ -1,0 +1,105 @@
+"""Cursors and page tokens of change reads: opaque, stateless, tamper-evident, and bound to the question asked.
+
+A token says where to go on and for which graph, branch life and scope it was made. It holds positions, never ids of
+entities, so its length does not depend on the data. Whatever does not fit is rejected with the reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from omnigraph.errors import ChangeCursorRejectedError
+
+TOKEN_VERSION = 1
+MAX_ENCODED = 4_096
+_CHECKSUM_BYTES = 16
+
+
+class CommitPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="commit_page"):
+    """Inside the changes of one commit: so many of them were delivered."""
+
+    token: int
+    graph: str
+    commit: str
+    scope: str
+    delivered: int
+
+
+class FeedCursor(msgspec.Struct, frozen=True, tag_field="kind", tag="feed_cursor"):
+    """After a complete commit of a branch."""
+
+    token: int
+    graph: str
+    branch: str
+    branch_id: str
+    scope: str
+    version: int
+    commit: str
+
+
+class FeedPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="feed_page"):
+    """Inside a commit of a branch, on the way to the head that the poll captured when it began."""
+
+    token: int
+    graph: str
+    branch: str
+    branch_id: str
+    scope: str
+    version: int
+    delivered: int
+    cut: int
+
+
+class _Header(msgspec.Struct):
+    kind: str
+    token: int
+
+
+Position = TypeVar("Position", CommitPosition, FeedCursor, FeedPosition)
+
+_ENCODER = msgspec.json.Encoder()
+_NAMES = {"commit_page": "a commit page token", "feed_cursor": "a feed cursor", "feed_page": "a feed page token"}
+
+
+def seal(position: CommitPosition | FeedCursor | FeedPosition) -> str:
+    data = _ENCODER.encode(position)
+    return base64.urlsafe_b64encode(data + _checksum(data)).rstrip(b"=").decode()
+
+
+def unseal(text: str, shape: type[Position]) -> Position:
+    """The position in a token of this shape, or a rejection that says what is wrong with it."""
+    data = _authentic(text)
+    try:
+        header = msgspec.json.decode(data, type=_Header)
+        if header.token != TOKEN_VERSION:
+            raise ChangeCursorRejectedError(f"unsupported token version {header.token}")
+        wanted = str(shape.__struct_config__.tag)
+        if header.kind != wanted:
+            raise ChangeCursorRejectedError(
+                f"this is {_NAMES.get(header.kind, 'another kind of token')}, not {_NAMES[wanted]}"
+            )
+        return msgspec.json.decode(data, type=shape)
+    except msgspec.DecodeError:
+        raise ChangeCursorRejectedError("invalid encoding") from None
+
+
+def _authentic(text: str) -> bytes:
+    if len(text) > MAX_ENCODED:
+        raise ChangeCursorRejectedError(f"invalid encoding: longer than {MAX_ENCODED} bytes")
+    try:
+        sealed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise ChangeCursorRejectedError("invalid encoding") from None
+    data, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
+    if checksum != _checksum(data):
+        raise ChangeCursorRejectedError("its checksum does not match: the token was altered or cut")
+    return data
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_CHECKSUM_BYTES]
