@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.engine import history
-from omnigraph.engine.blobs import BlobCell, BlobRead, ReadTarget, read_blob
+from omnigraph.engine.blobs import BlobCell, BlobRead, read_blob
+from omnigraph.engine.blobs import ReadTarget as BlobTarget
 from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
 from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
@@ -524,7 +525,7 @@ class Graph:
         at: datetime | None = None,
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        return read_blob(self, BlobCell(kind, type, id, property), ReadTarget(branch, snapshot, version, at))
+        return read_blob(self, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
 
     # Merging, changes and export
 
