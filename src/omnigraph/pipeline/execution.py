@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,13 +21,16 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import BadRequestError, BranchNotFoundError, RowsRejectedError
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.pipeline.checks import all_of
+from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
 from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
+from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import Judgement
 from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
@@ -169,7 +173,8 @@ class _Run:
             judgement.judge()
         self._settle(ingested, judgement)
         if self.model.index:
-            self._build_indexes(tables)
+            with self.stages.stage("index"):
+                self._build_indexes(tables)
         self.counts = _final_counts(ingested, judgement, tables)
         details = {
             _COUNTS: recorded(self.counts),
@@ -227,7 +232,13 @@ class _Run:
             replaces=self.model.mode is LoadMode.OVERWRITE,
             most_rejected=quality.max_rejected if quarantine else _SAMPLES,
             stop_beyond=quality.max_rejected if quarantine else None,
+            embed=self._embed_tasks(catalog),
         )
+
+    def _embed_tasks(self, catalog: Catalog) -> dict[str, tuple[EmbedTask, ...]]:
+        if not self.model.embed:
+            return {}
+        return embed_tasks(self.model.embed, catalog, config_from_environment(os.environ))
 
     def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
         metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
@@ -240,6 +251,11 @@ class _Run:
             read = known.read + row["rows"] + row["rejected"]
             found.counts[row["type"]] = TypeCounts(row["type"], read, known.rejected + row["rejected"])
             found.rejected += row["rejected"]
+
+    def _build_indexes(self, tables: IncomingTables) -> None:
+        current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
+        for key, state in index_tables(self.spark, tables.txn.root, current).items():
+            tables.replace_current(key, state)
 
     # Rejections
 

@@ -122,6 +122,10 @@ class IncomingTables:
         self.by_key[key] = replace(incoming, current=staged.state)
         return sum(count for _, _, count in remaining)
 
+    def replace_current(self, key: str, state: TableState) -> None:
+        """Go on with a version that has the same rows."""
+        self.by_key[key] = replace(self.by_key[key], current=state)
+
     def note_updated(self, key: str, updated: int) -> None:
         self.by_key[key] = replace(self.by_key[key], updated=updated)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -28,6 +29,7 @@ _DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.sql.python.filterPushdown.enabled": "true",
 }
 _LOCAL_DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
@@ -67,12 +69,18 @@ def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
         master = settings.master or os.environ.get("MASTER") or DEFAULT_MASTER
         builder = builder.master(master)
         local = _LOCAL_DEFAULTS if master.startswith("local[") else {}
+        if local:
+            # Spark would print a warning about the address it guesses, before any log level counts.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen = {**_DEFAULTS, **local, **settings.conf}
         if settings.packages:
             chosen["spark.jars.packages"] = ",".join(settings.packages)
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # Starting the JVM forks and at once becomes another program; Lance can't tell that from a worker.
+        warnings.filterwarnings("ignore", message="lance is not fork-safe")
+        return builder.getOrCreate()
 
 
 def ui_url(spark: SparkSession) -> str | None:

@@ -25,6 +25,7 @@ from lance.optimize import Compaction, CompactionTask
 from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
 from omnigraph.storage.tables.reading import Table, first_line
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
 
@@ -72,6 +73,15 @@ def fragments_of(table: Table) -> list[FragmentSummary]:
         FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path)
         for f in table.dataset.get_fragments()
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    """Segments that executors built for what an index lacked."""
+
+    spec: IndexSpec
+    need: IndexNeed
+    segments: tuple[str, ...]
 
 
 # What executors run
@@ -139,13 +149,11 @@ def delete_rows(address: TableAddress, places: RowPlaces) -> str | None:
     return None if left is None else json.dumps(left.to_json())
 
 
-def build_index_segment(
-    address: TableAddress, column: str, kind: str, name: str, fragment_ids: Sequence[int], options: Mapping[str, Any]
-) -> str:
+def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON."""
     with _storage_errors(f"indexing {address.uri}"):
         segment = address.open().create_index_uncommitted(
-            column, kind, name=name, fragment_ids=list(fragment_ids), replace=True, **options
+            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
         )
     return _segment_to_json(segment)
 
@@ -181,21 +189,20 @@ class FragmentStaging(Staging):
         # The predicate is a note in the transaction; the fragments say what is gone.
         return self._commit(self._reader.open(base), LanceOperation.Delete(changed, emptied, "rows by place"))
 
-    def add_indexes(self, base: TableState, built: Sequence[tuple[str, Sequence[str]]]) -> StagedTable:
-        """The base with more index segments, given per index as its kind and the segments built on this very version.
-
-        Text segments are merged first: only then can they be searched.
-        """
+    def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
+        """The base with more index segments, all built on this very version."""
         table = self._reader.open(base)
         added: list[Index] = []
-        for kind, texts in built:
-            segments = [_segment_from_json(text) for text in texts]
-            if kind == "INVERTED":
-                segments = [self._merged_segments(table, segments)]
+        for index in built:
+            segments = [_segment_from_json(text) for text in index.segments]
+            if index.spec.kind == TEXT_INDEX_KIND:
+                # Text segments can be searched only after this step, even a single one.
+                segments = [self._merged(table, segments)]
             added += segments
-        return self._commit(table, LanceOperation.CreateIndex(added, [])) if added else StagedTable(base)
+        removed = [segment for index in built for segment in index.need.replaced]
+        return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
 
-    def _merged_segments(self, table: Table, segments: list[Index]) -> Index:
+    def _merged(self, table: Table, segments: list[Index]) -> Index:
         return self._lance(table.state.path, lambda: table.dataset.merge_existing_index_segments(segments))
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
