@@ -303,8 +303,8 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
                 complaints.add(mapping.type_key, "P015", message)
     for step in pipeline.embed:
         node = catalog.nodes.get(step.type_name)
-        prop = node.properties.get(step.property) if node else None
-        if prop is None or prop.embed is None:
+        vector = node.properties.get(step.property) if node else None
+        if vector is None or vector.embed is None:
             message = f"{step.type_name}.{step.property} has no @embed source in the schema"
             complaints.add(f"embed:{step.type_name}.{step.property}", "P016", message)
     complaints.raise_any()

@@ -139,7 +139,7 @@ class TypeReader(DataSourceReader):
             yield from self._scan.read(partition.fragment_ids)
 
     def _condition(self, condition: Filter) -> str | None:
-        attribute = getattr(condition, "attribute", ())
+        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
         column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
         if column is None:
             return None

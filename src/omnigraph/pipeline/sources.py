@@ -103,6 +103,7 @@ class SourceFrames:
         row = F.col(f"`{ROW_COLUMN}`")
         # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently.
         counted = F.count(F.col(f"`{numbered.columns[0]}`"))
+        found: list[tuple[str | None, int, int, int]]
         if self._has_files(name):
             numbered = self._frames[name].select(
                 "*",
@@ -111,11 +112,11 @@ class SourceFrames:
                 "_metadata.file_block_start",
             )
             parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = sorted((_shown_path(p[0]), p[1], p[2], p[3]) for p in parts)
+            found = [(_shown_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
         else:
             partition = F.shiftright(row, _PARTITION_BITS)
             parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
-            found = sorted((None, p[0], p[1], p[2]) for p in parts)
+            found = [(None, p[0], p[1], p[2]) for p in sorted(parts)]
         spans = []
         file: str | None = None
         before = 0
@@ -148,7 +149,7 @@ class SourceFrames:
             return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
         if source.format in _LINE_FORMATS and source.options.get("multiLine", "false").lower() != "true":
             options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
-            inferred = self._load(source.format, source, **options).schema
+            inferred = self._load(source.format, source, None, **options).schema
             if CORRUPT_COLUMN not in inferred.fieldNames():
                 inferred = StructType([*inferred.fields]).add(CORRUPT_COLUMN, StringType())
             return self._load(source.format, source, inferred, **options)

@@ -18,6 +18,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from lance import FragmentMetadata, Index, LanceOperation
+from lance.bitmap import Bitmap
 from lance.dataset import IndexFile
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionTask
@@ -203,7 +204,8 @@ class FragmentStaging(Staging):
         return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
 
     def _merged(self, table: Table, segments: list[Index]) -> Index:
-        return self._lance(table.state.path, lambda: table.dataset.merge_existing_index_segments(segments))
+        merged: Index = self._lance(table.state.path, lambda: table.dataset.merge_existing_index_segments(segments))
+        return merged
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
         """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
@@ -254,7 +256,7 @@ def _segment_from_json(text: str) -> Index:
         name=stored["name"],
         fields=stored["fields"],
         dataset_version=stored["dataset_version"],
-        fragment_ids=set(stored["fragment_ids"]),
+        fragment_ids=Bitmap(stored["fragment_ids"]),
         index_version=stored["index_version"],
         created_at=datetime.fromisoformat(stored["created_at"]) if stored["created_at"] else None,
         files=[IndexFile(path, size) for path, size in stored["files"]] or None,
