@@ -20,9 +20,47 @@ import pyarrow.parquet as pq
 SEED = 1961
 READERS, BOOKS, AUTHORS, LOANS, RECOMMENDATIONS = 1_500, 900, 160, 4_000, 800
 
-FIRST = "Ada Bo Cem Dora Emil Femi Gita Hugo Ines Jun Kofi Lena Mara Nils Olga Pia Quinn Rosa Sam Tove".split()
-LAST = "Abara Berg Costa Duarte Eklund Fischer Garcia Hansen Ito Jansen Kaya Lindt Moreau Novak Okafor Petrov".split()
-DISTRICTS = "North South East West Harbour".split()
+FIRST = [
+    "Ada",
+    "Bo",
+    "Cem",
+    "Dora",
+    "Emil",
+    "Femi",
+    "Gita",
+    "Hugo",
+    "Ines",
+    "Jun",
+    "Kofi",
+    "Lena",
+    "Mara",
+    "Nils",
+    "Olga",
+    "Pia",
+    "Quinn",
+    "Rosa",
+    "Sam",
+    "Tove",
+]
+LAST = [
+    "Abara",
+    "Berg",
+    "Costa",
+    "Duarte",
+    "Eklund",
+    "Fischer",
+    "Garcia",
+    "Hansen",
+    "Ito",
+    "Jansen",
+    "Kaya",
+    "Lindt",
+    "Moreau",
+    "Novak",
+    "Okafor",
+    "Petrov",
+]
+DISTRICTS = ["North", "South", "East", "West", "Harbour"]
 SUBJECTS = {
     "the sea": "harbour tide sailor lighthouse storm island ship salt",
     "distant planets": "orbit planet signal engineer ocean star station silence",
@@ -31,7 +69,15 @@ SUBJECTS = {
     "small machines": "gear workshop inventor steam pattern copper apprentice mistake",
     "the forest": "root wolf path moss hunter spring fire seed",
 }
-SHAPES = "A History of {}|Letters from {}|{} at Night|The Book of {}|Notes on {}|Beyond {}|What {} Remembers".split("|")
+SHAPES = [
+    "A History of {}",
+    "Letters from {}",
+    "{} at Night",
+    "The Book of {}",
+    "Notes on {}",
+    "Beyond {}",
+    "What {} Remembers",
+]
 
 
 def main(directory: Path) -> None:

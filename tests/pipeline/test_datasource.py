@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def listed(frame: DataFrame) -> list[dict[str, Any]]:
 
 def test_a_type_reads_as_a_table_with_the_names_of_its_properties(graph: Graph, spark: SparkSession) -> None:
     frame = read(spark, graph, "Book")
-    assert frame.columns == ["id", "isbn", "title", "printed", "pages", "rating"]
+    assert sorted(frame.columns) == ["id", "isbn", "pages", "printed", "rating", "title"]
     assert listed(frame.where("title = 'Solaris'")) == [
         {"id": "1", "isbn": "1", "title": "Solaris", "printed": datetime.date(1961, 1, 1), "pages": 4_000_000_000,
          "rating": 4.5}
@@ -59,9 +60,11 @@ FILTERS = ["age > 10", "age <= 3", "name = 'ann'", "name in ('bob', 'cid')", "em
 
 
 def test_filters_in_the_scan_keep_what_spark_would_keep(graph: Graph, spark: SparkSession) -> None:
-    pushed, plain = read(spark, graph, "Reader"), to_spark(graph, "Reader", spark)
-    for condition in FILTERS:
-        assert listed(pushed.where(condition)) == listed(plain.where(condition)), condition
+    def answers(frame: DataFrame) -> DataFrame:
+        kept = [frame.where(condition).selectExpr(f"{n} as filter", "name") for n, condition in enumerate(FILTERS)]
+        return reduce(DataFrame.unionAll, kept)
+
+    assert listed(answers(read(spark, graph, "Reader"))) == listed(answers(to_spark(graph, "Reader", spark)))
 
 
 def test_a_read_stays_at_its_snapshot(graph: Graph, spark: SparkSession) -> None:

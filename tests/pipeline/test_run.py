@@ -42,8 +42,8 @@ edges:
 def mapped_inputs(directory: Path, spark: SparkSession) -> None:
     csv(directory / "people/a.csv", "full_name,age,mail", "ann,3,a@x", "bob,4,", "skip,,")
     csv(directory / "people/b.csv", "full_name,age,mail", "cid,,c@x")
-    frame = spark.sql("select number, title, printed from values "
-                      "(1, 'Solaris', date '1961-01-01'), (2, 'Roadside Picnic', null) as t(number, title, printed)")  # fmt: skip
+    books = "(1, 'Solaris', date '1961-01-01'), (2, 'Roadside Picnic', null)"
+    frame = spark.sql(f"select * from values {books} as t(number, title, printed)")
     frame.write.parquet(str(directory / "books"))
     ndjson(
         directory / "loans.ndjson",

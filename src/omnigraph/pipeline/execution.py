@@ -70,7 +70,11 @@ def run(
     opened = graph if isinstance(graph, Graph) else Graph.open(model.resolved(_target(model)))
     try:
         with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session, _clear_errors():
-            return _Run(model, opened, session, actor, progress).to_commit(run_key, force=force, dry_run=dry_run)
+            execution = _Run(model, opened, session, actor, progress)
+            try:
+                return execution.to_commit(run_key, force=force, dry_run=dry_run)
+            finally:
+                execution.release()
     finally:
         if opened is not graph:
             opened.close()
@@ -118,6 +122,7 @@ class _Run:
     run_id: str = field(default_factory=new_ulid)
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
+    _judgements: list[Judgement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.stages = Stages(self.progress)
@@ -150,6 +155,14 @@ class _Run:
         with self.stages.stage("publish"):
             return self._report(self.graph.publish(txn, plan, again), key)
 
+    def release(self) -> None:
+        """Let go of what Spark kept for the run."""
+        for ingested in self._ingested.values():
+            for outcomes in ingested.outcomes.values():
+                outcomes.unpersist()
+        for judgement in self._judgements:
+            judgement.release()
+
     def _on_new_branch(self, key: str | None, dry_run: bool) -> PipelineReport:
         base = self.model.base or ""
         if dry_run:
@@ -169,6 +182,7 @@ class _Run:
                 written = [f for f in ingested.fragments if f.type_key == key]
                 tables.add(_type(catalog, key), written, replaces=replaces)
         judgement = Judgement(tables, self.model, ingested.outcomes, self._refuse_now)
+        self._judgements.append(judgement)
         with self.stages.stage("check"):
             judgement.judge()
         self._settle(ingested, judgement)

@@ -40,6 +40,7 @@ class Judgement:
         self.superseded: dict[str, int] = {}
         self._replacing: list[str] = []
         self._matches: DataFrame | None = None
+        self._kept: list[DataFrame] = []
 
     def judge(self) -> None:
         keys = [key for key in sorted(self._tables.by_key) if self._may_meet(key)]
@@ -53,6 +54,15 @@ class Judgement:
         for key in self._replacing:
             self._replace_stored(key)
 
+    def release(self) -> None:
+        """Let go of what Spark kept; the frames of refused rows can't be read afterwards."""
+        for frame in self._kept:
+            frame.unpersist()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist(StorageLevel.DISK_ONLY))
+        return self._kept[-1]
+
     def _may_meet(self, key: str) -> bool:
         """Whether an id of this type can occur twice or be stored already; ids that the run made up can't."""
         type_ = self._tables.by_key[key].type
@@ -62,7 +72,7 @@ class Judgement:
         return graph_sources or any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
 
     def _judge_ids(self, keys: list[str]) -> None:
-        self._matches = matches = checks.id_matches(self._tables, keys).persist(StorageLevel.DISK_ONLY)
+        self._matches = matches = self._keep(checks.id_matches(self._tables, keys))
         repeated, stored = F.count(F.when(F.col("times") > 1, 1)), F.count("stored")
         mode = self._pipeline.mode
         for key, repeats, taken in sorted(matches.groupBy("type").agg(repeated, stored).collect()):
@@ -108,7 +118,7 @@ class Judgement:
 
     def _take_out(self, found: DataFrame) -> int:
         """Refuse rows, of any types, that a check found."""
-        found = found.dropDuplicates(["type", "_fragment", "_offset"]).persist(StorageLevel.DISK_ONLY)
+        found = self._keep(found.dropDuplicates(["type", "_fragment", "_offset"]))
         counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
