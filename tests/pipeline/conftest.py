@@ -10,7 +10,11 @@ from pyspark.sql import SparkSession
 from omnigraph.pipeline.model import SparkSettings
 from omnigraph.pipeline.session import start_session
 
+# Plans of a few rows: compiling them to bytecode, and that to machine code, would take longer than running them.
 QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.default.parallelism": "2",

@@ -1,4 +1,4 @@
-"""Real processes that really die: executors, Python workers and drivers. A run is one commit or none, never a mixture."""
+"""Real processes that really die: executors, Python workers, drivers. A run is one commit or none, never a mixture."""
 
 from __future__ import annotations
 

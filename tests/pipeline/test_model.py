@@ -67,14 +67,14 @@ MISTAKES = [
     ("source without format", "version: 1\nsources:\n  a: {path: x}", (3, 6), "needs 'format'"),
     ("query with a path", "version: 1\nsources:\n  a: {sql: select 1, path: x}", (3, 6), "takes no format"),
     ("bad mode", "version: 1\nmode: mrge\nsources: {a: {format: graph, path: x}}", (2, 7), "did you mean 'merge'?"),
-    ("unknown source", "version: 1\nsources: {aa: {format: csv, path: x}}\nnodes:\n  R: {from: ab, select: {n: n}}",
-     (4, 13), "did you mean 'aa'?"),
+    ("unknown source", "version: 1\nsources: {loans: {format: csv, path: x}}\nnodes:\n  R: {from: loan, select: {n: n}}",
+     (4, 13), "did you mean 'loans'?"),
     ("edge without dst", "version: 1\nsources: {a: {format: csv, path: x}}\nedges:\n  E: {from: a, src: s}",
      (4, 6), "needs 'dst'"),
     ("quarantine nowhere", "version: 1\nsources: {a: {format: graph, path: x}}\nquality: {on_error: quarantine}",
      (3, 10), "needs 'quarantine'"),
-    ("a type twice", "version: 1\nsources: {a: {format: csv, path: x}}\nnodes:\n"
-     "  R: {from: a, select: {n: n}}\n  R: {from: a, select: {n: n}}", (5, 3), "holds 'R' twice"),
+    ("a type twice", "version: 1\nsources: {a: {format: csv, path: x}}\nnodes:\n  R: {from: a, select: {}}\n  R: {}",
+     (5, 3), "holds 'R' twice"),
     ("nothing mapped", "version: 1\nsources: {a: {format: csv, path: x}}", (1, 1), "nothing is mapped"),
 ]  # fmt: skip
 
