@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "omnigraph"
 MAY_IMPORT = {
     "language": set(),
     "storage": {"language"},
-    "engine": {"storage", "language", "embeddings"},
+    "engine": {"storage", "language"},
     "embeddings": {"language"},
     "policy": {"language"},
     "pipeline": {"engine", "storage", "language", "embeddings"},

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.10.0"
-__all__ = ["Graph", "__version__"]
+__all__ = ["Graph", "__version__", "init", "open"]
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
+    from omnigraph.opening import init, open
 
 
 def __getattr__(name: str) -> Any:
@@ -15,4 +16,8 @@ def __getattr__(name: str) -> Any:
         from omnigraph.engine.graph import Graph
 
         return Graph
+    if name in ("init", "open"):
+        from omnigraph import opening
+
+        return getattr(opening, name)
     raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")

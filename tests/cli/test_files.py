@@ -52,28 +52,35 @@ def omnigraph(*arguments: str, cwd: Path | None = None, stdin: str | None = None
     )
 
 
-def test_help_lists_commands_and_the_five_capabilities() -> None:
+def test_help_comes_on_stdout_and_ends_with_the_legend() -> None:
     done = omnigraph("--help")
-    assert done.returncode == 0
-    legend = done.stdout.split("COMMANDS BY CAPABILITY")[1]
-    assert [line.split()[0] for line in legend.strip().splitlines()] == [
-        "any",
-        "served",
-        "direct",
-        "control",
-        "local",
-    ]
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "COMMANDS BY CAPABILITY" in done.stdout
 
 
-def test_help_imports_no_parser_and_no_table_engine() -> None:
-    program = """
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["load", "--help"],
+        ["load"],
+        ["nonsense"],
+        ["query", "--as", "me", "-e", "x"],
+        ["snapshot"],
+        ["version"],
+    ],
+)
+def test_help_and_wrong_usage_load_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
+    program = f"""
 import sys
 from omnigraph.cli.main import run
-run(["--help"])
-print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy") if m in sys.modules])
+run({arguments!r})
+print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy", "obstore") if m in sys.modules])
 """
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "OMNIGRAPH_HOME": str(tmp_path)}
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
     assert loaded.stdout.strip().splitlines()[-1] == "[]"
 
 
@@ -106,6 +113,13 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
 def test_version_flag(flag: str, capsys: Capture) -> None:
     assert run([flag]) == 0
     assert capsys.readouterr().out == f"omnigraph {__version__}\n"
+
+
+def test_the_format_version_is_that_of_the_storage() -> None:
+    from omnigraph.cli.commands.version import INTERNAL_SCHEMA_VERSION
+    from omnigraph.storage.models import FORMAT_VERSION
+
+    assert INTERNAL_SCHEMA_VERSION == FORMAT_VERSION
 
 
 def test_version_command(capsys: Capture) -> None:
@@ -176,8 +190,6 @@ def test_lint_needs_a_schema(write: Write, capsys: Capture) -> None:
     write("q.gq", QUERIES)
     assert run(["lint", "--query", "q.gq"]) == 1
     assert "no graph addressed" in capsys.readouterr().err
-    assert run(["lint", "some/graph", "--query", "q.gq"]) == 1
-    assert "can't open the graph 'some/graph'" in capsys.readouterr().err
 
 
 def test_a_missing_file_is_named(write: Write, capsys: Capture) -> None:
@@ -321,11 +333,3 @@ def test_schema_plan_hard_drops(write: Write, capsys: Capture) -> None:
     write("new.pg", SCHEMA.replace("price: F64?", ""))
     assert run(["schema", "plan", "--schema", "new.pg", "--from", "old.pg", "--allow-data-loss"]) == 0
     assert "- drop property 'Book.price' of node 'Book' (hard mode)" in capsys.readouterr().out
-
-
-def test_schema_plan_for_a_graph_is_refused_clearly(write: Write, capsys: Capture) -> None:
-    write("new.pg", SCHEMA)
-    assert run(["schema", "plan", "s3://bucket/graph", "--schema", "new.pg"]) == 1
-    assert "plans between schema files only; pass --from FILE" in capsys.readouterr().err
-    assert run(["schema", "plan", "s3://bucket/graph", "--schema", "new.pg", "--from", "new.pg"]) == 1
-    assert "mutually exclusive" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,3 +63,8 @@ def test_decoded_rows_are_what_a_table_takes_and_blobs_stay_apart(tmp_path: Path
     found = dataset.take_blobs("photo", indices=[0, 1])
     assert [blob.readall() for blob in found] == [b"ABC", b""]
     assert as_table_rows(exhibit, rows_schema(exhibit).empty_table()).schema == table_schema(exhibit)
+
+
+def test_kernels_do_not_load_lance() -> None:
+    loaded = "import sys, omnigraph.engine.kernels; sys.exit('lance' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0

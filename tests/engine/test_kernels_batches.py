@@ -192,3 +192,25 @@ def test_arrow_and_json_agree(data: st.DataObject, scalar: Scalar, many: bool) -
     from_json, from_arrow = coerce(type_, values), coerce_arrow(type_, pa.array(values))
     assert dict(from_arrow.unfit) == dict(from_json.unfit)
     assert from_arrow.array.equals(from_json.array)
+
+
+_number_texts = st.one_of(
+    st.integers(-(2**65), 2**65).map(str),
+    st.floats().map(str),
+    st.from_regex(r"[+-]?[0-9]{0,3}\.?[0-9]{0,3}([eE][+-]?[0-9]{1,3})?", fullmatch=True),
+    st.sampled_from(["", " 1", "0x1F", "inf", "007", "-0", "1_000", "١"]),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.none() | _number_texts, max_size=4), st.sampled_from([Scalar.I32, Scalar.U64, Scalar.F32, Scalar.F64])
+)
+def test_texts_of_numbers_are_read_alike_alone_and_together(texts: list[str | None], scalar: Scalar) -> None:
+    together = coerce_arrow(nullable(scalar), pa.array(texts, pa.string()))
+    # A text that is no number beside each one forces the way of single values.
+    alone = [coerce_arrow(nullable(scalar), pa.array([text, "no number"])) for text in texts]
+    assert together.array.equals(
+        pa.chunked_array([one.array[:1] for one in alone], arrow_type(nullable(scalar))).combine_chunks()
+    )
+    assert dict(together.unfit) == {row: one.unfit[0] for row, one in enumerate(alone) if 0 in one.unfit}

@@ -179,9 +179,10 @@ def test_collecting_names_every_bad_row_and_keeps_the_good_ones() -> None:
     }
 
 
-def test_a_row_with_an_unreadable_key_is_not_blamed_for_its_id_too() -> None:
-    collected = decode_collecting(lines(node("Sample", code="x", id="7")), MUSEUM)
-    assert [row.property for row in collected.rejected] == ["code"]
+def test_a_row_with_a_bad_value_is_not_blamed_for_its_id_too() -> None:
+    unreadable, other = node("Sample", code="x", id="7"), node("Sample", code=42, small="x", id="43")
+    collected = decode_collecting(lines(unreadable, other), MUSEUM)
+    assert [(row.line, row.property) for row in collected.rejected] == [(1, "code"), (2, "small")]
 
 
 def test_beyond_the_limits_nothing_is_decoded() -> None:
@@ -251,3 +252,41 @@ def test_a_bad_row_never_changes_what_the_others_become(records: list[str], bloc
     assert sorted(line for typed in collected.by_type.values() for line in typed.lines.to_pylist()) == kept
     for key, typed in alone.by_type.items():
         assert collected.by_type[key].rows.drop_columns(["id"]).equals(typed.rows.drop_columns(["id"]))
+
+
+_data_texts = st.one_of(
+    st.sampled_from(
+        ["{}", "null", "[]", '"x"', '{"text":"a","id":"i"}', '{"text":"a","text":"b"}', '{"t\\u0065xt":"\\u0022"}']
+    ),
+    st.builds(lambda t: json.dumps({"text": t, "id": "i"}), _texts),
+    st.builds(lambda n: json.dumps({"strength": n, "id": "i"}), st.integers(0, 3)),
+)
+_members = st.one_of(
+    st.tuples(st.just("type"), st.sampled_from(['"Memo"', '"Cites"', '"Nope"', "5", "null"])),
+    st.tuples(st.just("edge"), st.sampled_from(['"Cites"', '"CITES"', '"Nope"', "true"])),
+    st.tuples(st.sampled_from(["from", "to"]), st.sampled_from(['"a"', '"\\""', "1"])),
+    st.tuples(st.just("data"), _data_texts),
+    st.tuples(st.sampled_from(["extra", "_rowid"]), st.just("1")),
+)
+_plain_members = st.one_of(
+    _data_texts.map(lambda data: [("type", '"Memo"'), ("data", data)]),
+    _data_texts.map(lambda data: [("edge", '"Cites"'), ("from", '"a"'), ("to", '"b"'), ("data", data)]),
+)
+_envelopes = (_plain_members | st.lists(_members, max_size=5)).map(
+    lambda members: "{" + ",".join(f'"{name}":{value}' for name, value in members) + "}"
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_envelopes | _records, max_size=6))
+def test_the_fast_way_to_read_lines_changes_no_answer(records: list[str]) -> None:
+    data = lines(*records)
+    fast = decode_collecting(data, MUSEUM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "_READERS", ())
+        slow = decode_collecting(data, MUSEUM)
+    assert fast.rejected == slow.rejected
+    assert list(fast.by_type) == list(slow.by_type)
+    for key, typed in fast.by_type.items():
+        assert typed.lines == slow.by_type[key].lines
+        assert typed.rows.drop_columns(["id"]).equals(slow.by_type[key].rows.drop_columns(["id"]))

@@ -72,6 +72,8 @@ def test_strict_lines_are_numbered_with_blank_lines_counted(data: bytes, expecte
         (b'{"data":{"x":{"deep":1,"deep":2}}}', "duplicate JSON member 'deep'"),
         (b'{"data":[{"b":"","b":""}]}', "duplicate JSON member 'b'"),
         (b'{"a":1,"\\u0061":2}', "duplicate JSON member 'a'"),
+        # Two quotes that the written-back form gains hide the two that a lost name takes away.
+        (b'{"a":"\\u0022\\u0022","b":1,"b":1}', "duplicate JSON member 'b'"),
         (b'{"a\\"":1,"a\\"":2}', "duplicate JSON member 'a\"'"),
     ],
 )
@@ -80,6 +82,15 @@ def test_strict_refuses_with_the_line(text: bytes, mentions: str) -> None:
     assert [at for at, _ in values] == [1, 4]
     assert [at for at, _ in malformed] == [3]
     assert mentions in malformed[0][1]
+
+
+@pytest.mark.parametrize("depth", [10, 100, *range(940, 1010, 3), 5000])
+@pytest.mark.parametrize("shape", ['{"a":', "["])
+def test_any_depth_is_read_or_refused(depth: int, shape: str) -> None:
+    text = shape * depth + "1" + {"[": "]"}.get(shape, "}") * depth
+    values, malformed = strict(text.encode())
+    assert len(values) + len(malformed) == 1
+    assert all("nested too deeply" in reason for _, reason in malformed)
 
 
 def test_a_number_at_the_edge_of_the_floats_is_no_overflow() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.engine.kernels import Limits
 from omnigraph.engine.merge import MergeOutcome
 from omnigraph.engine.publish import PublishPlan
 from omnigraph.errors import (
@@ -19,7 +20,6 @@ from omnigraph.errors import (
     ReadSetChangedError,
     ResourceLimitError,
 )
-from omnigraph.engine.kernels import Limits
 from omnigraph.storage.tracing import Trace
 from tests.engine.town import SCHEMA, content, drop, drop_edges, knows, lives, names, new_town, person, place, put
 

@@ -12,16 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.query import expand, project, run
 from omnigraph.engine.query.render import rendered
 from omnigraph.engine.query.result import QueryResult
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.language.types import Scalar
+from omnigraph.storage.tables import rows
 from tests.engine.query_graphs import BIG, EXACT, WHOLE, WORDS, social_graph
 from tests.support.reference import ReferenceGraph
 
 GRAPHS = 8
+MODES = ("indexed", "csr", "auto")
 
 PERSON = ("slug", "age", "score", "nick", "active", "born", "seen", "big", "ratio", "count", "mood")
 CITY = ("slug", "people", "name")
@@ -194,7 +197,7 @@ def _comparable(rows: list[list[Any]], ordered: bool) -> list[Any]:
     return rows if ordered else sorted(rows, key=json.dumps)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, GRAPHS - 1), queries())
 def test_every_mode_agrees_with_the_reference(
     graphs: list[tuple[Graph, ReferenceGraph]], which: int, drawn: tuple[str, dict[str, Any], bool]
@@ -204,17 +207,25 @@ def test_every_mode_agrees_with_the_reference(
     plan = compile_queries(text, graph.catalog).query("q").read_plan
     bound = bind_parameters(plan.parameters, values, now_millis=1_800_000_000_000)
     expected = reference.rows(plan, bound)
-    found: dict[str, list[list[Any]]] = {}
-    for mode in ("indexed", "csr", "auto"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(MODE_VARIABLE, mode)
-            result = graph.query(text, "q", values)
-        found[mode] = [
-            list(row) for row in zip(*(_rendered(result, i) for i in range(len(result.columns))), strict=True)
-        ]
-        assert result.num_rows == len(found[mode])
-    assert _comparable(found["indexed"], ordered) == _comparable(expected, ordered), text
-    assert found["indexed"] == found["csr"] == found["auto"], text
+    found = {(mode, small): _run(graph, text, values, mode, small) for mode in MODES for small in (False, True)}
+    first = found["indexed", False]
+    assert _comparable(first, ordered) == _comparable(expected, ordered), text
+    assert all(other == first for other in found.values()), text
+
+
+def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool) -> list[list[Any]]:
+    """The rows in one traversal mode. `small`: every batch size is so small that each query needs several batches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MODE_VARIABLE, mode)
+        if small:
+            patch.setattr(run, "_PIECE", 2)
+            patch.setattr(run, "_FIRST_PIECE", 1)
+            patch.setattr(expand, "_VISITED_BYTES", 16)
+            patch.setattr(rows, "_VALUES_PER_LOOKUP", 2)
+            patch.setattr(project, "BATCH_ROWS", 3)
+        result = graph.query(text, "q", values)
+    columns = [_rendered(result, i) for i in range(len(result.columns))]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _rendered(result: QueryResult, index: int) -> list[Any]:

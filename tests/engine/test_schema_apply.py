@@ -128,7 +128,9 @@ def test_a_new_blob_property_takes_values(graph: Graph) -> None:
 
 def test_renames_move_no_data_and_both_names_read_in_their_time(graph: Graph) -> None:
     before, tables = graph.snapshot().version, paths(graph)
-    renamed = changed("node Reader {", 'node Patron @rename_from("Reader") {').replace("Reader -> Book", "Patron -> Book")
+    renamed = changed("node Reader {", 'node Patron @rename_from("Reader") {').replace(
+        "Reader -> Book", "Patron -> Book"
+    )
     renamed = renamed.replace("name: String?", 'full_name: String? @rename_from("name")')
     applied = graph.apply_schema(renamed)
     assert [step.kind for step in applied.steps] == ["rename_type", "rename_property"]

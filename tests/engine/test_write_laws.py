@@ -215,10 +215,13 @@ class Plain:
 names = st.sampled_from(["a", "b", "c"])
 numbers = st.integers(0, 3)
 maybe = st.none() | numbers
+nodes = st.one_of(
+    st.tuples(st.just("P"), names, st.fixed_dictionaries({"u": maybe})),
+    st.tuples(st.just("Q"), names, st.fixed_dictionaries({"t": numbers})),
+)
 records = st.lists(
     st.one_of(
-        st.tuples(st.just("P"), names, st.fixed_dictionaries({"u": maybe})),
-        st.tuples(st.just("Q"), names, st.fixed_dictionaries({"t": numbers})),
+        nodes,
         st.tuples(st.just("E"), names, st.fixed_dictionaries({"src": names, "dst": names, "w": maybe})),
         st.tuples(st.just("F"), names, st.fixed_dictionaries({"src": names, "dst": names})),
     ),
@@ -226,6 +229,8 @@ records = st.lists(
 )
 steps = st.one_of(
     st.tuples(st.just("load"), st.sampled_from(["append", "merge", "merge", "overwrite"]), records),
+    # Replaced nodes under edges that stay.
+    st.tuples(st.just("load"), st.just("overwrite"), st.lists(nodes, max_size=2)),
     st.tuples(st.just("set"), names, maybe),
     st.tuples(st.just("put"), names, maybe),
     st.tuples(st.just("link"), st.tuples(names, names), maybe),

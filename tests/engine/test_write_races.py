@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -372,3 +373,32 @@ def test_distinct_inserts_all_succeed(graph: Graph, race: Race) -> None:
         answers = race(mutation("print", b=f"left{i}"), load("append", node("Book", isbn=f"right{i}")))
         assert committed(answers) == [True, True], answers
     assert len(rows(graph, "node:Book")) == 2 + 2 * ROUNDS
+
+
+# Threads of one process
+
+
+def in_threads(work: Callable[[int], object], count: int = 8) -> list[object]:
+    """What each of several simultaneous calls returned, or the error it raised."""
+
+    def attempt(i: int) -> object:
+        try:
+            return work(i)
+        except OmniGraphError as error:
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(attempt, range(count)))
+
+
+def test_threads_that_insert_different_things_all_succeed(graph: Graph) -> None:
+    writes = [mutation("print", b=f"t{i}") if i % 2 else load("append", node("Reader", card=f"t{i}")) for i in range(8)]
+    results = in_threads(lambda i: perform(graph, writes[i]))
+    assert not [r for r in results if isinstance(r, OmniGraphError)]
+    assert graph.snapshot().version == 2 + 8
+
+
+def test_threads_that_append_one_key_have_one_winner(graph: Graph) -> None:
+    results = in_threads(lambda _: perform(graph, load("append", node("Reader", card="same"))))
+    assert sum(isinstance(r, KeyConflictError) for r in results) == 7
+    assert graph.snapshot().version == 3

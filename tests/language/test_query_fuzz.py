@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.formatter import format_queries
 from omnigraph.language.query.parser import parse_queries
 
+from .growth import assert_about_linear
 from .query_archive import catalog, read
 from .query_programs import programs
 
@@ -94,28 +94,7 @@ GROWING: list[tuple[str, Callable[[str], object], Callable[[int], str]]] = [
 ]  # fmt: skip
 
 
-def fastest(action: Callable[[str], object], text: str) -> float:
-    best = float("inf")
-    for attempt in range(3):
-        varied = text + " " * attempt  # a fresh text: the cache must not answer
-        start = perf_counter()
-        with suppress(CompileError):
-            action(varied)
-        best = min(best, perf_counter() - start)
-    return best
-
-
 @pytest.mark.parametrize(("action", "grow"), [case[1:] for case in GROWING], ids=[case[0] for case in GROWING])
 def test_time_grows_about_linearly(action: Callable[[str], object], grow: Callable[[int], str]) -> None:
-    """Four times the input may take eight times as long (linear is four, quadratic sixteen)."""
     parse_queries("")  # the grammar is built once, and not on our time
-    small, large = fastest(action, grow(60)), fastest(action, grow(240))
-    assert large < 8 * small + 0.005
-
-
-def test_a_query_of_twenty_lines_compiles_in_a_few_milliseconds() -> None:
-    clauses = "\n".join(f'$p{i}: Paper {{ doi: $d, state: "final" }}' for i in range(18))
-    text = f"query q($d: String) {{ match {{\n{clauses}\n}} return {{ $p0.title as title }} limit 3 }}"
-    compile_all(text)
-    # Measured well under 2 ms; the bound only catches a change of kind on a busy machine.
-    assert fastest(compile_all, text + "\n") < 0.05
+    assert_about_linear(action, grow, 40)

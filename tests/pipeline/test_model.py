@@ -67,7 +67,7 @@ MISTAKES = [
     ("source without format", "version: 1\nsources:\n  a: {path: x}", (3, 6), "needs 'format'"),
     ("query with a path", "version: 1\nsources:\n  a: {sql: select 1, path: x}", (3, 6), "takes no format"),
     ("bad mode", "version: 1\nmode: mrge\nsources: {a: {format: graph, path: x}}", (2, 7), "did you mean 'merge'?"),
-    ("unknown source", "version: 1\nsources: {loans: {format: csv, path: x}}\nnodes:\n  R: {from: loan, select: {n: n}}",
+    ("unknown source", "version: 1\nsources: {loans: {format: csv}}\nnodes:\n  R: {from: loan, select: {n: n}}",
      (4, 13), "did you mean 'loans'?"),
     ("edge without dst", "version: 1\nsources: {a: {format: csv, path: x}}\nedges:\n  E: {from: a, src: s}",
      (4, 6), "needs 'dst'"),

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _OLD_SPELLINGS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("read",): ("query",),
+    ("change",): ("mutate",),
     ("check",): ("lint",),
     ("query", "lint"): ("lint",),
     ("query", "check"): ("lint",),
 }
+_SYNONYMS: dict[tuple[str, ...], tuple[str, ...]] = {("schema", "get"): ("schema", "show")}
 
 
 def spelled_out(arguments: Sequence[str]) -> tuple[list[str], str | None]:
-    """The command line as it is spelled today, and a note when that was not how it was typed."""
-    for old, new in _OLD_SPELLINGS.items():
+    """The command line as it is spelled today, and a note when how it was typed is on its way out."""
+    for old, new in (_OLD_SPELLINGS | _SYNONYMS).items():
         if tuple(arguments[: len(old)]) == old:
             note = f"`omnigraph {' '.join(old)}` is deprecated; use `omnigraph {' '.join(new)}`"
-            return [*new, *arguments[len(old) :]], note
+            return [*new, *arguments[len(old) :]], note if old in _OLD_SPELLINGS else None
     return list(arguments), None

@@ -1,47 +1,95 @@
 """The entry point of `omnigraph`: spells out old commands, runs the new ones, turns failures into exit codes.
 
 Importing it must stay cheap, because `--help` and shell completion pay for it: a command imports what it needs
-when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage.
+when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost `mutate --if-commit` race.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from omnigraph import __version__
-from omnigraph.cli import fmt, lint, schema, version
+from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
+from omnigraph.cli.commands import (
+    blob,
+    branch,
+    changes,
+    commit,
+    diff,
+    export,
+    fmt,
+    init,
+    lint,
+    load,
+    maintenance,
+    mutate,
+    profile,
+    query,
+    schema,
+    snapshot,
+    version,
+)
 from omnigraph.cli.deprecated import spelled_out
+from omnigraph.cli.flags import GlobalFlags, hoisted
+from omnigraph.cli.invocation import path_of
+from omnigraph.cli.usage import UsageError
 from omnigraph.errors import OmniGraphError
 
-LEGEND = """\
-\b
-COMMANDS BY CAPABILITY
-  any      data of a graph, served or in storage   (none yet)
-  served   needs a server                          (none yet)
-  direct   works on storage or on files            lint, schema plan
-  control  a cluster and its policies              (none yet)
-  local    addresses no graph                      fmt, version
-"""
+FAMILIES = {
+    "branch": "Create, list, merge and delete branches.",
+    "commit": "The history of a graph.",
+    "changes": "Follow a branch, commit by commit.",
+    "blob": "Read blob properties.",
+    "schema": "Show, plan and apply schemas.",
+    "profile": "The scopes of the operator configuration.",
+}
 
-app = typer.Typer(
-    name="omnigraph",
-    help="OmniGraph: a typed property graph on Lance, versioned as a whole like Git.",
-    epilog=LEGEND,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    no_args_is_help=True,
-)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "init": init.init,
+    "load": load.load,
+    "ingest": load.ingest,
+    "query": query.query,
+    "mutate": mutate.mutate,
+    "snapshot": snapshot.snapshot,
+    "branch create": branch.create,
+    "branch list": branch.list_,
+    "branch delete": branch.delete,
+    "branch merge": branch.merge,
+    "commit list": commit.list_,
+    "commit show": commit.show,
+    "commit changes": commit.changes,
+    "changes poll": changes.poll,
+    "changes baseline": changes.baseline,
+    "diff": diff.diff,
+    "export": export.export,
+    "blob get": blob.get,
+    "blob stat": blob.stat,
+    "schema show": schema.show,
+    "schema plan": schema.plan,
+    "schema apply": schema.apply,
+    "optimize": maintenance.optimize,
+    "repair": maintenance.repair,
+    "cleanup": maintenance.cleanup,
+    "lint": lint.lint,
+    "fmt": fmt.fmt,
+    "profile list": profile.list_,
+    "profile show": profile.show,
+    "version": version.version,
+}
 
-app.command("lint")(lint.lint)
-app.command("fmt")(fmt.fmt)
-app.add_typer(schema.app, name="schema")
-app.command("version")(version.version)
+
+class GuardedCommand(TyperCommand):
+    """A command that refuses global flags it would ignore, before it does anything."""
+
+    def invoke(self, ctx: Any) -> Any:
+        check_flags(path_of(ctx), ctx.find_object(GlobalFlags) or GlobalFlags())
+        return super().invoke(ctx)
 
 
 def _print_version(wanted: bool) -> None:
@@ -50,13 +98,63 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def root(
+def _root(
+    ctx: typer.Context,
+    actor: Annotated[
+        str | None, typer.Option("--as", help="The actor that a write is recorded for.", metavar="ACTOR")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", help="A server, by name or URL.", metavar="NAME|URL")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option("--graph", help="A graph of a server or a cluster.", metavar="ID")
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", help="A scope of the operator configuration; else OMNIGRAPH_PROFILE.", metavar="NAME"
+        ),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="A graph's storage: a path, file:// or s3://.", metavar="URI")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="A cluster, by directory, URI or name.", metavar="DIR|URI|NAME")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write elsewhere.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")] = False,
     version: Annotated[
         bool, typer.Option("--version", "-v", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """OmniGraph: a typed property graph on Lance, versioned as a whole like Git."""
+    """OmniGraph: a typed property graph on Lance, versioned as a whole like Git.
+
+    The options below may also stand behind the subcommand.
+    """
+    ctx.obj = GlobalFlags(actor, server, graph, profile, store, cluster, yes, quiet)
+
+
+def _built() -> typer.Typer:
+    plain: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True}
+    app = typer.Typer(name="omnigraph", epilog=legend(), pretty_exceptions_enable=False, add_completion=False, **plain)
+    app.callback()(_root)
+    families = {name: typer.Typer(help=text, **plain) for name, text in FAMILIES.items()}
+    for path, function in COMMANDS.items():
+        family, _, second = path.partition(" ")
+        home = families[family] if second else app
+        options: dict[str, Any] = {"cls": GuardedCommand, "epilog": flags_line(path), "hidden": path in HIDDEN}
+        home.command(second or family, **options)(function)
+    for name, family_app in families.items():
+        family_app.callback(help=FAMILIES[name])(_family)
+        app.add_typer(family_app, name=name)
+    return app
+
+
+def _family() -> None:
+    """Makes a family stay one, however few commands it has."""
+
+
+app = _built()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -73,14 +171,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; messages go to stderr and begin with `Error:`."""
-    command, note = spelled_out(arguments)
+    global_flags, rest = hoisted(arguments)
+    command, note = spelled_out(rest)
     if note is not None:
         print(f"warning: {note}", file=sys.stderr)
     try:
-        outcome = app(command, prog_name="omnigraph", standalone_mode=False)
+        outcome = app([*global_flags, *command], prog_name="omnigraph", standalone_mode=False)
     except typer.TyperException as error:
         return _report_usage(error)
-    except typer.Abort:
+    except UsageError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    except (typer.Abort, KeyboardInterrupt):
         print("Error: aborted", file=sys.stderr)
         return 1
     except OmniGraphError as error:

@@ -56,6 +56,15 @@ def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
         console.print(Text(line, style=style(line)))
 
 
+def print_text(text: str) -> None:
+    """A document as it is, closed by a line break if it has none."""
+    sys.stdout.write(text if text.endswith("\n") or not text else f"{text}\n")
+
+
 def print_note(message: str) -> None:
     """A remark beside the result; never part of it."""
     print(f"note: {message}", file=sys.stderr)
+
+
+def print_warning(message: str) -> None:
+    print(f"warning: {message}", file=sys.stderr)

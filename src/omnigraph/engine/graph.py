@@ -476,57 +476,6 @@ class Graph:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
         return optimize(self, (branch or MAIN).strip(), types=types, actor=actor, progress=progress)
 
-    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
-        """The steps from a branch's schema to this one; also when some of them are not possible."""
-        return plan_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
-
-    def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
-        """The same, with the catalog the branch would have afterwards."""
-        return preview_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
-
-    def apply_schema(
-        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
-    ) -> SchemaApplied:
-        """Change the schema of a branch in one commit, together with the data change it needs."""
-        return apply_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
-
-    def cleanup(
-        self,
-        *,
-        keep_versions: int | None = None,
-        older_than: timedelta | str | int | None = None,
-        grace: timedelta = GRACE,
-        dry_run: bool = False,
-    ) -> CleanupReport:
-        """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
-        span = None if older_than is None else duration(older_than)
-        return cleanup(self._root, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
-
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
-        """Show what other tools did to main's tables; with both flags, load the rows they brought."""
-        return repair(self, confirm=confirm, force=force, actor=actor)
-
-    def maintain(
-        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
-    ) -> MaintenanceReport:
-        """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
-        return maintain(self, branch.strip(), policy, actor=actor)
-
-    def read_blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> BlobRead:
-        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        return read_blob(self, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
-
     # Merging, changes and export
 
     def merge(
@@ -654,6 +603,57 @@ class Graph:
             return target
         ref, entry = self._fork_point(target)
         return Snapshot(self._root, ref.branch, entry)
+
+    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
+        """The steps from a branch's schema to this one; also when some of them are not possible."""
+        return plan_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
+        """The same, with the catalog the branch would have afterwards."""
+        return preview_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied:
+        """Change the schema of a branch in one commit, together with the data change it needs."""
+        return apply_schema(self, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than: timedelta | str | int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
+        span = None if older_than is None else duration(older_than)
+        return cleanup(self._root, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+        """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        return repair(self, confirm=confirm, force=force, actor=actor)
+
+    def maintain(
+        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> MaintenanceReport:
+        """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        return maintain(self, branch.strip(), policy, actor=actor)
+
+    def read_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> BlobRead:
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        return read_blob(self, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:

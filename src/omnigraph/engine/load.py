@@ -23,6 +23,7 @@ from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
 from omnigraph.engine.kernels.ids import new_ulids
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError
 from omnigraph.language.catalog import EdgeType, NodeType
 
@@ -97,6 +98,8 @@ def load(graph: Graph, request: LoadRequest) -> LoadReceipt:
     attempt = _Load(graph, request)
     intent = Intent(kind="load", actor=request.actor, idempotency_key=request.idempotency_key)
     try:
+        # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
+        attempt.read_input(graph.snapshot(request.branch))
         published = graph.commit(request.branch, attempt.prepare, intent)
     except BranchNotFoundError:
         if request.base is None:
@@ -128,7 +131,7 @@ class _Load:
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
-        decoded, minted = self._input(txn)
+        decoded, minted = self.read_input(txn.snapshot)
         mode = self.request.mode
         change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
         order = [change.by_type[key] for key in sorted(change.by_type)]
@@ -145,8 +148,9 @@ class _Load:
             details={_RECEIPT: self._told(decoded)},
         )
 
-    def _input(self, txn: WriteTxn) -> tuple[DecodedInput, pa.ChunkedArray]:
-        schema = txn.base.schema
+    def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
+        """The input as the schema of a snapshot types it, and the ids that were made up for it."""
+        schema = snapshot.entry.schema
         if schema not in self._decoded:
             minted: list[pa.Array] = []
 
@@ -155,7 +159,7 @@ class _Load:
                 return minted[-1]
 
             data, limits = self.request.open_input(), self.graph.limits
-            decoded = decode(data, txn.snapshot.catalog, self.request.grammar, limits=limits, mint=mint)
+            decoded = decode(data, snapshot.catalog, self.request.grammar, limits=limits, mint=mint)
             self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
 

@@ -113,14 +113,14 @@ _NO_ZONE: Final = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}:\d{2}(\.\d{1,3})?)?$"
 def timestamps(texts: pa.Array) -> pa.Array | None:
     """Texts of one common form as timestamps; None when they have to be read one by one. Raises ArrowInvalid."""
     type_ = arrow_type(PropertyType(Scalar.DATETIME))
-    if _all_match(texts, _ZULU):
+    if all_match(texts, _ZULU):
         return texts.cast(type_)
-    if _all_match(texts, _NO_ZONE):
+    if all_match(texts, _NO_ZONE):
         return texts.cast(pa.timestamp("ms")).cast(type_)
     return None
 
 
-def _all_match(texts: pa.Array, pattern: str) -> bool:
+def all_match(texts: pa.Array, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from omnigraph.engine.kernels.framing import Block
+from omnigraph.engine.kernels.plain import PlainEdge, PlainNode
 from omnigraph.engine.kernels.rows import Grammar, RejectedRow, Stage
 from omnigraph.engine.kernels.scalars import shape_of
 from omnigraph.language.catalog import Catalog, TableType
@@ -50,41 +53,34 @@ class EnvelopeReader:
     def __init__(self, catalog: Catalog, grammar: Grammar) -> None:
         self._catalog = catalog
         self._strict = grammar is Grammar.STRICT
+        self._unknown_names: dict[tuple[str, str], str] = {}
 
     def sort(self, block: Block, rejected: list[RejectedRow]) -> list[Records]:
         """The records of a block by type, in no particular order; values that are no records are rejected."""
         rejected.extend(RejectedRow(at, None, None, reason, Stage.ENVELOPE) for at, reason in block.malformed)
-        nodes: dict[object, Records] = {name: Records(node) for name, node in self._catalog.nodes.items()}
-        edges: dict[object, Records] = {name: Records(edge) for name, edge in self._catalog.edges.items()}
+        nodes: dict[str, Records] = {name: Records(node) for name, node in self._catalog.nodes.items()}
+        edges: dict[str, Records] = {name: Records(edge) for name, edge in self._catalog.edges.items()}
         for at, value in zip(block.positions, block.values, strict=True):
-            # The two plain forms, complete and with nothing else in them, are right under both grammars.
-            if type(value) is dict and type(data := value.get("data")) is dict:
-                if len(value) == 2:
-                    name = value.get("type")
-                    if type(name) is str and (records := nodes.get(name)) is not None:
-                        records.lines.append(at)
-                        records.members.append(data)
-                        continue
-                elif len(value) == 4:
-                    name, source, target = value.get("edge"), value.get("from"), value.get("to")
-                    if (
-                        type(name) is str
-                        and type(source) is str
-                        and type(target) is str
-                        and (records := edges.get(name)) is not None
-                    ):
-                        records.lines.append(at)
-                        records.members.append(data)
-                        records.sources.append(source)
-                        records.targets.append(target)
-                        continue
+            if type(value) is PlainNode:
+                if (records := nodes.get(value.type)) is not None:
+                    records.lines.append(at)
+                    records.members.append(value.data or {})
+                    continue
+            elif type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
+                records.lines.append(at)
+                records.members.append(value.data or {})
+                records.sources.append(value.source)
+                records.targets.append(value.target)
+                continue
             try:
                 self._take(at, value, nodes, edges)
             except _RefusedError as error:
                 rejected.append(RejectedRow(at, None, None, str(error), Stage.ENVELOPE))
         return [records for records in (*nodes.values(), *edges.values()) if records.lines]
 
-    def _take(self, at: int, value: object, nodes: dict[object, Records], edges: dict[object, Records]) -> None:
+    def _take(self, at: int, value: object, nodes: dict[str, Records], edges: dict[str, Records]) -> None:
+        if isinstance(value, PlainNode | PlainEdge):
+            value = msgspec.to_builtins(value)
         if type(value) is not dict:
             raise _RefusedError(f"expected a JSON object with 'type' or 'edge', got {shape_of(value)}")
         if self._strict:
@@ -92,7 +88,7 @@ class EnvelopeReader:
         name = value.get("type")
         if isinstance(name, str):
             if name not in nodes:
-                raise _RefusedError(_unknown("node", name, list(self._catalog.nodes)))
+                raise _RefusedError(self._unknown("node", name))
             members = self._members(value)
             nodes[name].members.append(members)
             nodes[name].lines.append(at)
@@ -102,7 +98,7 @@ class EnvelopeReader:
             raise _RefusedError("expected 'type' or 'edge' as a string")
         edge = self._catalog.edge_named(name)
         if edge is None:
-            raise _RefusedError(_unknown("edge", name, list(self._catalog.edges)))
+            raise _RefusedError(self._unknown("edge", name))
         source, target = _endpoint(value, "from"), _endpoint(value, "to")
         members = self._members(value)
         records = edges[edge.name]
@@ -122,6 +118,16 @@ class EnvelopeReader:
             if name not in allowed:
                 raise _RefusedError(f"unexpected member '{name}'; properties of a {kind} belong into 'data'")
 
+    def _unknown(self, kind: str, name: str) -> str:
+        # A wrong name rarely comes alone, and looking for near ones is slow.
+        if (kind, name) not in self._unknown_names:
+            known = self._catalog.nodes if kind == "node" else self._catalog.edges
+            suggestion = did_you_mean(name, list(known))
+            self._unknown_names[kind, name] = f"unknown {kind} type '{name}'" + (
+                f"; {suggestion}" if suggestion else ""
+            )
+        return self._unknown_names[kind, name]
+
     def _members(self, value: dict[str, object]) -> dict[str, object]:
         data = value.get("data")
         if type(data) is dict:
@@ -137,8 +143,3 @@ def _endpoint(value: dict[str, object], name: str) -> str:
         found = shape_of(endpoint) if name in value else "nothing"
         raise _RefusedError(f"'{name}' must be the id of a node as a string, got {found}")
     return endpoint
-
-
-def _unknown(kind: str, name: str, known: list[str]) -> str:
-    suggestion = did_you_mean(name, known)
-    return f"unknown {kind} type '{name}'" + (f"; {suggestion}" if suggestion else "")

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from omnigraph.engine.kernels.plain import read_plain
 from omnigraph.engine.kernels.rows import Limits
 from omnigraph.errors import ResourceLimitError
 
@@ -42,13 +43,24 @@ _parse = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
 
 
+def _read_values(texts: Sequence[bytes]) -> list[object]:
+    return [_parse(text) for text in texts]
+
+
+# Ways to read many lines at once, the cheapest first. The next one is for lines that the one before can't read.
+_READERS: Final = (read_plain, _read_values)
+
+
 class MalformedError(Exception):
     """A text that is not the JSON we take; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some values of the input with their positions, and the positions that hold none, with reasons."""
+    """Some values of the input with their positions, and the positions that hold none, with reasons.
+
+    Records in a plain form may come as such, everything else as JSON gives it.
+    """
 
     positions: Sequence[int]
     values: Sequence[object]
@@ -80,7 +92,7 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
     for chunk in chunks:
         texts = [text for text in chunk.split(b"\n") if text.strip()]
         try:
-            values = [_parse(text) for text in texts]
+            values = _read_values(texts)
             if _may_overflow(chunk):
                 raise MalformedError
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MalformedError):
@@ -106,13 +118,15 @@ def parse_exactly(text: bytes, *, unique_members: bool) -> object:
 
 
 def _strict_block(positions: Sequence[int], texts: list[bytes]) -> Block:
-    try:
-        values = [_parse(text) for text in texts]
-        whole = b"\n".join(texts)
-        if _has_distinct_members(whole, values) and not _may_overflow(whole):
-            return Block(positions, values)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
+    whole = b"\n".join(texts)
+    for read in _READERS if not _may_overflow(whole) else ():
+        try:
+            values = read(texts)
+            if _has_distinct_members(whole, values):
+                return Block(positions, values)
+            break
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
     # One bad line makes a block suspect, but only its neighbours need to be proven again.
     if len(texts) <= _SUSPECT_LINES:
         return _line_by_line(positions, texts)

@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.kernels.coerce import Column, all_finite, coerce, timestamps
-from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.engine.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
+from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
 
 _INTEGER_TEXT: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _NUMBER_TEXT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# Arrow's own parser takes more than decimal numbers (hex, inf), so it is asked only about these.
+_PLAIN_INTEGER: Final = r"^-?[0-9]+$"
+_PLAIN_NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _BOOL_TEXTS: Final = {"true": True, "false": False}
 _EXACT_IN_F64: Final = 2.0**53
 _MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
@@ -50,6 +53,11 @@ def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
     if type_.is_blob or type_.list:
         return None
     found, target = array.type, arrow_type(type_)
+    if pt.is_string(found) and type_.scalar in NUMERIC:
+        if not all_match(array, _PLAIN_INTEGER if type_.scalar in INTEGERS else _PLAIN_NUMBER):
+            return None
+        array = array.cast(target if type_.scalar in INTEGERS else pa.float64())
+        found = array.type
     if type_.scalar in FLOATS and (pt.is_floating(found) or pt.is_integer(found)):
         numbers = array.cast(pa.float64(), safe=False).cast(target, safe=False)
         return numbers if all_finite(numbers) else None

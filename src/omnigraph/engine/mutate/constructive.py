@@ -17,9 +17,9 @@ from omnigraph.engine.kernels import Limits, RejectedRow, TypedRows, type_record
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.mutate.pending import PendingRows
-from omnigraph.engine.mutate.stored import matching_rows
+from omnigraph.engine.mutate.stored import matching_rows, refuse_beyond
 from omnigraph.engine.publish import WriteTxn
-from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
@@ -75,10 +75,10 @@ class Construction:
         assigned = self._typed(_only_assigned(update), update.assignments, number).drop_columns(["id"])
         pending = self._pending_of(update.type)
         self.tables_read.add(update.type.type_key)
-        stored = matching_rows(self._txn, update.type, condition, pending.stored_columns)
+        stored = matching_rows(self._txn, update.type, condition, pending.stored_columns, self._limits)
         stored = stored.filter(pc.invert(pending.holds(stored.column("id"))))
-        self._refuse_too_many(update.type, len(pending) + stored.num_rows)
         self.affected_nodes += pending.update(condition, stored, assigned, number)
+        refuse_beyond(self._limits, update.type, len(pending), pending.nbytes)
 
     def _typed(
         self,
@@ -97,15 +97,6 @@ class Construction:
 
     def _pending_of(self, type_: TableType) -> PendingRows:
         return self._pending.setdefault(type_.type_key, PendingRows(type_))
-
-    def _refuse_too_many(self, type_: TableType, count: int) -> None:
-        if count > self._limits.rows:
-            raise ResourceLimitError(
-                f"entities of {type_.type_key} in one mutation",
-                self._limits.rows,
-                count,
-                "update fewer at a time, or use the Spark pipeline",
-            )
 
 
 def _only_assigned(update: ir.UpdateNodes) -> NodeType:

@@ -33,6 +33,10 @@ class PendingRows:
         return int(self._rows.num_rows)
 
     @property
+    def nbytes(self) -> int:
+        return int(self._rows.nbytes)
+
+    @property
     def stored_columns(self) -> list[str]:
         """The columns that a row from the store brings along: all but blobs."""
         return [name for name in self._schema.names if name not in self._blobs]
@@ -50,10 +54,7 @@ class PendingRows:
     def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
         """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
         matches = condition.test(self._rows.column(condition.column))
-        kept_blobs = {name: pa.nulls(stored.num_rows, self._schema.field(name).type) for name in self._blobs}
-        for name, nulls in kept_blobs.items():
-            stored = stored.append_column(self._schema.field(name), nulls)
-        arrived = self._marked(stored.select(self._schema.names), statement, kept=True)
+        arrived = self._marked(self._completed(stored), statement, kept=True)
         matched = pa.concat_tables([self._rows.filter(matches), arrived])
         first = pa.array(np.zeros(matched.num_rows, np.int64))
         for name in assigned.column_names:
@@ -73,6 +74,14 @@ class PendingRows:
             kept={name: self._rows.column(_kept(name)).to_numpy() for name in self._blobs},
             origin=Origin("statement", self._rows.column(_STATEMENT).combine_chunks()),
         )
+
+    def _completed(self, stored: pa.Table) -> pa.Table:
+        """Rows from the store with the blob cells that they keep, which nobody reads."""
+        rows = stored.cast(pa.schema([self._schema.field(name) for name in stored.column_names]))
+        for name in self._blobs:
+            field = self._schema.field(name)
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows.select(self._schema.names)
 
     def _marked(self, rows: pa.Table, statement: int, *, kept: bool) -> pa.Table:
         for name in self._blobs:

@@ -52,6 +52,8 @@ class Profiler:
     """Builds the tree. An operator that runs again for the next piece of its input adds to its first entry."""
 
     def __init__(self, requests: Callable[[], int] | None = None) -> None:
+        self.detailed = requests is not None
+        """Whether somebody will look: notes that cost something to find out are for them alone."""
         self._requests = requests or (lambda: 0)
         self._top = OperatorProfile("query")
         self._open = [self._top]

@@ -16,7 +16,7 @@ from omnigraph.engine.query.properties import row_ids_of
 from omnigraph.engine.query.pushdown import split_pushed
 from omnigraph.engine.query.ranking import matching_rows
 from omnigraph.language.query import ir
-from omnigraph.storage.tables.rows import rows_by_id
+from omnigraph.storage.tables.rows import index_coverage, rows_by_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
     part = narrowed(plan, context)
     if part.filter is not None:
         context.profiler.note(f"filter: {part.filter}")
+        if context.profiler.detailed:
+            _note_indexes(plan, context)
     rows = part.rows
     if rows is None:
         columns = eager_columns(plan, wanted, context)
@@ -78,6 +80,16 @@ def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContex
             case ir.NodeId(variable=plan.variable):
                 columns["id"] = None
     return list(columns)
+
+
+def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
+    """Which of the filtered columns have an index, and how much of the table it knows."""
+    table = context.table(plan.type)
+    sides = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
+    for prop in dict.fromkeys(side.prop for side in sides if isinstance(side, ir.PropertyValue)):
+        coverage = index_coverage(table, prop.column)
+        known, total = coverage.indexed_rows, table.state.rows
+        context.profiler.note(f"{prop.name}: index on {known} of {total} rows" if known else f"{prop.name}: no index")
 
 
 def _names_one_node(key: Sequence[str], predicates: Sequence[ir.Predicate]) -> bool:

@@ -31,6 +31,7 @@ _BYTES_PER_FRAGMENT = 1 << 10
 _VALUES_PER_PROBE = 1_000
 # From here on one scan of the column costs less than probing, with or without an index.
 _VALUES_PER_SCAN = 10_000
+_ROWS_PER_SCANNED_BATCH = 1 << 19
 
 
 class Table:
@@ -104,9 +105,11 @@ class Table:
     def _scan_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> pa.Table:
         wanted = pa.array(list(values), self.schema.field(column).type)
         scanned = list(dict.fromkeys((*columns, column)))
+        # Large batches: every one of them hashes the wanted values anew.
+        batches = self.dataset.scanner(columns=scanned, batch_size=_ROWS_PER_SCANNED_BATCH).to_reader()
         parts = [
             pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(columns)
-            for batch in self.batches(scanned)
+            for batch in batches
         ]
         return pa.concat_tables(parts) if parts else self._empty(columns)
 

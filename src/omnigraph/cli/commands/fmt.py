@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.files import read_source, read_stdin, write_source
+from omnigraph.cli.output import diff_style, print_json, print_lines, report_style
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 STDIN = Path("-")
@@ -55,9 +57,6 @@ def fmt(
 
     Only layout changes, and every comment is kept.
     """
-    from omnigraph.cli.files import write_source
-    from omnigraph.cli.output import diff_style, print_json, print_lines, report_style
-
     outcomes = [_format(path, language) for path in _sources(paths)]
     for outcome in outcomes:
         if outcome.error is not None:
@@ -98,7 +97,6 @@ def _sources(paths: list[Path]) -> Iterator[Path]:
 
 
 def _format(path: Path, language: Language | None) -> _Outcome:
-    from omnigraph.cli.files import read_source, read_stdin
 
     try:
         if path == STDIN:

@@ -1,0 +1,153 @@
+"""What each command works on, and which global flags it therefore accepts.
+
+One table drives the guard, the legend of `--help` and the scope resolution. A command that is not in it does not
+exist. The guard runs after parsing and before the command, so that a flag that would be ignored is never silent.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.cli.flags import GlobalFlags
+from omnigraph.errors import BadRequestError
+
+
+class Capability(StrEnum):
+    ANY = "any"
+    SERVED = "served"
+    DIRECT = "direct"
+    CONTROL = "control"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    capability: Capability
+    flags: frozenset[str]
+
+
+def _rule(capability: Capability, *flags: str) -> Rule:
+    return Rule(capability, frozenset(flags))
+
+
+_READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
+_WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
+_UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
+_LOCAL = _rule(Capability.LOCAL)
+
+RULES: dict[str, Rule] = {
+    "query": _READ,
+    "mutate": _WRITE,
+    "load": _WRITE,
+    "ingest": _WRITE,
+    "branch create": _WRITE,
+    "branch list": _WRITE,
+    "branch delete": _WRITE,
+    "branch merge": _WRITE,
+    "snapshot": _WRITE,
+    "export": _WRITE,
+    "blob get": _READ,
+    "blob stat": _READ,
+    "commit list": _READ,
+    "commit show": _READ,
+    "commit changes": _READ,
+    "changes poll": _READ,
+    "changes baseline": _READ,
+    "diff": _READ,
+    "schema show": _WRITE,
+    "schema apply": _WRITE,
+    "init": _rule(Capability.DIRECT),
+    "optimize": _UPKEEP,
+    "repair": _UPKEEP,
+    "cleanup": _UPKEEP,
+    "lint": _UPKEEP,
+    "schema plan": _rule(Capability.DIRECT, "store", "profile"),
+    "fmt": _LOCAL,
+    "profile list": _LOCAL,
+    "profile show": _LOCAL,
+    "version": _LOCAL,
+}
+
+HIDDEN = frozenset({"ingest"})
+
+_CALLED = {
+    Capability.ANY: "data",
+    Capability.SERVED: "served",
+    Capability.DIRECT: "direct (storage-native)",
+    Capability.CONTROL: "cluster control",
+    Capability.LOCAL: "local",
+}
+
+_SELECTS = {
+    "server": "--server selects a graph behind a server",
+    "cluster": "--cluster selects a cluster",
+    "graph": "--graph selects a graph of a server or a cluster",
+    "store": "--store selects a graph's storage",
+    "as": "--as names the actor of a write",
+    "profile": "--profile selects a scope of the operator configuration",
+}
+
+_MEANING = {
+    Capability.ANY: "data of a graph, served or in storage",
+    Capability.SERVED: "needs a server",
+    Capability.DIRECT: "works on storage or on files",
+    Capability.CONTROL: "a cluster and its policies",
+    Capability.LOCAL: "addresses no graph",
+}
+
+# These families are named with their second word in messages.
+_TWO_WORDS = frozenset({"schema", "queries", "blob", "changes", "graphs"})
+
+
+def label_of(path: str) -> str:
+    """How a message calls the command at `path` (`branch create` is `branch`, `blob get` stays)."""
+    family = path.split(" ", 1)[0]
+    return path if family in _TWO_WORDS else family
+
+
+def check_flags(path: str, flags: GlobalFlags) -> None:
+    """Refuse the first flag that the command at `path` would ignore."""
+    rule = RULES[path]
+    for flag, _ in flags.addressing():
+        if flag not in rule.flags:
+            described = f"`{label_of(path)}` is a {_CALLED[rule.capability]} command"
+            message = f"{described}; {_SELECTS[flag]} and does not apply. {_remedy(path, rule)}"
+            raise BadRequestError(message.rstrip())
+
+
+def _remedy(path: str, rule: Rule) -> str:
+    if rule.capability is Capability.LOCAL:
+        return f"`{label_of(path)}` does not address a graph."
+    if rule.capability is Capability.DIRECT:
+        cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
+        return f"Give a storage URI{cluster}."
+    return ""
+
+
+def flags_line(path: str) -> str | None:
+    """The end of a command's help: which global flags it takes."""
+    accepted = [f"--{flag}" for flag in _SELECTS if flag in RULES[path].flags]
+    return f"Global flags that apply: {', '.join(accepted)}. See `omnigraph --help`." if accepted else None
+
+
+def legend() -> str:
+    """The end of the top-level help."""
+    lines = ["\b", "COMMANDS BY CAPABILITY"]
+    for capability in Capability:
+        families: dict[str, list[str]] = {}
+        for path, rule in RULES.items():
+            if rule.capability is capability and path not in HIDDEN:
+                family, _, second = path.partition(" ")
+                families.setdefault(family, []).extend([second] if second else [])
+        lines.append(f"  {capability:<8} {_MEANING[capability]}")
+        named = [f"{family} {'|'.join(words)}" if words else family for family, words in families.items()]
+        lines += textwrap.wrap(
+            ", ".join(named) or "(none yet)",
+            width=78,
+            initial_indent=" " * 11,
+            subsequent_indent=" " * 11,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n"

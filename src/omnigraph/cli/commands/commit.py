@@ -1,0 +1,103 @@
+"""`omnigraph commit`: the history of a graph."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.change_lines import block_lines, change_style
+from omnigraph.cli.dag import dag_style, drawn
+from omnigraph.cli.history import counted, newest_first, reachable
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.usage import at_most_one
+
+CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
+
+
+def list_(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Branch = "main",
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Only so many of the newest.", metavar="N", min=1)
+    ] = None,
+    dag: Annotated[
+        bool, typer.Option("--dag", help="Draw the merges of the history. A bare --graph means the same.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """List the commits of a branch, newest first."""
+    at_most_one(("--dag", dag), ("--json", json))
+    from omnigraph.engine.receipts import CommitReceipt
+
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        if dag:
+            print_lines(drawn(reachable(graph, branch, limit)), dag_style)
+            return
+        commits = [CommitReceipt.of(entry) for entry in newest_first(graph, branch, limit)]
+    if json:
+        print_json({"commits": [commit.to_dict() for commit in commits]})
+        return
+    lines = []
+    for commit in commits:
+        actor = f" actor={commit.actor_id}" if commit.actor_id is not None else ""
+        place = f"graph_branch={commit.graph_branch or 'main'}"
+        lines.append(f"{commit.graph_commit_id} {place} graph_manifest_version={commit.graph_manifest_version}{actor}")
+    print_lines(lines)
+
+
+def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: Json = False) -> None:
+    """Show one commit: who, when, where, and how many entities it changed."""
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        shown = graph.describe_commit(commit_id)
+    if json:
+        print_json(shown.to_dict())
+        return
+    facts = {**shown.commit.to_dict(), "kind": shown.kind, "message": shown.message}
+    lines = [f"{key}: {value}" for key, value in facts.items() if value is not None]
+    if shown.changes is None:
+        lines.append("changes: can't be counted any more, cleanup has reclaimed the data")
+    for type_key, counts in sorted((shown.changes or {}).items()):
+        lines.append(f"  {type_key}: {counted(counts)}")
+    print_lines(lines)
+
+
+def changes(
+    ctx: typer.Context,
+    commit_id: CommitId,
+    uri: UriOption = None,
+    limit: Limit = None,
+    page_token: Annotated[
+        str | None, typer.Option("--page-token", help="Show exactly this page.", metavar="TOKEN")
+    ] = None,
+    kind: Kinds = None,
+    type_: Types = None,
+    op: Ops = None,
+    json: Json = False,
+) -> None:
+    """Show what a commit changed, entity by entity, with the values before and after."""
+    from omnigraph.engine.scope import ChangeScope
+
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
+        page = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit).to_dict()
+        output = {"cause": page["cause"], "changes": page["changes"]}
+        following = page.get("next_page_token")
+        if page_token is not None and following is not None:
+            output["next_page_token"] = following
+        while page_token is None and following is not None:
+            page = graph.commit_changes(commit_id, scope=scope, page_token=following, max_changes=limit).to_dict()
+            output["changes"] += page["changes"]
+            following = page.get("next_page_token")
+    if json:
+        print_json(output)
+        return
+    print_lines(block_lines(output["cause"], output["changes"]), change_style)
+    if "next_page_token" in output:
+        print_lines(["", f"next_page_token: {output['next_page_token']}"])

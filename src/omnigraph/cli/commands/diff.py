@@ -1,0 +1,57 @@
+"""`omnigraph diff`: the net difference between two states of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.change_lines import diff_style
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import Json, Kinds, Ops, Types, UriOption
+from omnigraph.cli.output import print_json, print_lines
+
+if TYPE_CHECKING:
+    from omnigraph.engine.diff import ChangeSet
+    from omnigraph.engine.graph import Graph
+    from omnigraph.engine.snapshot import Snapshot
+
+
+def diff(
+    ctx: typer.Context,
+    before: Annotated[str, typer.Argument(help="A branch, a commit, or branch@version.", metavar="FROM")],
+    after: Annotated[str, typer.Argument(help="A branch, a commit, or branch@version.", metavar="TO")],
+    uri: UriOption = None,
+    kind: Kinds = None,
+    type_: Types = None,
+    op: Ops = None,
+    json: Json = False,
+) -> None:
+    """Show which entities differ between two states, of any branches."""
+    from omnigraph.engine.scope import ChangeScope
+
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
+        found = graph.diff(_state(graph, before), _state(graph, after), scope)
+    if json:
+        print_json(found.to_dict())
+    else:
+        print_lines(_lines(found), diff_style)
+
+
+def _state(graph: Graph, text: str) -> str | Snapshot:
+    """A branch or a commit as it is; `branch@version` as the state it means."""
+    branch, at, version = text.rpartition("@")
+    return graph.snapshot(branch, version=int(version)) if at and version.isdecimal() else text
+
+
+def _lines(found: ChangeSet) -> Iterator[str]:
+    marks = {"insert": "+", "update": "~", "delete": "-"}
+    for change in found.changes:
+        ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
+        yield f"{marks[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
+    stats = found.to_dict()["stats"]
+    counted = ", ".join(f"{stats[f'{op}s']} {op}s" for op in marks)
+    yield f"{counted} from version {found.from_graph_manifest_version} to {found.to_graph_manifest_version}"

@@ -1,0 +1,147 @@
+"""`omnigraph optimize`, `repair` and `cleanup`: keeping a graph quick, sound and small."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.invocation import Invocation, open_graph
+from omnigraph.cli.options import Branch, Json, Uri
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import tables
+from omnigraph.cli.usage import at_most_one
+from omnigraph.errors import BadRequestError
+
+
+def optimize(ctx: typer.Context, uri: Uri = None, branch: Branch = "main", json: Json = False) -> None:
+    """Compact tables and bring their indexes up to date, in one commit that changes no content."""
+    invocation = Invocation.of(ctx)
+    target = invocation.target(uri)
+    invocation.echo(target)
+    with open_graph(target) as graph, tables("optimize") as progress:
+        report = graph.optimize(branch, progress=progress).to_dict() | {"uri": target.uri}
+    if json:
+        print_json(report)
+    else:
+        print_lines(_optimize_lines(report), _upkeep_style)
+
+
+def repair(
+    ctx: typer.Context,
+    uri: Uri = None,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Repair; without it, only look.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --confirm: also take over suspicious changes.")] = False,
+    json: Json = False,
+) -> None:
+    """Verify that every branch opens and is complete, and find tables that another tool has changed."""
+    if force and not confirm:
+        raise BadRequestError("--force only goes with --confirm; look at the preview first")
+    invocation = Invocation.of(ctx)
+    target = invocation.target(uri)
+    invocation.echo(target)
+    with open_graph(target) as graph:
+        report = graph.repair(confirm=confirm, force=force).to_dict() | {"uri": target.uri}
+    if json:
+        print_json(report)
+    else:
+        print_lines(_repair_lines(report), _upkeep_style)
+    refused = sum(row["action"] == "refused" for row in report["datasets"])
+    if refused:
+        raise BadRequestError(f"repair refused {refused} of {len(report['datasets'])} datasets; see the report above")
+
+
+def cleanup(
+    ctx: typer.Context,
+    uri: Uri = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", help="Keep this many of the newest versions.", metavar="N", min=0)
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", help="Remove only what is older: N[s|m|h|d|w].", metavar="DURATION"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go, per type; remove nothing.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Remove it.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove the data of old versions. What branches still use is always kept."""
+    if keep is None and older_than is None:
+        raise BadRequestError("cleanup requires at least one of --keep or --older-than")
+    at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
+    from omnigraph.engine.cleanup import duration
+
+    age = None if older_than is None else duration(older_than)
+    invocation = Invocation.of(ctx)
+    target = invocation.target(uri)
+    policy = _policy(keep, older_than)
+    if not (confirm or dry_run):
+        would = f"cleanup of {target.uri} would apply the policy: {policy}"
+        print(f"{would}; pass --dry-run to see what would go, --confirm to remove it", file=sys.stderr)
+        return
+    if confirm:
+        invocation.echo(target)
+        invocation.require_consent(target, "cleanup --confirm", json=json)
+    with open_graph(target) as graph:
+        done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run)
+        report = done.to_dict() | {"uri": target.uri}
+    if json:
+        print_json(report)
+    else:
+        print_lines(_cleanup_lines(report, policy, "would remove" if dry_run else "removed"), _upkeep_style)
+
+
+def subject(type_key: str) -> str:
+    """`node type 'T'`; what belongs to no type keeps its name."""
+    kind, _, name = type_key.partition(":")
+    return f"{kind} type '{name}'" if name else type_key
+
+
+def _policy(keep: int | None, older_than: str | None) -> str:
+    parts = [f"keep {keep} versions"] if keep is not None else []
+    return ", ".join(parts + ([f"older than {older_than}"] if older_than is not None else []))
+
+
+def _optimize_lines(report: dict[str, Any]) -> Iterator[str]:
+    yield f"optimize {report['uri']} — {len(report['datasets'])} datasets"
+    for row in report["datasets"]:
+        removed, added = row["fragments_removed"], row["fragments_added"]
+        what = f"frags {removed} → {added} ✓" if row["committed"] else "no-op"
+        what = f"skipped ({row['skipped']})" if row["skipped"] is not None else what
+        yield f"  {subject(row['type_key']):<40} {what}"
+        for pending in row["pending_indexes"]:
+            yield f"    index on {pending['property']} waits: {pending['reason']}"
+
+
+def _repair_lines(report: dict[str, Any]) -> Iterator[str]:
+    mode = "confirm" if report["confirm"] else "preview"
+    yield f"repair {report['uri']} — {mode} mode, {len(report['datasets'])} datasets"
+    for row in report["datasets"]:
+        yield f"  {subject(row['type_key']):<40} {row['classification']}: {row['action']}"
+        yield from (f"    {operation}" for operation in row["operations"])
+        if row["error"] is not None:
+            yield f"    {row['error']}"
+
+
+def _cleanup_lines(report: dict[str, Any], policy: str, removes: str) -> Iterator[str]:
+    rows = report["datasets"]
+    versions = sum(row["old_versions_removed"] for row in rows)
+    size = sum(row["bytes_removed"] for row in rows)
+    counted = f"{removes} {versions} versions ({size} bytes)"
+    yield f"cleanup {report['uri']} ({policy}) — {counted} across {len(rows)} datasets"
+    for row in rows:
+        if row["error"] is not None:
+            yield f"  {subject(row['type_key']):<40} failed: {row['error']}"
+        elif row["old_versions_removed"] or row["bytes_removed"]:
+            counted = f"{row['old_versions_removed']} versions, {row['bytes_removed']} bytes"
+            yield f"  {subject(row['type_key']):<40} {counted}"
+
+
+def _upkeep_style(line: str) -> str:
+    if line.endswith("✓"):
+        return "green"
+    return (
+        "red" if " failed: " in line or line.endswith("refused") else "dim" if line.endswith(("no-op", "no_op")) else ""
+    )

@@ -1,0 +1,55 @@
+"""`omnigraph mutate`: runs one mutation query as one commit."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import Branch, Json, Params, ParamsFile, QueryFile, QueryString
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.errors import PreconditionFailedError
+
+LOST_RACE = 4
+
+
+def mutate(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The mutation in the source.", metavar="NAME")] = None,
+    query: QueryFile = None,
+    query_string: QueryString = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: Branch = "main",
+    if_commit: Annotated[
+        str | None,
+        typer.Option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a mutation: inserts, updates or deletes, all or nothing (alias: change)."""
+    invocation = Invocation.of(ctx)
+    source = query_source(name, query, query_string, kind="mutation")
+    given = parameters(params, params_file)
+    _, graph = invocation.open()
+    try:
+        with graph:
+            receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=invocation.actor)
+    except PreconditionFailedError as error:
+        if json:
+            failure = {"expected": error.expected, **({"actual": error.actual} if error.actual else {})}
+            print_json({"error": str(error), "precondition_failure": failure})
+        else:
+            print(f"Error: {error}", file=sys.stderr)
+        raise typer.Exit(LOST_RACE) from None
+    if json:
+        print_json(receipt.to_dict())
+        return
+    counts = f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
+    lines = [f"changed {receipt.branch} via {receipt.query_name}: {counts}"]
+    if receipt.actor_id is not None:
+        lines.append(f"actor_id: {receipt.actor_id}")
+    print_lines(lines)

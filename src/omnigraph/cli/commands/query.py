@@ -1,0 +1,111 @@
+"""`omnigraph query`: runs one read query on one pinned state."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from omnigraph.cli.embedding import with_embedding
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import (
+    AtSnapshot,
+    AtTime,
+    AtVersion,
+    Json,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryString,
+    ReadBranch,
+)
+from omnigraph.cli.output import print_lines, print_text
+from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.table_width import fitting_width
+from omnigraph.cli.usage import at_most_one
+
+if TYPE_CHECKING:
+    from omnigraph.cli.operator_config import Defaults
+    from omnigraph.engine.query.result import QueryResult
+
+
+class Format(StrEnum):
+    """The read formats of the engine, which help and usage errors must not load."""
+
+    TABLE = "table"
+    KV = "kv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+def query(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The query in the source.", metavar="NAME")] = None,
+    query: QueryFile = None,
+    query_string: QueryString = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    branch: ReadBranch = None,
+    snapshot: AtSnapshot = None,
+    at_version: AtVersion = None,
+    at: AtTime = None,
+    format: Annotated[Format | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
+    json: Json = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the plan; run nothing.")] = False,
+    profile_query: Annotated[
+        bool, typer.Option("--profile-query", help="Also show what each operator did, on stderr.")
+    ] = False,
+) -> None:
+    """Run a read query (alias: read).
+
+    All rows come from one state: a branch's head, or its past.
+    """
+    at_most_one(("--format", format), ("--json", json))
+    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
+    source = query_source(name, query, query_string, kind="query")
+    given = parameters(params, params_file)
+    invocation = Invocation.of(ctx)
+    _, opened = invocation.open()
+    from omnigraph.engine.query.read import ReadOptions
+
+    with opened:
+        graph = with_embedding(opened)
+        if explain:
+            print_lines(graph.explain(source, name, given, **point.pinned), _plain)
+            return
+        options = ReadOptions(profile=profile_query)
+        result = graph.query(source, name, given, **point.pinned, options=options)
+    defaults = invocation.config.defaults
+    chosen = Format.JSON if json else format or Format(defaults.output or Format.TABLE)
+    _print(result, chosen, defaults)
+    if profile_query:
+        for line in result.profile.lines():
+            print(line, file=sys.stderr)
+
+
+def _print(result: QueryResult, format: Format, defaults: Defaults) -> None:
+    from omnigraph.engine.output import CellLayout, ReadFormat, TableStyle, render_read
+
+    output = result.to_json_dict()
+    widest = defaults.table_max_column_width
+    if sys.stdout.isatty():
+        widest = fitting_width(output, shutil.get_terminal_size().columns, widest)
+    style = TableStyle(widest, CellLayout(defaults.table_cell_layout))
+    text = render_read(output, ReadFormat(format), style)
+    if format in (Format.TABLE, Format.KV):
+        print_lines(text.removesuffix("\n").split("\n"), _table_style)
+    else:
+        print_text(text)
+
+
+def _plain(line: str) -> str:
+    return ""
+
+
+def _table_style(line: str) -> str:
+    return "dim" if set(line) <= {"-", "+"} or " rows from " in line else ""

@@ -1,0 +1,114 @@
+"""`omnigraph schema`: the accepted schema of a graph, and what a change of it would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.clusters import refuse_inside_cluster
+from omnigraph.cli.files import read_source
+from omnigraph.cli.invocation import Invocation, open_graph
+from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
+from omnigraph.cli.output import print_json, print_lines, print_note, print_text
+from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.usage import at_most_one
+
+
+def show(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: ReadBranch = None,
+    snapshot: AtSnapshot = None,
+    at_version: AtVersion = None,
+    at: AtTime = None,
+    json: Json = False,
+) -> None:
+    """Print the accepted schema, word for word."""
+    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        source = graph.snapshot(**point.pinned).schema_document.source
+    if json:
+        print_json({"schema_source": source})
+    else:
+        print_text(source)
+
+
+def plan(
+    ctx: typer.Context,
+    desired: Annotated[Path, typer.Option("--schema", help="The desired schema, a .pg file.", metavar="FILE")],
+    uri: Uri = None,
+    accepted: Annotated[
+        Path | None, typer.Option("--from", help="Plan offline, from this .pg file.", metavar="FILE")
+    ] = None,
+    branch: Branch = "main",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Plan drops as hard drops: history is purged with them.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Show the steps from the accepted schema to another.
+
+    Nothing is changed. A plan that can't be applied is still shown, and no failure.
+    """
+    at_most_one(("URI", uri), ("--from", accepted))
+    from omnigraph.language.migration import evolve
+    from omnigraph.language.schema.compile import accept_schema, declare_schema
+
+    after = declare_schema(read_source(desired), str(desired))
+    if accepted is not None:
+        planned_for = str(accepted)
+        before = accept_schema(read_source(accepted), planned_for)
+    else:
+        target, graph = Invocation.of(ctx).open(uri)
+        planned_for = target.uri
+        with graph:
+            before = graph.snapshot(branch).catalog
+    migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
+    for note in migration.notes:
+        print_note(note.render())
+    if json:
+        wire = migration.to_json_dict()
+        steps = wire["steps"]
+        print_json({"uri": planned_for, "supported": wire["supported"], "step_count": len(steps), "steps": steps})
+        return
+    lines = [f"schema plan for {planned_for}", f"supported: {'yes' if migration.supported else 'no'}"]
+    lines += [f"- {step.line()}" for step in migration.steps] or ["no schema changes"]
+    print_lines(lines)
+
+
+def apply(
+    ctx: typer.Context,
+    desired: Annotated[Path, typer.Option("--schema", help="The desired schema, a .pg file.", metavar="FILE")],
+    uri: Uri = None,
+    branch: Branch = "main",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Drop hard: history is purged with what is dropped.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Change the schema, and the data with it, in one commit."""
+    from omnigraph.language.schema.compile import declare_schema
+
+    invocation = Invocation.of(ctx)
+    target = invocation.target(uri)
+    source = read_source(desired)
+    declare_schema(source, str(desired))  # first, so that a mistake is shown with the name of the file
+    refuse_inside_cluster(target.uri)
+    invocation.echo(target)
+    with open_graph(target) as graph:
+        applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor)
+    for note in applied.plan.notes:
+        print_note(note.render())
+    if json:
+        print_json(applied.to_dict() | {"uri": target.uri})
+        return
+    lines = [
+        f"schema apply for {target.uri}",
+        f"supported: {'yes' if applied.supported else 'no'}",
+        f"applied: {'yes' if applied.applied else 'no'}",
+        f"graph_manifest_version: {applied.graph_manifest_version}",
+    ]
+    print_lines(lines + ([f"- {step.line()}" for step in applied.steps] or ["no schema changes"]))

@@ -1,0 +1,89 @@
+"""One running command: its flags, its configuration, the graph it addresses, and its manners when it writes.
+
+Every command that touches a graph starts from `Invocation.of(ctx)`. The write-target echo and the consent to a
+destructive write live here, so that no command can forget a part of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import typer
+
+from omnigraph.cli.capabilities import RULES, label_of
+from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.operator_config import OperatorConfig, load_config
+from omnigraph.cli.scope import Request, ServerScope, StoreScope, resolve
+from omnigraph.errors import BadRequestError, ConflictError
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+
+
+def path_of(ctx: typer.Context) -> str:
+    """The words of the command, without the program's name."""
+    return ctx.command_path.partition(" ")[2]
+
+
+@dataclass
+class Invocation:
+    path: str
+    flags: GlobalFlags = field(default_factory=GlobalFlags)
+
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Invocation:
+        flags = ctx.find_object(GlobalFlags)
+        return cls(path_of(ctx), flags or GlobalFlags())
+
+    @cached_property
+    def config(self) -> OperatorConfig:
+        return load_config()
+
+    @property
+    def actor(self) -> str | None:
+        """Who a direct write is recorded for."""
+        return self.flags.actor or self.config.actor
+
+    def target(self, uri: str | None = None) -> StoreScope:
+        """The storage this command line addresses."""
+        request = Request(label_of(self.path), RULES[self.path].capability, self.flags, uri)
+        scope = resolve(request, self.config)
+        if isinstance(scope, StoreScope):
+            return scope
+        if isinstance(scope, ServerScope):
+            raise BadRequestError(
+                f"{scope.url} is a server, and this version of omnigraph works on storage only; "
+                "address the graph's storage with --store <uri>"
+            )
+        raise BadRequestError(
+            f"'{scope.root}' is a cluster, and this version of omnigraph works on single graphs only; "
+            "address the graph's storage with --store <uri>"
+        )
+
+    def open(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
+        target = self.target(uri)
+        return target, open_graph(target)
+
+    def echo(self, target: StoreScope) -> None:
+        """Say where a write goes, before it goes there."""
+        if not self.flags.quiet:
+            print(f"omnigraph {self.path} → {target.uri} ({target.access})", file=sys.stderr)
+
+    def require_consent(self, target: StoreScope, what: str, *, json: bool) -> None:
+        """A destructive write to a place that others may share needs a yes."""
+        if target.is_local or self.flags.yes:
+            return
+        if json or not sys.stdin.isatty():
+            raise ConflictError(f"refusing destructive `{what}` on {target.uri} without consent; pass --yes")
+        print(f"`{what}` on {target.uri} can't be undone. Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise ConflictError(f"aborted: destructive `{what}` on {target.uri}")
+
+
+def open_graph(target: StoreScope) -> Graph:
+    from omnigraph.engine.graph import Graph
+
+    return Graph.open(target.uri)

@@ -1,0 +1,60 @@
+"""The options that several commands share, declared once so that they read alike in every help text."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Uri: TypeAlias = Annotated[str | None, typer.Argument(help="The graph: a path, file:// or s3://.", metavar="URI")]
+UriOption: TypeAlias = Annotated[
+    str | None, typer.Option("--uri", help="The graph: a path, file:// or s3://.", metavar="URI")
+]
+Branch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch.", metavar="NAME")]
+ReadBranch: TypeAlias = Annotated[
+    str | None, typer.Option("--branch", help="Read this branch.  [default: main]", metavar="NAME")
+]
+AtSnapshot: TypeAlias = Annotated[
+    str | None, typer.Option("--snapshot", help="Read the state of this commit.", metavar="COMMIT")
+]
+AtVersion: TypeAlias = Annotated[
+    int | None, typer.Option("--at-version", help="Read the branch as of this version.", metavar="N")
+]
+AtTime: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--at", help="Read the branch as of this moment, in ISO 8601; UTC unless it says otherwise.", metavar="TIME"
+    ),
+]
+QueryFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--query", help="A .gq file that holds the query.", metavar="FILE")
+]
+QueryString: TypeAlias = Annotated[
+    str | None, typer.Option("-e", "--query-string", help="The query itself.", metavar="GQ")
+]
+Params: TypeAlias = Annotated[str | None, typer.Option("--params", help="Parameters, a JSON object.", metavar="JSON")]
+ParamsFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--params-file", help="A file with the parameters; - is stdin.", metavar="FILE")
+]
+
+
+class EntityKind(StrEnum):
+    NODE = "node"
+    EDGE = "edge"
+
+
+class ChangeOp(StrEnum):
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+Kinds: TypeAlias = Annotated[list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
+Types: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
+]
+Ops: TypeAlias = Annotated[list[ChangeOp] | None, typer.Option("--op", help="Only these; may be repeated.")]
+Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", help="Changes per page.", metavar="N")]

@@ -1,0 +1,59 @@
+"""Progress on a terminal, drawn on stderr so that results can be piped. Without a terminal nothing is drawn.
+
+Rich is imported only when somebody watches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def reading(name: str, size: int) -> Iterator[Callable[[bytes], bytes]]:
+    """A bar over the bytes of a file; each piece is handed through. When all is read it says what remains to do."""
+    if not sys.stderr.isatty():
+        yield lambda piece: piece
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"reading {name}", total=size)
+        read = 0
+
+        def advance(piece: bytes) -> bytes:
+            nonlocal read
+            read += len(piece)
+            doing = "checking and writing" if read >= size else f"reading {name}"
+            progress.update(task, completed=read, description=doing)
+            return piece
+
+        yield advance
+
+
+@contextmanager
+def tables(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar over the tables of a graph, told after each one; None when nobody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def told(type_key: str, done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total, description=f"{what} {type_key}")
+
+        yield told

@@ -1,0 +1,23 @@
+"""How wide the columns of a table may be so that a row of it fits into a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_BETWEEN_COLUMNS = 3
+
+
+def fitting_width(output: Mapping[str, Any], terminal: int, widest: int) -> int:
+    """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
+    from omnigraph.engine.output import cell_text, columns_of
+
+    columns = columns_of(output)
+    longest = [max(len(name), *(len(cell_text(row.get(name))) for row in output["rows"]), 0) for name in columns]
+    room = terminal - _BETWEEN_COLUMNS * (len(columns) - 1)
+    for position, width in enumerate(sorted(longest)):
+        share = room // (len(columns) - position)
+        if width > share:
+            return max(1, min(widest, share))
+        room -= width
+    return widest

@@ -1,0 +1,72 @@
+"""Entity changes for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from omnigraph.cli.change_lines import block_lines, change_lines, feed_lines
+
+CAUSE = {
+    "graph_commit_id": "C2",
+    "parent_commit_id": "C1",
+    "authored_branch": "main",
+    "actor_id": "me",
+    "authored_at": 1_700_000_000_123_456,
+}
+
+
+def change(
+    op: str, kind: str = "node", before: Any = None, after: Any = None, ends: Any = (None, None)
+) -> dict[str, Any]:
+    sides = {}
+    for name, properties, pair in (("before", before, ends[0]), ("after", after, ends[1])):
+        if properties is not None:
+            endpoints = {} if pair is None else {"endpoints": dict(zip(("from", "to"), pair, strict=True))}
+            sides[name] = {"properties": properties, **endpoints}
+    return {"kind": kind, "type": {"id": "t1", "name": "T"}, "id": "x", "op": op, **sides}
+
+
+@pytest.mark.parametrize(
+    ("record", "lines"),
+    [
+        (change("insert", after={"a": "é", "n": None}), ["insert node T x", '  + a: "é"', "  + n: <null>"]),
+        (change("delete", before={"a": [1, 2]}), ["delete node T x", "  - a: [1, 2]"]),
+        (
+            change("update", before={"a": 1, "b": 2, "c": 3}, after={"a": None, "b": 2, "d": 4}),
+            ["update node T x", "  a: 1 -> <null>", "  c: 3 -> <absent>", "  d: <absent> -> 4"],
+        ),
+        (change("update", before={"a": 1}, after={"a": True}), ["update node T x", "  a: 1 -> true"]),
+        (change("insert", "edge", after={}, ends=(None, ("p", "q"))), ["insert edge T x", "  p -> q"]),
+        (
+            change("update", "edge", before={}, after={}, ends=(("a", "b"), ("c", "d"))),
+            ["update edge T x", "  a -> b => c -> d"],
+        ),
+        (
+            change("update", "edge", before={"w": 1}, after={"w": 2}, ends=(("a", "b"), ("a", "b"))),
+            ["update edge T x", "  a -> b", "  w: 1 -> 2"],
+        ),
+    ],
+)
+def test_a_change(record: dict[str, Any], lines: list[str]) -> None:
+    assert list(change_lines(record)) == lines
+
+
+def test_a_block_begins_with_its_cause() -> None:
+    assert list(block_lines(CAUSE, [])) == [
+        "commit: C2",
+        "branch: main",
+        "parent: C1",
+        "actor: me",
+        "authored_at: 2023-11-14T22:13:20.123Z",
+    ]
+    assert "merged_parent: C9" in list(block_lines(CAUSE | {"merged_parent_commit_id": "C9"}, []))
+
+
+def test_a_feed_separates_its_blocks() -> None:
+    block = {"cause": CAUSE, "changes": [change("insert", after={})]}
+    lines = list(feed_lines([block, block]))
+    assert lines[5:7] == ["insert node T x", ""]
+    assert lines[7] == "commit: C2"
+    assert list(feed_lines([])) == ["(no new commits)"]

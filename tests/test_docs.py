@@ -1,0 +1,151 @@
+"""Runs what the documentation shows: every command of README.md and docs/user/quickstart.md, in order, from nothing.
+
+A `sh` block is a script. In a `console` block a line that starts with `$ ` is a command (continued after a backslash),
+and the lines under it, if any, are what it prints: `…` stands for any text in a line, a line of `...` for any lines. A
+command whose output starts with `Error:` must fail, every other one must succeed. A block after the comment
+`<!-- not run -->` is left out, and so is a line that runs `./dev`: that is for a checkout of the sources, and what it
+runs includes these tests. Variables and the working directory carry over from one step to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("README.md", "docs/user/quickstart.md")
+
+FENCED = re.compile(
+    r"^(?P<skip><!-- not run[^>]*-->\s*\n)?```(?P<language>console|sh|bash|shell)\s*\n(?P<body>.*?)^```\s*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+CHECKOUT_ONLY = re.compile(r"^(?:\$ )?\./dev\b.*\n", re.MULTILINE)
+
+# Every step is a shell of its own, which takes up where the one before it ended.
+SESSION = """\
+set -a
+if [ -f "$SESSION_STATE" ]; then . "$SESSION_STATE"; cd "$PWD"; fi
+trap 'export -p > "$SESSION_STATE"' EXIT
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One script to run, and the lines it is said to print (None when the document does not say)."""
+
+    script: str
+    shown: list[str] | None = None
+
+
+def steps(text: str) -> Iterator[Step]:
+    for block in FENCED.finditer(text):
+        if block["skip"]:
+            continue
+        body = CHECKOUT_ONLY.sub("", block["body"])
+        yield from _console(body) if block["language"] == "console" else [Step(body)] if body.strip() else []
+
+
+def _console(body: str) -> Iterator[Step]:
+    script, shown = "", list[str]()
+    continued = False
+    for line in body.splitlines():
+        if continued or line.startswith("$ "):
+            if not continued and script:
+                yield Step(script, shown or None)
+                script, shown = "", []
+            script += line.removeprefix("$ ") + "\n"
+            continued = line.endswith("\\")
+        else:
+            shown.append(line)
+    if script:
+        yield Step(script, shown or None)
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    pattern = ""
+    for line in (line.rstrip() for line in shown):
+        escaped = ".*".join(re.escape(part) for part in line.split("…"))
+        pattern += r"(?:[^\n]*\n)*" if line == "..." else rf"{escaped}[^\S\n]*\n"
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `omnigraph` is this source tree, and nobody's configuration is read."""
+    program = tmp_path / "bin" / "omnigraph"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m omnigraph.cli.main "$@"\n')
+    program.chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMNIGRAPH_HOME": str(tmp_path / "operator"),
+        "OMNIGRAPH_PROFILE": "",
+        "SESSION_STATE": str(tmp_path / "session"),
+    }
+
+
+def run(step: Step, environment: dict[str, str], work: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", SESSION + step.script],
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(900)  # some thirty processes, one after another
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_the_documents_show_is_what_happens(document: str, shell: dict[str, str], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    for step in steps((ROOT / document).read_text(encoding="utf-8")):
+        done = run(step, shell, work)
+        fails = step.shown is not None and any(line.startswith("Error:") for line in step.shown)
+        assert (done.returncode != 0) is fails, f"{step.script}exited with {done.returncode}:\n{done.stdout}"
+        if step.shown is not None:
+            assert matches(step.shown, done.stdout.splitlines()), f"{step.script}printed\n{done.stdout}"
+
+
+def test_steps_share_variables_and_the_working_directory(shell: dict[str, str], tmp_path: Path) -> None:
+    run(Step("mkdir sub; cd sub; name=Ada; export WHERE='a b'\n"), shell, tmp_path)
+    assert run(Step('echo "$name $WHERE ${PWD##*/}"; exit 3\n'), shell, tmp_path).stdout == "Ada a b sub\n"
+    assert run(Step("echo $name\n"), shell, tmp_path).stdout == "Ada\n"
+
+
+def test_the_extractor_reads_both_kinds_of_blocks() -> None:
+    text = (
+        "```sh\n./dev test\n```\n```sh\na\n./dev demo  # all\nb\n```\n<!-- not run: installs -->\n```sh\nno\n```\n"
+        "```console\n$ c \\\n  d\nout\n$ e\n```\n```python\nx\n```\n"
+    )
+    assert list(steps(text)) == [Step("a\nb\n"), Step("c \\\n  d\n", ["out"]), Step("e\n")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        (["a"], ["a"], True),
+        (["a"], ["a", "b"], False),
+        (["id …", "b"], ["id 42", "b"], True),
+        (["a", "..."], ["a", "b", "c"], True),
+        (["a", "...", "d"], ["a", "d"], True),
+        (["a.c"], ["abc"], False),
+        (["a"], ["a  "], True),
+    ],
+)
+def test_what_counts_as_the_same_output(shown: list[str], printed: list[str], same: bool) -> None:
+    assert matches(shown, printed) is same
