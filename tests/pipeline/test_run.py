@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run
 from omnigraph.pipeline.report import StageEvent
@@ -266,3 +267,22 @@ def test_what_spark_refuses_is_told_in_one_line(
     with pytest.raises(BadRequestError, match=message) as raised:
         run(read_pipeline(f"version: 1\n{text}", directory=str(tmp_path)), graph=graph, spark=spark)
     assert "\n" not in str(raised.value)
+
+
+def test_external_blobs_are_judged_like_those_of_a_load(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "photo.bin").write_bytes(b"pixels")
+    schema = "node Picture { name: String @key  photo: Blob? }"
+    given = [
+        {"type": "Picture", "data": {"name": "inline", "photo": "base64:aGk="}},
+        {"type": "Picture", "data": {"name": "outside", "photo": f"file://{tmp_path}/photo.bin"}},
+    ]
+    ndjson(tmp_path / "in/a.ndjson", given)
+    denying = Graph.init(tmp_path / "denying", schema)
+    with pytest.raises(RowsRejectedError, match="is not admitted"):
+        run(records(tmp_path / "in"), graph=denying, spark=spark)
+    admitting = Graph.init(tmp_path / "admitting", schema).with_external_blobs(
+        ExternalBlobPolicy.allow(AllowedBase(f"file://{tmp_path}", Scope.EMBEDDED_ONLY))
+    )
+    run(records(tmp_path / "in"), graph=admitting, spark=spark)
+    stored = rows(admitting, "node:Picture")
+    assert {name: row["photo"] for name, row in stored.items()} == {"inline": b"hi", "outside": b"pixels"}

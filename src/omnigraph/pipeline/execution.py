@@ -246,6 +246,7 @@ class _Run:
             replaces=self.model.mode is LoadMode.OVERWRITE,
             most_rejected=quality.max_rejected if quarantine else _SAMPLES,
             stop_beyond=quality.max_rejected if quarantine else None,
+            external_blobs=self.graph.external_blobs,
             embed=self._embed_tasks(catalog),
         )
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from omnigraph.engine.external_blobs import ExternalBlobPolicy
     from omnigraph.engine.kernels import RejectedRow
     from omnigraph.language.catalog import Catalog, TableType
     from omnigraph.pipeline.embedding import EmbedTask
@@ -69,7 +70,7 @@ class IngestTask:
     replaces: bool = False
     most_rejected: int = 1_000
     stop_beyond: int | None = None
-    writes: bool = True
+    external_blobs: ExternalBlobPolicy | None = None
     embed: Mapping[str, tuple[EmbedTask, ...]] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -201,8 +202,9 @@ class _Ingest:
     # Writing
 
     def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
+        rows, numbers = self._admitted(key, rows, numbers)
         self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
-        if not rows.num_rows or not self._task.writes:
+        if not rows.num_rows:
             return
         for step in self._task.embed.get(key, ()):
             rows = step.filled(rows)
@@ -212,6 +214,27 @@ class _Ingest:
             self._flush(key)
         elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
             self._flush(max(self._buffers, key=lambda k: self._buffers[k].size))
+
+    def _admitted(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Rows without those that name an external object which the policy does not admit."""
+        type_ = self._type(key)
+        if not any(prop.type.is_blob for prop in type_.property_list):
+            return rows, numbers
+        from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
+        from omnigraph.pipeline.blobs import admitted_blobs
+
+        policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
+        rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
+        if not refused:
+            return rows, numbers
+        for row, (name, reason) in sorted(refused.items()):
+            problem = {"type": key, "property": name, "reason": reason, "stage": "BLOBS"}
+            shown = rows.slice(row, 1).drop_columns([p.column for p in type_.property_list if p.type.is_blob])
+            record = json.dumps(shown.to_pylist()[0], default=str, ensure_ascii=False)
+            self._refuse_row(key, int(numbers[row]), [problem], record)
+        keep = np.ones(rows.num_rows, np.bool_)
+        keep[list(refused)] = False
+        return rows.filter(pa.array(keep)), numbers[keep]
 
     def _flush(self, key: str) -> None:
         from omnigraph.engine.columns import as_table_rows, table_schema

@@ -18,12 +18,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import as_table_rows, column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
+from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.kernels import RejectedRow, type_batch
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import BadRequestError, ConflictError, KeyConflictError, ResourceLimitError
 from omnigraph.language.catalog import Catalog, NodeType, TableType
+from omnigraph.pipeline.blobs import admitted_blobs
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.root import open_root
@@ -83,9 +85,14 @@ class Sink:
                 context = TaskContext.get()
                 part = f"partition {context.partitionId()}, row" if context else "row"
                 raise BadRequestError(rejected[0].message(part))
+            admitted, refused = admitted_blobs(
+                type_, typed.rows, DENY_EXTERNAL_BLOBS, keeps_references=self.mode is LoadMode.OVERWRITE
+            )
+            if refused:
+                raise BadRequestError(min(refused.items())[1][1])
             seen += batch.num_rows
             rows += len(typed)
-            parts.append(typed.rows)
+            parts.append(admitted)
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
                 fragments += self._flush(type_, parts)
                 parts = []
