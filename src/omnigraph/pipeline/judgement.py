@@ -1,7 +1,7 @@
 """The order in which the incoming rows of a run are judged, until all that is left is valid together.
 
-Ids first, then uniqueness, endpoints and cardinality, again and again while rows are being refused: a refused row may
-have been what made another one valid. A run without bad rows is judged once.
+Ids first, then uniqueness, endpoints and cardinality. The order matters: a refused node takes the edges that end in
+it along. Only where refused rows would have replaced stored ones is everything judged once more.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class Judgement:
         keys = [key for key in sorted(self._tables.by_key) if self._may_meet(key)]
         if keys:
             self._judge_ids(keys)
-        if self._breaks_any_rule():
-            while self._refuse_by_rule():
-                continue
+        refused = self._judge_rules()
+        # A refused row that would have replaced a stored one brings that one back, which may break a rule anew.
+        while refused and self._replacing:
+            refused = self._judge_rules()
         for node in list(self._tables.types("node")):
             checks.refuse_orphans(self._tables, node)
         for key in self._replacing:
@@ -88,18 +89,24 @@ class Judgement:
             elif taken:
                 self._replacing.append(key)
 
-    def _breaks_any_rule(self) -> bool:
-        """One job for all rules of all types: most runs end here."""
-        found = [*self._shared_values(), *self._dangling(), *self._outside_cardinality()]
-        return bool(found) and not checks.all_of(found).isEmpty()
+    def _judge_rules(self) -> int:
+        """One job asks all rules of all types, and most runs end there.
 
-    def _refuse_by_rule(self) -> int:
-        """Rule after rule, each on what the one before has left."""
-        return sum(
-            self._take_out(checks.all_of(found))
-            for rule in (self._shared_values, self._dangling, self._outside_cardinality)
-            if (found := rule())
-        )
+        What it found is right up to the first rule that refuses rows; later rules are asked again on what is left.
+        """
+        rules = (self._shared_values, self._dangling, self._outside_cardinality)
+        found = [frame.withColumn("rule", F.lit(n)) for n, rule in enumerate(rules) for frame in rule()]
+        if not found:
+            return 0
+        together = self._keep(checks.all_of(found))
+        broken = {row[0] for row in together.select("rule").distinct().collect()}
+        refused = 0
+        for number, rule in enumerate(rules):
+            if not refused and number in broken:
+                refused += self._take_out(together.where(F.col("rule") == number).drop("rule"))
+            elif refused and (frames := rule()):
+                refused += self._take_out(checks.all_of(frames))
+        return refused
 
     def _shared_values(self) -> list[DataFrame]:
         tables = self._tables

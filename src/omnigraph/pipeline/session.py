@@ -32,6 +32,8 @@ _DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 _LOCAL_DEFAULTS: Final[dict[str, str]] = {
+    # Spark's 200 are meant for a cluster; on one machine each costs a little for nothing.
+    "spark.sql.shuffle.partitions": "16",
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
