@@ -29,6 +29,21 @@ class BadRequestError(OmniGraphError):
     http_status = 400
 
 
+class RowsRejectedError(BadRequestError):
+    """A pipeline met rows it can't take and was not allowed to go on without them. Nothing was written.
+
+    `samples` are the first of them, ready to be shown; `total` counts rows of the input.
+    """
+
+    def __init__(self, total: int, samples: Sequence[str], allowed: int = 0) -> None:
+        limit = f", {allowed} are allowed" if allowed else ""
+        rows = "1 row was" if total == 1 else f"{total} rows were"
+        super().__init__("\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples]))
+        self.total = total
+        self.samples = tuple(samples)
+        self.allowed = allowed
+
+
 class NotFoundError(OmniGraphError):
     http_status = 404
 

@@ -29,6 +29,7 @@ from omnigraph.cli.commands import (
     load,
     maintenance,
     mutate,
+    pipeline,
     profile,
     query,
     schema,
@@ -47,6 +48,7 @@ FAMILIES = {
     "changes": "Follow a branch, commit by commit.",
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
+    "pipeline": "Bulk data on Spark.",
     "profile": "The scopes of the operator configuration.",
 }
 
@@ -73,6 +75,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "schema show": schema.show,
     "schema plan": schema.plan,
     "schema apply": schema.apply,
+    "pipeline run": pipeline.run,
+    "pipeline validate": pipeline.validate,
+    "pipeline explain": pipeline.explain,
     "optimize": maintenance.optimize,
     "repair": maintenance.repair,
     "cleanup": maintenance.cleanup,

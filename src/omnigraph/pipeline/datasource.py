@@ -1,0 +1,118 @@
+"""The Spark data source `omnigraph`: graph types as tables, the change feed as a stream, frames as commits.
+
+Options: `graph` (URI), `type`, `branch` (default main); for reads `columns` and `snapshot`; for streams `start` and
+`types`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.load import load_mode
+from omnigraph.engine.receipts import LoadMode
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.changes import CHANGES_SCHEMA, ChangeStreamReader
+from omnigraph.pipeline.reading import TypeReader, comparable_columns, type_named, type_scan
+from omnigraph.pipeline.transport import spark_schema
+from omnigraph.pipeline.writing import Sink, TypeStreamWriter, TypeWriter
+from omnigraph.storage.location import Location
+from omnigraph.storage.tables.distributed import TableAddress
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("omnigraph")` known to a session, with filters going into the scan."""
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(OmnigraphDataSource)
+
+
+class OmnigraphDataSource(DataSource):
+    """A `type` is read or written; without one, a stream reads the changes of the whole branch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "omnigraph"
+
+    def schema(self) -> StructType | str:
+        if "type" not in self.options:
+            return CHANGES_SCHEMA
+        with self._graph() as graph:
+            state = self._snapshot(graph)
+            return spark_schema(
+                type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
+            )
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with self._graph() as graph:
+            state = self._snapshot(graph)
+            type_ = type_named(state, self._option("type"))
+            return TypeReader(type_scan(state, type_, self._columns()), comparable_columns(type_))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return TypeWriter(self._sink(overwrite))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
+        start = self.options.get("start", "beginning")
+        return ChangeStreamReader(self._location(), self._branch(), start, types)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        named = self.options.get("runKey") or self.options.get("checkpointLocation")
+        if named is None:
+            raise BadRequestError("a stream into a graph needs a checkpointLocation, or the option runKey")
+        return TypeStreamWriter(self._sink(False), hashlib.sha256(named.encode()).hexdigest()[:32])
+
+    def _sink(self, overwrite: bool) -> Sink:
+        given = self.options.get("mode")
+        mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
+        with self._graph() as graph:
+            state = graph.snapshot(self._branch())
+            type_ = type_named(state, self._option("type"))
+            return Sink(
+                location=self._location(),
+                branch=self._branch(),
+                type_key=type_.type_key,
+                mode=mode,
+                catalog=state.catalog.to_json(),
+                schema_digest=state.entry.schema,
+                address=TableAddress.of(self._location(), state.table(type_.type_key).state),
+                actor=self.options.get("actor"),
+                run_key=self.options.get("runKey"),
+            )
+
+    def _option(self, name: str) -> str:
+        options: Mapping[str, str] = self.options
+        if name not in options:
+            raise BadRequestError(f"the omnigraph data source needs the option '{name}'")
+        return options[name]
+
+    def _branch(self) -> str:
+        return str(self.options.get("branch", "main"))
+
+    def _columns(self) -> list[str] | None:
+        given = self.options.get("columns")
+        return None if given is None else [name.strip() for name in given.split(",")]
+
+    def _location(self) -> Location:
+        return Location.parse(self._option("graph"))
+
+    def _graph(self) -> Graph:
+        return Graph.open(self._option("graph"))
+
+    def _snapshot(self, graph: Graph) -> Snapshot:
+        commit = self.options.get("snapshot")
+        return graph.snapshot(None, snapshot=commit) if commit else graph.snapshot(self._branch())

@@ -1,0 +1,397 @@
+"""A pipeline run from sources to one commit, or to nothing.
+
+`run` captures a head, lets executors type and write the rows, judges them with joins against that head, and publishes
+through the engine's publish machine like every other write. The driver holds metadata, counts and samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.embeddings.configuration import config_from_environment
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
+from omnigraph.engine.receipts import LoadMode
+from omnigraph.errors import BadRequestError, BranchNotFoundError, RowsRejectedError
+from omnigraph.language.catalog import Catalog, EdgeType, TableType
+from omnigraph.pipeline.checks import all_of
+from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
+from omnigraph.pipeline.indexing import index_tables
+from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
+from omnigraph.pipeline.judgement import Judgement
+from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, samples, with_positions
+from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
+from omnigraph.pipeline.session import spark_session, ui_url
+from omnigraph.pipeline.sources import RowIndex, SourceFrames, short_reason
+from omnigraph.pipeline.transport import spark_schema
+from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.tables.distributed import TableAddress
+
+_COUNTS = "pipeline.counts"
+_SAMPLES = 10
+
+
+def run(
+    pipeline: Pipeline | str | Path,
+    *,
+    graph: Graph | str | Path | None = None,
+    branch: str | None = None,
+    mode: str | None = None,
+    spark: SparkSession | None = None,
+    actor: str | None = None,
+    run_key: str | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> PipelineReport:
+    """Run a pipeline (a model, or the path of its file) as one commit.
+
+    Inputs that were loaded before by the same pipeline are recognised and skipped, unless `force`. `run_key` names
+    the run instead, for inputs that Spark can't fingerprint. A dry run does everything but publish.
+    """
+    model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
+        graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
+    )
+    opened = graph if isinstance(graph, Graph) else Graph.open(model.resolved(_target(model)))
+    try:
+        with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session, _clear_errors():
+            execution = _Run(model, opened, session, actor, progress)
+            try:
+                return execution.to_commit(run_key, force=force, dry_run=dry_run)
+            finally:
+                execution.release()
+    finally:
+        if opened is not graph:
+            opened.close()
+
+
+def _target(model: Pipeline) -> str:
+    if model.graph is None:
+        raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
+    return model.graph
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Spark wraps what its tasks raise; a user should read our words and not a stack trace of two languages."""
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        if "TooManyRejectedError: " in text:
+            first = text.split("TooManyRejectedError: ", 1)[1].split("\n", 1)[0].strip()
+            raise BadRequestError(f"more rows were rejected than max_rejected allows, such as: {first}") from None
+        for line in text.splitlines():
+            if line.startswith("omnigraph.errors."):
+                raise BadRequestError(line.partition(": ")[2].strip()) from error
+        raise BadRequestError(f"Spark could not run the pipeline: {short_reason(error)}") from error
+
+
+@dataclass
+class _Ingested:
+    """Everything the executors wrote and refused, for one schema."""
+
+    fragments: list[WrittenFragment]
+    outcomes: dict[str, DataFrame]
+    counts: dict[str, TypeCounts]
+    rejected: int
+
+
+@dataclass
+class _Run:
+    model: Pipeline
+    graph: Graph
+    spark: SparkSession
+    actor: str | None
+    progress: Progress | None
+    run_id: str = field(default_factory=new_ulid)
+    _ingested: dict[str, _Ingested] = field(default_factory=dict)
+    _indexes: dict[str, RowIndex] = field(default_factory=dict)
+    _judgements: list[Judgement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stages = Stages(self.progress)
+        self.began = monotonic()
+        self.rejected_samples: list[RejectedSample] = []
+        self.rejected_total = 0
+        self.counts: tuple[TypeCounts, ...] = ()
+        self.quarantine: str | None = None
+
+    def to_commit(self, run_key: str | None, *, force: bool, dry_run: bool) -> PipelineReport:
+        with self.stages.stage("read", f"{len(self.model.sources)} sources"):
+            self.frames = SourceFrames(self.spark, self.model)
+            key = run_key or (None if force else self._fingerprint())
+        self.intent = Intent(
+            kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
+            details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
+        )  # fmt: skip
+        try:
+            txn = self.graph.begin(self.model.branch, self.intent)
+        except BranchNotFoundError:
+            if self.model.base is None:
+                raise
+            return self._on_new_branch(key, dry_run)
+        if (done := already_published(txn)) is not None:
+            return self._report(done, key)
+        plan = self.prepare(txn)
+        if dry_run:
+            return self._report(None, key, dry_run=True)
+        again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
+        with self.stages.stage("publish"):
+            return self._report(self.graph.publish(txn, plan, again), key)
+
+    def release(self) -> None:
+        """Let go of what Spark kept for the run."""
+        for ingested in self._ingested.values():
+            for outcomes in ingested.outcomes.values():
+                outcomes.unpersist()
+        for judgement in self._judgements:
+            judgement.release()
+
+    def _on_new_branch(self, key: str | None, dry_run: bool) -> PipelineReport:
+        base = self.model.base or ""
+        if dry_run:
+            self.prepare(self.graph.begin(base, self.intent))
+            return self._report(None, key, dry_run=True, created=True)
+        published = self.graph.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
+        return self._report(published, key, created=True)
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Everything between the captured head and the publish. May run again on a newer head."""
+        ingested = self._ingest(txn)
+        tables = IncomingTables(_exact_names(self.spark), txn)
+        catalog = txn.snapshot.catalog
+        replaces = self.model.mode is LoadMode.OVERWRITE
+        with self.stages.stage("stage"):
+            for key in sorted({f.type_key for f in ingested.fragments}):
+                written = [f for f in ingested.fragments if f.type_key == key]
+                tables.add(_type(catalog, key), written, replaces=replaces)
+        judgement = Judgement(tables, self.model, ingested.outcomes, self._refuse_now)
+        self._judgements.append(judgement)
+        with self.stages.stage("check"):
+            judgement.judge()
+        self._settle(ingested, judgement)
+        if self.model.index:
+            with self.stages.stage("index"):
+                self._build_indexes(tables)
+        self.counts = _final_counts(ingested, judgement, tables)
+        details = {
+            _COUNTS: recorded(self.counts),
+            "pipeline.rejected": str(self.rejected_total),
+            "pipeline.sources": json.dumps(sorted(self.model.sources)),
+        }
+        return PublishPlan(staged=tables.staged(), read_set=_read_set(tables), strict=replaces, details=details)
+
+    # Ingest
+
+    def _ingest(self, txn: WriteTxn) -> _Ingested:
+        """Typed fragments of every source; the same for every attempt that meets the same tables."""
+        place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
+        if (known := self._ingested.get(place.hexdigest())) is not None:
+            return known
+        catalog = txn.snapshot.catalog
+        check_against(self.model, catalog)
+        tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
+        found = _Ingested([], {}, {}, 0)
+        for order, (label, source, frame, type_key) in enumerate(self._inputs()):
+            with self.stages.stage("write", label):
+                task = self._task(catalog, tables, label, type_key)
+                outcomes = frame.mapInArrow(_mapper(task), spark_schema(OUTCOME_SCHEMA))
+                outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
+                found.outcomes[f"{order}\t{source}"] = outcomes
+                self._gather(found, outcomes, order, source)
+        self._ingested[place.hexdigest()] = found
+        if found.rejected and self._must_stop(found.rejected):
+            self._refuse_now(found.rejected, self._kernel_rejections(found))
+        return found
+
+    def _inputs(self) -> Iterator[tuple[str, str, DataFrame, str | None]]:
+        for mapping in self.model.mappings:
+            yield (
+                f"{mapping.type_key} from {mapping.source}",
+                mapping.source,
+                self.frames.mapped(mapping),
+                mapping.type_key,
+            )
+        for name, source in self.model.sources.items():
+            if source.is_graph:
+                yield f"records of {name}", name, self.frames.numbered(name), None
+
+    def _task(
+        self, catalog: Catalog, tables: Mapping[str, TableAddress], label: str, type_key: str | None
+    ) -> IngestTask:
+        quality = self.model.quality
+        quarantine = quality.on_error is OnError.QUARANTINE
+        return IngestTask(
+            catalog=catalog.to_json(),
+            tables={type_key: tables[type_key]} if type_key else tables,
+            seed=f"{self.run_id}\n{label}",
+            millis=self.intent.authored_at // 1_000,
+            type_key=type_key,
+            replaces=self.model.mode is LoadMode.OVERWRITE,
+            most_rejected=quality.max_rejected if quarantine else _SAMPLES,
+            stop_beyond=quality.max_rejected if quarantine else None,
+            external_blobs=self.graph.external_blobs,
+            embed=self._embed_tasks(catalog),
+        )
+
+    def _embed_tasks(self, catalog: Catalog) -> dict[str, tuple[EmbedTask, ...]]:
+        if not self.model.embed:
+            return {}
+        return embed_tasks(self.model.embed, catalog, config_from_environment(os.environ))
+
+    def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
+        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
+        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
+            if row["kind"] == FRAGMENT:
+                fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
+                found.fragments.append(fragment)
+                continue
+            known = found.counts.get(row["type"], TypeCounts(row["type"]))
+            read = known.read + row["rows"] + row["rejected"]
+            found.counts[row["type"]] = TypeCounts(row["type"], read, known.rejected + row["rejected"])
+            found.rejected += row["rejected"]
+
+    def _build_indexes(self, tables: IncomingTables) -> None:
+        current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
+        for key, state in index_tables(self.spark, tables.txn.root, current).items():
+            tables.replace_current(key, state)
+
+    # Rejections
+
+    def _must_stop(self, rejected: int) -> bool:
+        quality = self.model.quality
+        return quality.on_error is OnError.FAIL or rejected > quality.max_rejected
+
+    def _kernel_rejections(self, found: _Ingested) -> DataFrame:
+        frames = [refused_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
+        return all_of(frames)
+
+    def _refuse_now(self, total: int, rejected: DataFrame) -> None:
+        """End the run because of rejected rows, if they are too many; the first ones are shown."""
+        if self._must_stop(total):
+            shown = samples(rejected, self._row_indexes(rejected), _SAMPLES)
+            allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
+            raise RowsRejectedError(total, [sample.message() for sample in shown], allowed)
+
+    def _settle(self, ingested: _Ingested, judgement: Judgement) -> None:
+        """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
+        self.rejected_total = ingested.rejected + judgement.rejected
+        if not self.rejected_total:
+            return
+        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames])
+        self._refuse_now(self.rejected_total, rejected)
+        with self.stages.stage("quarantine"):
+            indexes = self._row_indexes(rejected)
+            self.rejected_samples = samples(rejected, indexes, _SAMPLES)
+            self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
+            with_positions(rejected, indexes).coalesce(1).write.mode("overwrite").json(self.quarantine)
+
+    def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
+        for row in rejected.select("source").distinct().collect():
+            if row[0] not in self._indexes:
+                self._indexes[row[0]] = self.frames.row_index(row[0])
+        return self._indexes
+
+    # Outcome
+
+    def _fingerprint(self) -> str | None:
+        """Pipeline and input files as one key. None when some input can't be looked at without reading it."""
+        parts = [self.model.name, self.model.mode.value, repr(self.model.mappings), repr(self.model.embed)]
+        for name in self.model.sources:
+            fingerprint = self.frames.fingerprint(name)
+            if fingerprint is None:
+                return None
+            parts.append(f"{name} {fingerprint}")
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return f"pipeline:{self.model.name}:{digest[:32]}"
+
+    def _report(
+        self, published: PublishedCommit | None, key: str | None, *, dry_run: bool = False, created: bool = False
+    ) -> PipelineReport:
+        counts, replayed = self.counts, published is not None and published.replayed
+        if published is not None and replayed:
+            counts = from_record(published.entry.commit.details.get(_COUNTS, "[]"))
+        return PipelineReport(
+            pipeline=self.model.name,
+            run_id=self.run_id,
+            run_key=key,
+            graph=self.graph.uri,
+            branch=self.model.branch,
+            mode=self.model.mode.value,
+            types=counts,
+            rejected=self.rejected_total,
+            samples=tuple(self.rejected_samples),
+            quarantine=None if dry_run else self.quarantine,
+            commit_id=published.commit_id if published else None,
+            version=published.version if published else None,
+            branch_created=created,
+            dry_run=dry_run,
+            replayed=replayed,
+            seconds=monotonic() - self.began,
+            stages=self.stages.seconds,
+            spark_ui=ui_url(self.spark),
+        )
+
+
+def _mapper(task: IngestTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    return ingest
+
+
+def _exact_names(spark: SparkSession) -> SparkSession:
+    """A session for our own joins: columns of the graph differ by case, and user settings stay the user's."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.caseSensitive", "true")
+    return session
+
+
+def _type(catalog: Catalog, key: str) -> TableType:
+    kind, _, name = key.partition(":")
+    return catalog.nodes[name] if kind == "node" else catalog.edges[name]
+
+
+def _read_set(tables: IncomingTables) -> ReadSet:
+    """Node tables that endpoints were looked up in. Written tables need no mention."""
+    edges = [t.type for t in tables.types("edge") if isinstance(t.type, EdgeType)]
+    nodes = {f"node:{name}" for edge in edges for name in (edge.from_type, edge.to_type)}
+    touched = {
+        edge.type_key for t in tables.types("node") if t.replaces for edge in tables.catalog.incident_edges(t.type.name)
+    }
+    return ReadSet(tables=frozenset((nodes | touched) - tables.by_key.keys()))
+
+
+def _final_counts(ingested: _Ingested, judgement: Judgement, tables: IncomingTables) -> tuple[TypeCounts, ...]:
+    counts = []
+    for key in sorted({*ingested.counts, *tables.by_key}):
+        known = ingested.counts.get(key, TypeCounts(key))
+        changes: Any = tables.changes(tables.by_key[key]) if key in tables.by_key else None
+        counts.append(
+            TypeCounts(
+                key or "(no type)",
+                known.read,
+                known.rejected + judgement.rejected_by_type.get(key, 0),
+                judgement.superseded.get(key, 0),
+                changes.inserted if changes else 0,
+                changes.updated if changes else 0,
+                changes.deleted if changes else 0,
+            )
+        )
+    return tuple(counts)

@@ -1,0 +1,312 @@
+"""What an executor does with one partition of a source: type the rows, write fragments, tell what happened.
+
+Runs inside `mapInArrow`, so it imports the engine only after the fork and gets everything it needs as one picklable
+`IngestTask`. It returns metadata: a row per fragment it wrote, a row per input row it refused, and one tally. Rows
+never travel back, and nothing it writes is named by any version yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from omnigraph.engine.external_blobs import ExternalBlobPolicy
+    from omnigraph.engine.kernels import RejectedRow
+    from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.pipeline.embedding import EmbedTask
+    from omnigraph.storage.tables.distributed import TableAddress
+
+ROW_COLUMN: Final = "#row"
+"""The number of a row in its source: the Spark partition in the upper bits, its position there in the lower 33."""
+
+CORRUPT_COLUMN: Final = "#corrupt"
+TEXT_COLUMN: Final = "#text"
+
+FRAGMENT, REJECTED, TALLY = "fragment", "rejected", "tally"
+
+OUTCOME_SCHEMA: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("type", pa.string()),
+        ("first", pa.int64()),
+        ("rows", pa.int64()),
+        ("rejected", pa.int64()),
+        ("fragment", pa.string()),
+        ("positions", pa.binary()),
+        ("row", pa.int64()),
+        ("problems", pa.string()),
+        ("record", pa.string()),
+    ]
+)
+
+_FLUSH_ROWS: Final = 1 << 20
+_FLUSH_BYTES: Final = 192 << 20
+_CROCKFORD: Final = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
+_RECORD_CHARACTERS: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class IngestTask:
+    """One source on its way into tables. `type_key` is None for graph records, which name their types themselves.
+
+    Ids that the graph makes up depend on `seed` and the row alone, so a task that runs twice makes the same ones.
+    `most_rejected` bounds what one task keeps of its refused rows; the tally counts them all.
+    """
+
+    catalog: bytes
+    tables: Mapping[str, TableAddress]
+    seed: str
+    millis: int
+    type_key: str | None = None
+    replaces: bool = False
+    most_rejected: int = 1_000
+    stop_beyond: int | None = None
+    external_blobs: ExternalBlobPolicy | None = None
+    embed: Mapping[str, tuple[EmbedTask, ...]] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _Ingest(self).run(batches)
+
+
+class TooManyRejectedError(Exception):
+    """Raised inside an executor; the driver turns it into an error of our family."""
+
+
+class _Ingest:
+    def __init__(self, task: IngestTask) -> None:
+        from omnigraph.language.catalog import Catalog
+
+        self._task = task
+        self._catalog: Catalog = Catalog.from_json(task.catalog)
+        self._buffers: dict[str, _Buffer] = {}
+        self._outcomes: list[dict[str, Any]] = []
+        self._accepted: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            typed = self._graph_records(batch) if self._task.type_key is None else self._mapped(batch)
+            for key, rows, numbers in typed:
+                self._take(key, rows, numbers)
+            yield from self._drained()
+        for key in list(self._buffers):
+            self._flush(key)
+        for key in sorted({*self._accepted, *self._refused}):
+            counts = {"rows": self._accepted.get(key, 0), "rejected": self._refused.get(key, 0)}
+            self._outcomes.append({"kind": TALLY, "type": key, **counts})
+        yield from self._drained()
+
+    def _drained(self) -> Iterator[pa.RecordBatch]:
+        if self._outcomes:
+            yield pa.RecordBatch.from_pylist(self._outcomes, schema=OUTCOME_SCHEMA)
+            self._outcomes = []
+
+    # Typing
+
+    def _mapped(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64]]]:
+        from omnigraph.engine.kernels import type_batch
+
+        type_ = self._type(self._task.type_key or "")
+        batch = self._without_corrupt(type_.type_key, batch)
+        numbers = _numbers(batch)
+        loose = batch.drop_columns([ROW_COLUMN])
+        rejected: list[RejectedRow] = []
+        typed = type_batch(type_, loose, pa.array(numbers), rejected, mint=self._mint(numbers))
+        if rejected:
+            records = _Records(loose, numbers)
+            self._refuse(rejected, records.of)
+        yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False)
+
+    def _without_corrupt(self, type_key: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that the file reader could not split into columns are refused as a whole."""
+        if CORRUPT_COLUMN not in batch.schema.names:
+            return batch
+        corrupt = batch.column(CORRUPT_COLUMN)
+        rest = batch.drop_columns([CORRUPT_COLUMN])
+        if corrupt.null_count == len(corrupt):
+            return rest
+        numbers = _numbers(batch)
+        for row in np.flatnonzero(corrupt.is_valid().to_numpy(zero_copy_only=False)).tolist():
+            problem = {"type": type_key, "property": None, "reason": MALFORMED_RECORD, "stage": "ENVELOPE"}
+            self._refuse_row(type_key, int(numbers[row]), [problem], corrupt[row].as_py())
+        return rest.filter(corrupt.is_null())
+
+    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64]]]:
+        from omnigraph.engine.kernels import decode_collecting
+
+        numbers = _numbers(batch)
+        texts = batch.column(TEXT_COLUMN).to_pylist()
+        decoded = decode_collecting(b"\n".join(texts), self._catalog, mint=self._mint(numbers))
+        if decoded.rejected:
+            found = [_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected]
+            at = {int(number): text for number, text in zip(numbers, texts, strict=True)}
+            self._refuse(found, lambda number: at[number].decode(errors="replace"))
+        for key, typed in decoded.by_type.items():
+            if len(typed):
+                yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1]
+
+    def _type(self, key: str) -> TableType:
+        kind, _, name = key.partition(":")
+        return self._catalog.nodes[name] if kind == "node" else self._catalog.edges[name]
+
+    def _mint(self, numbers: NDArray[np.int64]) -> Any:
+        """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
+        seed = hashlib.blake2b(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}".encode(), digest_size=16)
+        random = np.random.Generator(np.random.Philox(key=int.from_bytes(seed.digest())))
+        clock = [self._task.millis >> shift & 31 for shift in range(45, -1, -5)]
+
+        def mint(count: int) -> pa.Array:
+            digits = np.empty((count, 26), np.uint8)
+            digits[:, :10] = clock
+            digits[:, 10:] = random.integers(0, 32, (count, 16), np.uint8)
+            offsets = np.arange(count + 1, dtype=np.int32) * 26
+            text = _CROCKFORD[digits].tobytes()
+            return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
+
+        return mint
+
+    # Refusing
+
+    def _refuse(self, rejected: list[RejectedRow], record_of: Any) -> None:
+        by_row: dict[int, list[RejectedRow]] = {}
+        for row in rejected:
+            by_row.setdefault(row.line, []).append(row)
+        for number, rows in sorted(by_row.items()):
+            problems = [
+                {"type": row.type_key, "property": row.property, "reason": row.reason, "stage": row.stage.name}
+                for row in rows
+            ]
+            self._refuse_row(rows[0].type_key or "", number, problems, record_of(number))
+
+    def _refuse_row(self, type_key: str, number: int, problems: list[dict[str, Any]], record: str) -> None:
+        self._refused[type_key] = self._refused.get(type_key, 0) + 1
+        total = sum(self._refused.values())
+        if self._task.stop_beyond is not None and total > self._task.stop_beyond:
+            raise TooManyRejectedError(problems[0]["reason"])
+        if total <= self._task.most_rejected:
+            shown = record[:_RECORD_CHARACTERS]
+            outcome = {"kind": REJECTED, "type": type_key, "row": number, "problems": json.dumps(problems)}
+            self._outcomes.append({**outcome, "record": shown})
+
+    # Writing
+
+    def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
+        rows, numbers = self._admitted(key, rows, numbers)
+        self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
+        if not rows.num_rows:
+            return
+        for step in self._task.embed.get(key, ()):
+            rows = step.filled(rows)
+        buffer = self._buffers.setdefault(key, _Buffer())
+        buffer.add(rows, numbers)
+        if buffer.rows >= _FLUSH_ROWS:
+            self._flush(key)
+        elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
+            self._flush(max(self._buffers, key=lambda k: self._buffers[k].size))
+
+    def _admitted(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Rows without those that name an external object which the policy does not admit."""
+        type_ = self._type(key)
+        if not any(prop.type.is_blob for prop in type_.property_list):
+            return rows, numbers
+        from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
+        from omnigraph.pipeline.blobs import admitted_blobs
+
+        policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
+        rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
+        if not refused:
+            return rows, numbers
+        for row, (name, reason) in sorted(refused.items()):
+            problem = {"type": key, "property": name, "reason": reason, "stage": "BLOBS"}
+            shown = rows.slice(row, 1).drop_columns([p.column for p in type_.property_list if p.type.is_blob])
+            record = json.dumps(shown.to_pylist()[0], default=str, ensure_ascii=False)
+            self._refuse_row(key, int(numbers[row]), [problem], record)
+        keep = np.ones(rows.num_rows, np.bool_)
+        keep[list(refused)] = False
+        return rows.filter(pa.array(keep)), numbers[keep]
+
+    def _flush(self, key: str) -> None:
+        from omnigraph.engine.columns import as_table_rows, table_schema
+        from omnigraph.storage.tables.distributed import write_new_fragments
+
+        buffer = self._buffers.pop(key)
+        type_ = self._type(key)
+        rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
+        numbers = np.concatenate(buffer.numbers)
+        start = 0
+        for text in write_new_fragments(
+            self._task.tables[key], rows, table_schema(type_), replaces=self._task.replaces
+        ):
+            count = int(json.loads(text)["physical_rows"])
+            here = numbers[start : start + count]
+            start += count
+            self._outcomes.append(
+                {
+                    "kind": FRAGMENT,
+                    "type": key,
+                    "first": int(here[0]),
+                    "rows": count,
+                    "fragment": text,
+                    "positions": packed_positions(here),
+                }
+            )
+
+
+MALFORMED_RECORD: Final = "the record is malformed: it does not have the columns of its file"
+
+
+class _Buffer:
+    def __init__(self) -> None:
+        self.parts: list[pa.Table] = []
+        self.numbers: list[NDArray[np.int64]] = []
+        self.rows = 0
+        self.size = 0
+
+    def add(self, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
+        self.parts.append(rows)
+        self.numbers.append(numbers)
+        self.rows += rows.num_rows
+        self.size += rows.nbytes
+
+
+class _Records:
+    """Refused rows of a batch as JSON text, made only for rows that are refused."""
+
+    def __init__(self, batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> None:
+        self._batch = batch
+        self._rows = {int(number): row for row, number in enumerate(numbers)}
+
+    def of(self, number: int) -> str:
+        row = self._batch.slice(self._rows[number], 1).to_pylist()[0]
+        return json.dumps(row, default=str, ensure_ascii=False)
+
+
+def _renumbered(row: RejectedRow, number: int) -> RejectedRow:
+    from dataclasses import replace
+
+    return replace(row, line=number)
+
+
+def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def packed_positions(numbers: NDArray[np.int64]) -> bytes:
+    """Row numbers of a fragment, in order. Mostly consecutive, so their differences compress to almost nothing."""
+    return zlib.compress(np.diff(numbers, prepend=np.int64(0)).astype("<i8").tobytes(), 1)
+
+
+def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
+    return np.cumsum(np.frombuffer(zlib.decompress(packed), "<i8"))

@@ -1,0 +1,126 @@
+"""What a pipeline would do, told before it does anything: checks for `validate`, a plan for `explain`.
+
+`validate` needs no Spark unless sources are to be looked at; `explain` reads schemas of sources and heads of branches,
+never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.receipts import LoadMode
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
+from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.reading import type_named
+from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.sources import SourceFrames
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePlan:
+    """The steps of a run, in order, and the columns each source was found to have."""
+
+    pipeline: str
+    target: str
+    sources: dict[str, list[str]]
+    steps: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline,
+            "target": self.target,
+            "sources": self.sources,
+            "steps": list(self.steps),
+        }
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.pipeline} -> {self.target}"
+        for name, columns in self.sources.items():
+            yield f"  source {name}: {', '.join(columns)}"
+        for number, step in enumerate(self.steps, 1):
+            yield f"  {number}. {step}"
+
+
+def validate(pipeline: Pipeline | str | Path, *, graph: Graph | str | Path | None = None) -> Pipeline:
+    """The checked model of a pipeline file: its own mistakes, and against the schema when a graph is known."""
+    model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
+    target = graph if graph is not None else model.graph
+    if isinstance(target, Graph):
+        check_against(model, _base(target, model).catalog)
+    elif target is not None:
+        with Graph.open(model.resolved(str(target))) as opened:
+            check_against(model, _base(opened, model).catalog)
+    return model
+
+
+def explain(
+    pipeline: Pipeline | str | Path, *, graph: Graph | str | Path | None = None, spark: SparkSession | None = None
+) -> PipelinePlan:
+    """What a run would do, step by step."""
+    model = validate(pipeline, graph=graph)
+    target = graph if graph is not None else model.graph
+    if target is None:
+        raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
+    opened = target if isinstance(target, Graph) else Graph.open(model.resolved(str(target)))
+    try:
+        with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session:
+            frames = SourceFrames(session, model)
+            columns = {name: [c for c in frames.frame(name).columns if not c.startswith("#")] for name in model.sources}
+            for mapping in model.mappings:
+                frames.mapped(mapping)
+        return PipelinePlan(model.name, f"{opened.uri} ({model.branch})", columns, tuple(_steps(model, opened)))
+    finally:
+        if opened is not target:
+            opened.close()
+
+
+def _base(graph: Graph, model: Pipeline) -> Snapshot:
+    try:
+        return graph.snapshot(model.branch)
+    except BranchNotFoundError:
+        if model.base is None:
+            raise
+        return graph.snapshot(model.base)
+
+
+def _steps(model: Pipeline, graph: Graph) -> Iterator[str]:
+    state = _base(graph, model)
+    yield f"pin {state.branch} at commit {state.commit_id}"
+    types: dict[str, TableType] = {}
+    for mapping in model.mappings:
+        types[mapping.type_key] = type_named(state, mapping.type_key)
+        filtered = f" where {mapping.where}" if mapping.where else ""
+        yield f"type and write {mapping.type_key} from {mapping.source}{filtered} (executors)"
+    for name, source in model.sources.items():
+        if source.is_graph:
+            yield f"type and write the records of {name} (executors)"
+    for step in model.embed:
+        yield f"embed {step.type_name}.{step.property} (executors, while writing)"
+    for key, type_ in sorted(types.items()):
+        yield from _rules(model, key, type_)
+    if model.quality.on_error is OnError.QUARANTINE:
+        yield f"write rejected rows to {model.quality.quarantine}, at most {model.quality.max_rejected}"
+    if model.index:
+        yield "build declared indexes (executors)"
+    yield f"publish one commit on {model.branch} ({model.mode})"
+
+
+def _rules(model: Pipeline, key: str, type_: TableType) -> Iterator[str]:
+    if isinstance(type_, NodeType) and type_.key:
+        duplicates = model.quality.duplicates_in(model.mode)
+        stored = {LoadMode.APPEND: ", refuse stored ids", LoadMode.MERGE: ", replace stored ids"}.get(model.mode, "")
+        yield f"check {key}: repeated ids ({duplicates}){stored}"
+    for members in type_.uniques:
+        yield f"check {key}: @unique({', '.join(members)})"
+    if isinstance(type_, EdgeType):
+        yield f"check {key}: src in {type_.from_type}, dst in {type_.to_type}"
+        if type_.cardinality != Cardinality():
+            yield f"check {key}: @card({type_.cardinality})"

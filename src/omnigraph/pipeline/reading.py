@@ -1,0 +1,180 @@
+"""Reading a graph type from Spark: a pinned snapshot, fragments as partitions, filters and columns in the Lance scan.
+
+Used by the data source, `to_spark` and `register_views`. Columns carry the names of properties; how they lie in the
+table is the catalog's business.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from omnigraph.engine.columns import table_schema
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import TableType
+from omnigraph.language.source import did_you_mean
+from omnigraph.language.types import Scalar
+from omnigraph.pipeline.scanning import TableScan, scan_frame
+from omnigraph.storage.tables.distributed import TableAddress, fragments_of
+from omnigraph.storage.tables.reading import identifier, quoted
+
+_COMPARISONS: dict[type[Filter], str] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+# Where Lance and Spark compare alike. Floats differ in NaN, moments in the zone of the literal.
+_COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.DATE})
+
+
+def type_named(snapshot: Snapshot, name: str) -> TableType:
+    """A type by its name or its type key (`node:Person`)."""
+    catalog = snapshot.catalog
+    kind, _, bare = name.rpartition(":")
+    for wanted, types in (("node", catalog.nodes), ("edge", catalog.edges)):
+        found: TableType | None = types.get(bare)
+        if found is not None and kind in ("", wanted):
+            return found
+    hint = did_you_mean(bare, [*catalog.nodes, *catalog.edges])
+    raise BadRequestError(f"the graph has no type '{name}'" + (f"; {hint}" if hint else ""))
+
+
+def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:
+    """All rows of a type at a snapshot; `columns` are `id`, `src`, `dst` or property names."""
+    names = {prop.column: prop.name for prop in type_.property_list}
+    physical = {**{c: c for c in type_.system_columns}, **{name: column for column, name in names.items()}}
+    chosen = list(physical) if columns is None else list(columns)
+    for name in chosen:
+        if name not in physical:
+            hint = did_you_mean(name, physical)
+            raise BadRequestError(f"{type_.name} has no property '{name}'" + (f"; {hint}" if hint else ""))
+    table = snapshot.table(type_.type_key)
+    address = TableAddress.of(snapshot.root.location, table.state)
+    wanted = tuple(physical[name] for name in chosen)
+    return TableScan(address, tuple(fragments_of(table)), table_schema(type_), wanted, names)
+
+
+def to_spark(
+    graph: Graph,
+    type_name: str,
+    spark: SparkSession | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    branch: str | None = None,
+    snapshot: str | None = None,
+) -> DataFrame:
+    """A type as a DataFrame, pinned to the state it has now."""
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise BadRequestError("there is no active Spark session; start one, or pass it")
+    state = graph.snapshot(branch, snapshot=snapshot)
+    return scan_frame(session, type_scan(state, type_named(state, type_name), columns))
+
+
+def register_views(spark: SparkSession, graph: Graph, branch: str | None = None, prefix: str = "") -> list[str]:
+    """Temporary views of every type of a branch, all of one snapshot; returns their names."""
+    state = graph.snapshot(branch)
+    names = []
+    for type_key in state.types():
+        type_ = type_named(state, type_key)
+        names.append(f"{prefix}{type_.name}")
+        scan_frame(spark, type_scan(state, type_)).createOrReplaceTempView(names[-1])
+    return sorted(names)
+
+
+@dataclass
+class FragmentGroup(InputPartition):
+    """The fragments that one task reads."""
+
+    fragment_ids: tuple[int, ...]
+
+
+class TypeReader(DataSourceReader):
+    """Reads one pinned scan. Filters that Lance answers exactly like Spark go into the scan."""
+
+    def __init__(self, scan: TableScan, comparable: Mapping[str, str]) -> None:
+        self._scan = scan
+        self._comparable = comparable
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  (Spark's name)
+        conditions = []
+        for condition in filters:
+            text = self._condition(condition)
+            if text is None:
+                yield condition
+            else:
+                conditions.append(text)
+        if conditions:
+            self._scan = replace(self._scan, filter=" AND ".join(f"({text})" for text in conditions))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [FragmentGroup(group) for group in self._scan.groups()] or [FragmentGroup(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, FragmentGroup) and partition.fragment_ids:
+            yield from self._scan.read(partition.fragment_ids)
+
+    def _condition(self, condition: Filter) -> str | None:
+        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+        column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
+        if column is None:
+            return None
+        name = identifier(column)
+        if isinstance(condition, IsNull):
+            return f"{name} IS NULL"
+        if isinstance(condition, IsNotNull):
+            return f"{name} IS NOT NULL"
+        if isinstance(condition, In):
+            listed = [_literal(value) for value in condition.value]
+            return None if not listed or None in listed else f"{name} IN ({', '.join(map(str, listed))})"
+        value = _literal(getattr(condition, "value", None))
+        if value is None:
+            return None
+        if isinstance(condition, StringStartsWith):
+            return f"starts_with({name}, {value})"
+        operator = _COMPARISONS.get(type(condition))
+        return None if operator is None else f"{name} {operator} {value}"
+
+
+def comparable_columns(type_: TableType) -> dict[str, str]:
+    """Names that filters may push down on, with their columns."""
+    properties = {
+        prop.name: prop.column for prop in type_.property_list if prop.type.scalar in _COMPARABLE and not prop.type.list
+    }
+    return {**{column: column for column in type_.system_columns}, **properties}
+
+
+def _literal(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, int) or (isinstance(value, Decimal) and value == value.to_integral_value()):
+        return str(int(value))
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return f"date '{value.isoformat()}'"
+    return None

@@ -1,0 +1,89 @@
+"""Table versions as Spark DataFrames: one task per group of fragments, only the columns asked for.
+
+Used by the constraint joins, the data source's cousins (`to_spark`, views) and exports. The version is fixed when the
+frame is made; executors open that version and nothing newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.pipeline.transport import spark_schema, to_transport
+from omnigraph.storage.tables.distributed import FragmentSummary, TableAddress
+
+# A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
+_ROWS_PER_TASK: Final = 512 << 10
+
+PLACE_FIELDS: Final = (pa.field("_fragment", pa.int32()), pa.field("_offset", pa.int64()))
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands."""
+
+    address: TableAddress
+    fragments: tuple[FragmentSummary, ...]
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    names: Mapping[str, str]
+    filter: str | None = None
+    places: bool = False
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        fields = [self.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
+        return pa.schema([*fields, *(PLACE_FIELDS if self.places else ())])
+
+    def groups(self) -> list[tuple[int, ...]]:
+        """Fragments by task, in order."""
+        groups: list[tuple[int, ...]] = []
+        current: list[int] = []
+        rows = 0
+        for fragment in self.fragments:
+            if current and rows + fragment.rows > _ROWS_PER_TASK:
+                groups.append(tuple(current))
+                current, rows = [], 0
+            current.append(fragment.id)
+            rows += fragment.rows
+        return [*groups, tuple(current)] if current else groups
+
+    def read(self, fragment_ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        from omnigraph.storage.tables.distributed import scan_fragments
+
+        blobs = any(isinstance(self.schema.field(c).type, pa.ExtensionType) for c in self.columns)
+        batches = scan_fragments(
+            self.address,
+            fragment_ids,
+            self.columns,
+            filter=self.filter,
+            with_places=self.places,
+            blobs_as_bytes=blobs,
+        )
+        names = list(self.result_schema.names)
+        for batch in batches:
+            ordered = batch.select([*self.columns, *(f.name for f in PLACE_FIELDS if self.places)])
+            yield to_transport(ordered.rename_columns(names))
+
+
+def scan_frame(spark: SparkSession, scan: TableScan) -> DataFrame:
+    schema = spark_schema(scan.result_schema)
+    groups = scan.groups()
+    if not groups:
+        return spark.createDataFrame([], schema)
+    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(_reader(scan, groups), schema)
+
+
+def _reader(
+    scan: TableScan, groups: list[tuple[int, ...]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from scan.read(groups[number])
+
+    return read

@@ -1,0 +1,188 @@
+"""Sources as DataFrames whose rows are numbered, and the way back from a number to a file and a row.
+
+Numbers come from Spark (`monotonically_increasing_id`) and cost one integer per row. Which file and row a number
+means is worked out only when a row has to be reported, by counting the rows of each part of each file once.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every Spark program uses)
+from pyspark.sql.types import StringType, StructType
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.ingest import CORRUPT_COLUMN, ROW_COLUMN, TEXT_COLUMN
+from omnigraph.pipeline.model import Pipeline, Source, TypeMapping
+
+_PARTITION_BITS: Final = 33
+_LINE_FORMATS: Final = frozenset({"csv", "json"})
+FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph", "avro", "binaryFile", "xml"})
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a row stands for a person: row (or line) `row` of `file`; of the source when it has no files."""
+
+    source: str
+    file: str | None
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of row numbers that lie in one file; `before` rows of the file come earlier."""
+
+    first: int
+    count: int
+    file: str | None
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowIndex:
+    """From row numbers of a source to positions. Holds one entry per part of a file, never one per row."""
+
+    source: str
+    spans: tuple[Span, ...]
+
+    def position(self, number: int) -> Position:
+        at = bisect.bisect_right([span.first for span in self.spans], number) - 1
+        if at < 0:
+            return Position(self.source, None, number)
+        span = self.spans[at]
+        return Position(self.source, span.file, span.before + number - span.first + 1)
+
+
+class SourceFrames:
+    """The sources of one pipeline in a session of their own, so that their names meet nobody else's views."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self.spark = spark.newSession()
+        self._pipeline = pipeline
+        self._frames: dict[str, DataFrame] = {}
+        for name, source in pipeline.sources.items():
+            with _spark_errors(f"source '{name}'"):
+                frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
+                frame.createOrReplaceTempView(name)
+            self._frames[name] = frame
+
+    def frame(self, name: str) -> DataFrame:
+        return self._frames[name]
+
+    def numbered(self, name: str) -> DataFrame:
+        return self._frames[name].withColumn(ROW_COLUMN, F.monotonically_increasing_id())
+
+    def mapped(self, mapping: TypeMapping) -> DataFrame:
+        """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
+        frame = self.numbered(mapping.source)
+        corrupt = CORRUPT_COLUMN in frame.columns
+        with _spark_errors(f"{mapping.type_key}: where"):
+            if mapping.where is not None:
+                kept = F.expr(f"({mapping.where})")
+                frame = frame.where(kept | F.col(f"`{CORRUPT_COLUMN}`").isNotNull() if corrupt else kept)
+        columns = [F.col(f"`{ROW_COLUMN}`"), *([F.col(f"`{CORRUPT_COLUMN}`")] if corrupt else [])]
+        for name, expression in mapping.columns.items():
+            with _spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
+                frame.select(F.expr(expression))  # names the expression that is wrong, not just the mapping
+            columns.append(F.expr(expression).alias(name))
+        with _spark_errors(mapping.type_key):
+            return frame.select(*columns)
+
+    def row_index(self, name: str) -> RowIndex:
+        """One pass over the source that counts the rows of each part."""
+        numbered = self.numbered(name)
+        row = F.col(f"`{ROW_COLUMN}`")
+        # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently.
+        counted = F.count(F.col(f"`{numbered.columns[0]}`"))
+        found: list[tuple[str | None, int, int, int]]
+        if self._has_files(name):
+            numbered = self._frames[name].select(
+                "*",
+                F.monotonically_increasing_id().alias(ROW_COLUMN),
+                "_metadata.file_path",
+                "_metadata.file_block_start",
+            )
+            parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
+            found = [(_shown_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
+        else:
+            partition = F.shiftright(row, _PARTITION_BITS)
+            parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
+            found = [(None, p[0], p[1], p[2]) for p in sorted(parts)]
+        spans = []
+        file: str | None = None
+        before = 0
+        for path, _, first, count in found:
+            before = 0 if path != file else before
+            file = path
+            spans.append(Span(first, count, path, before))
+            before += count
+        return RowIndex(name, tuple(sorted(spans, key=lambda span: span.first)))
+
+    def fingerprint(self, name: str) -> str | None:
+        """A digest of the files of a source: their names, sizes and times. None when it has none to look at."""
+        source = self._pipeline.sources[name]
+        if source.sql is not None:
+            return hashlib.sha256(source.sql.encode()).hexdigest()
+        if not self._has_files(name):
+            return None
+        with _spark_errors(f"source '{name}'"):
+            files = self._load("binaryFile", source).select("path", "length", "modificationTime").collect()
+        listed = sorted(f"{row[0]}\t{row[1]}\t{row[2].isoformat()}" for row in files)
+        return hashlib.sha256("\n".join(listed).encode()).hexdigest()
+
+    def _has_files(self, name: str) -> bool:
+        source = self._pipeline.sources[name]
+        return source.sql is None and source.path is not None and source.format in FILE_FORMATS
+
+    def _read(self, source: Source) -> DataFrame:
+        if source.is_graph:
+            lines = self.spark.read.options(**source.options).option("lineSep", "\n").text(self._path(source))
+            return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
+        if source.format in _LINE_FORMATS and source.options.get("multiLine", "false").lower() != "true":
+            options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
+            inferred = self._load(source.format, source, None, **options).schema
+            if CORRUPT_COLUMN not in inferred.fieldNames():
+                inferred = StructType([*inferred.fields]).add(CORRUPT_COLUMN, StringType())
+            return self._load(source.format, source, inferred, **options)
+        return self._load(source.format, source)
+
+    def _load(self, format: str, source: Source, schema: StructType | None = None, **options: str) -> DataFrame:
+        reader = self.spark.read.format(format).options(**options)
+        if format == source.format:
+            reader = reader.options(**source.options)
+        if schema is not None:
+            reader = reader.schema(schema)
+        return reader.load(self._path(source)) if source.path is not None else reader.load()
+
+    def _path(self, source: Source) -> str:
+        return self._pipeline.resolved(source.path or "")
+
+
+def _shown_path(uri: str) -> str:
+    """A local file as the path a user would type; anything else as its URI."""
+    path = unquote(uri)
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
+
+
+@contextmanager
+def _spark_errors(where: str) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        raise BadRequestError(f"{where}: {short_reason(error)}") from None
+
+
+def short_reason(error: Exception) -> str:
+    """What Spark says, without its stack trace and plan."""
+    text = str(error).split("\n\nJVM stacktrace", 1)[0]
+    first = text.strip().split(";\n", 1)[0]
+    return first.split("\n", 1)[0].strip()

@@ -1,0 +1,280 @@
+"""Table work that is spread over many processes: they make files nobody sees, one process commits them.
+
+Spark executors call the functions, with a `TableAddress` and nothing else that is alive; everything they return is
+JSON. The driver calls `FragmentStaging`, which turns what came back into detached versions like any other staged
+write. An executor never commits, and a file whose maker died is named by nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance import FragmentMetadata, Index, LanceOperation
+from lance.bitmap import Bitmap
+from lance.dataset import IndexFile
+from lance.fragment import write_fragments
+from lance.optimize import Compaction, CompactionTask
+
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
+from omnigraph.storage.tables.reading import Table, first_line
+from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
+
+# Physical offset of a row within its fragment, and the fragment: what a row address is made of.
+_OFFSET_BITS = 32
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Where another process finds one table version. Carries the store options, which may hold credentials."""
+
+    uri: str
+    version: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, location: Location, state: TableState) -> TableAddress:
+        return cls(location.child(state.path), state.version, dict(location.options))
+
+    def open(self) -> Any:
+        with _storage_errors(f"can't open {self.uri}"):
+            return lance.dataset(self.uri, version=int(self.version), storage_options=dict(self.options) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentSummary:
+    """A fragment as planning needs it: which one, how many rows it shows, and the first data file that it owns."""
+
+    id: int
+    rows: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """Rows of one fragment by their physical offsets."""
+
+    fragment: int
+    offsets: Sequence[int]
+
+
+def fragments_of(table: Table) -> list[FragmentSummary]:
+    return [
+        FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path)
+        for f in table.dataset.get_fragments()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    """Segments that executors built for what an index lacked."""
+
+    spec: IndexSpec
+    need: IndexNeed
+    segments: tuple[str, ...]
+
+
+# What executors run
+
+
+def scan_fragments(
+    address: TableAddress,
+    fragment_ids: Sequence[int],
+    columns: Sequence[str],
+    *,
+    filter: str | None = None,
+    with_places: bool = False,
+    blobs_as_bytes: bool = False,
+    batch_rows: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of some fragments; `with_places` adds where each stands, as `_fragment` and `_offset`."""
+    dataset = address.open()
+    with _storage_errors(f"reading {address.uri}"):
+        scanner = dataset.scanner(
+            columns=list(columns),
+            filter=filter,
+            fragments=[dataset.get_fragment(i) for i in fragment_ids],
+            with_row_address=with_places,
+            batch_size=batch_rows,
+            blob_handling="all_binary" if blobs_as_bytes else None,
+        )
+        for batch in scanner.to_batches():
+            yield _with_places(batch) if with_places else batch
+
+
+def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
+    addresses = batch.column("_rowaddr").to_numpy(zero_copy_only=False)
+    fragment = pa.array((addresses >> _OFFSET_BITS).astype("int32"))
+    offset = pa.array((addresses & _OFFSET_MASK).astype("int64"))
+    rest = batch.drop_columns(["_rowaddr"])
+    return rest.append_column("_fragment", fragment).append_column("_offset", offset)
+
+
+def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:
+    """Rows by place, in the order given. Only for fragments without deletions."""
+    with _storage_errors(f"reading {address.uri}"):
+        return address.open().get_fragment(places.fragment).take(list(places.offsets), columns=list(columns))
+
+
+def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
+    """Data files for these rows, and the fragments that describe them, as JSON. No version names them yet."""
+    with _storage_errors(f"writing {address.uri}"):
+        written = write_fragments(
+            rows,
+            address.open(),
+            schema=schema,
+            mode="overwrite" if replaces else "append",
+            enable_stable_row_ids=True,
+            data_storage_version=DATA_STORAGE_VERSION,
+            storage_options=dict(address.options) or None,
+            allow_external_blob_outside_bases=True,
+        )
+    return [json.dumps(fragment.to_json()) for fragment in written]
+
+
+def delete_rows(address: TableAddress, places: RowPlaces) -> str | None:
+    """A fragment without these rows, as JSON; None when it would be empty."""
+    with _storage_errors(f"writing {address.uri}"):
+        left = address.open().get_fragment(places.fragment).delete_rows(places.offsets)
+    return None if left is None else json.dumps(left.to_json())
+
+
+def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
+    """One segment of an index over some fragments, as JSON."""
+    with _storage_errors(f"indexing {address.uri}"):
+        segment = address.open().create_index_uncommitted(
+            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
+        )
+    return _segment_to_json(segment)
+
+
+def run_compaction(address: TableAddress, task: str) -> str:
+    """One planned rewrite, as the JSON of its result."""
+    with _storage_errors(f"compacting {address.uri}"):
+        return str(CompactionTask.from_json(task).execute(address.open()).json())  # type: ignore[attr-defined]
+
+
+# What the driver runs
+
+
+class FragmentStaging(Staging):
+    """Staged versions out of fragments that other processes wrote."""
+
+    def add_fragments(self, base: TableState, fragments: Sequence[str], *, replaces: bool = False) -> StagedTable:
+        """The base with these fragments behind its own, in this order; or these alone when they replace it."""
+        table = self._reader.open(base)
+        written = [FragmentMetadata.from_json(text) for text in fragments]
+        operation = LanceOperation.Overwrite(table.schema, written) if replaces else LanceOperation.Append(written)
+        staged = self._commit(table, operation)
+        self._trace.reached("stage.data.after")
+        inserted = staged.state.rows - (0 if replaces else base.rows)
+        return StagedTable(staged.state, ChangeCounts(inserted=inserted, deleted=base.rows if replaces else 0))
+
+    def without_rows(self, base: TableState, remaining: Mapping[int, str | None]) -> StagedTable:
+        """The base with some fragments as `delete_rows` left them; None drops the fragment."""
+        if not remaining:
+            return StagedTable(base)
+        changed = [FragmentMetadata.from_json(text) for text in remaining.values() if text is not None]
+        emptied = [number for number, text in remaining.items() if text is None]
+        # The predicate is a note in the transaction; the fragments say what is gone.
+        return self._commit(self._reader.open(base), LanceOperation.Delete(changed, emptied, "rows by place"))
+
+    def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
+        """The base with more index segments, all built on this very version."""
+        table = self._reader.open(base)
+        added: list[Index] = []
+        for index in built:
+            segments = [_segment_from_json(text) for text in index.segments]
+            if index.spec.kind == TEXT_INDEX_KIND:
+                # Text segments can be searched only after this step, even a single one.
+                segments = [self._merged(table, segments)]
+            added += segments
+        removed = [segment for index in built for segment in index.need.replaced]
+        return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
+
+    def _merged(self, table: Table, segments: list[Index]) -> Index:
+        merged: Index = self._lance(table.state.path, lambda: table.dataset.merge_existing_index_segments(segments))
+        return merged
+
+    def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
+        """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
+        dataset = self._reader.open(base).dataset
+        plan = Compaction.plan(dataset, options={"target_rows_per_fragment": target_rows})
+        return [task.json() for task in plan.tasks]  # type: ignore[attr-defined]
+
+    def apply_compaction(self, base: TableState, results: Sequence[str]) -> StagedTable:
+        """The base with every planned rewrite in place."""
+        table = self._reader.open(base)
+        # A result numbers its fragments from 0; they need ids that this version does not use yet.
+        unused = max((f.fragment_id for f in table.dataset.get_fragments()), default=-1) + 1
+        groups = []
+        for result in map(json.loads, results):
+            created = [_numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
+            unused += len(created)
+            replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
+            groups.append(LanceOperation.RewriteGroup(replaced, created))
+        return self._commit(table, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
+
+
+def _numbered(fragment: dict[str, Any], number: int) -> FragmentMetadata:
+    return FragmentMetadata.from_json(json.dumps({**fragment, "id": number}))
+
+
+def _segment_to_json(segment: Index) -> str:
+    kind, details = segment.index_details or ("", b"")
+    return json.dumps(
+        {
+            "uuid": segment.uuid,
+            "name": segment.name,
+            "fields": list(segment.fields),
+            "dataset_version": segment.dataset_version,
+            "fragment_ids": sorted(segment.fragment_ids),
+            "index_version": segment.index_version,
+            "created_at": segment.created_at.isoformat() if segment.created_at else None,
+            "files": [[file.path, file.size_bytes] for file in segment.files or []],
+            "details": [kind, base64.b64encode(details).decode()],
+        }
+    )
+
+
+def _segment_from_json(text: str) -> Index:
+    stored = json.loads(text)
+    kind, details = stored["details"]
+    return Index(
+        uuid=stored["uuid"],
+        name=stored["name"],
+        fields=stored["fields"],
+        dataset_version=stored["dataset_version"],
+        fragment_ids=Bitmap(stored["fragment_ids"]),
+        index_version=stored["index_version"],
+        created_at=datetime.fromisoformat(stored["created_at"]) if stored["created_at"] else None,
+        files=[IndexFile(path, size) for path, size in stored["files"]] or None,
+        index_details=(kind, base64.b64decode(details)) if kind else None,
+    )
+
+
+@contextlib.contextmanager
+def _storage_errors(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(StorageErrorKind.TRANSIENT, f"{doing}: {first_line(error)}") from error
+
+
+def grouped(places: Iterable[tuple[int, int]]) -> list[RowPlaces]:
+    """Places by fragment, each fragment once, offsets in order."""
+    by_fragment: dict[int, list[int]] = {}
+    for fragment, offset in places:
+        by_fragment.setdefault(fragment, []).append(offset)
+    return [RowPlaces(fragment, sorted(offsets)) for fragment, offsets in sorted(by_fragment.items())]

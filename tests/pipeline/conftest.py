@@ -1,0 +1,30 @@
+"""One local Spark session for all pipeline tests: starting one costs more than any test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from omnigraph.pipeline.model import SparkSettings
+from omnigraph.pipeline.session import start_session
+
+# Plans of a few rows: compiling them to bytecode, and that to machine code, would take longer than running them.
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.default.parallelism": "2",
+    "spark.driver.memory": "1g",
+    "spark.python.worker.reuse": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = start_session(SparkSettings("local[2]", conf=QUICK), "omnigraph tests")
+    yield session
+    session.stop()

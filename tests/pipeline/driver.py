@@ -1,0 +1,45 @@
+"""A pipeline run in a process of its own, on a chosen master, that can be made to die or to fail on the way.
+
+    python -m tests.pipeline.driver GRAPH INPUT_DIRECTORY MASTER [append|merge|overwrite]
+
+Prints one JSON line with the report. `OMNIGRAPH_KILL_AT=<point>:<n>` kills the driver at a step of the write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from omnigraph import Graph
+from omnigraph.pipeline import run, start_session
+from omnigraph.pipeline.model import SparkSettings
+from tests.pipeline.conftest import QUICK
+from tests.pipeline.library import records
+from tests.storage.writer import killing_trace
+
+
+def main(uri: str, inputs: str, master: str, mode: str = "merge") -> None:
+    conf = dict(QUICK)
+    if master.startswith("local-cluster"):
+        # Eager speculation: tasks that take a little longer than others are started twice.
+        conf |= {
+            "spark.executor.memory": "1g",
+            "spark.speculation": "true",
+            "spark.speculation.multiplier": "1.0",
+            "spark.speculation.quantile": "0.1",
+            "spark.speculation.interval": "50ms",
+            "spark.speculation.minTaskRuntime": "50ms",
+        }
+    spark = start_session(SparkSettings(master, conf=conf), "omnigraph test driver")
+    graph = Graph.open(uri, trace=killing_trace(os.environ.get("OMNIGRAPH_KILL_AT")))
+    try:
+        report = run(records(Path(inputs), mode), graph=graph, spark=spark)
+        print(json.dumps(report.to_dict()), flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
