@@ -1,7 +1,7 @@
 """The Spark data source `omnigraph`: graph types as tables, the change feed as a stream, frames as commits.
 
-Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams `start` and
-`types`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
+`start` and `types`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
 """
 
 from __future__ import annotations
