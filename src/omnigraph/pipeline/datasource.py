@@ -1,7 +1,7 @@
 """The Spark data source `omnigraph`: graph types as tables, the change feed as a stream, frames as commits.
 
-Options: `graph` (URI), `type`, `branch` (default main); for reads `columns` and `snapshot`; for streams `start` and
-`types`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
+`start` and `types`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.changes import CHANGES_SCHEMA, ChangeStreamReader
-from omnigraph.pipeline.reading import TypeReader, comparable_columns, type_named, type_scan
+from omnigraph.pipeline.reading import FilteringTypeReader, TypeReader, comparable_columns, type_named, type_scan
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.pipeline.writing import Sink, TypeStreamWriter, TypeWriter
 from omnigraph.storage.location import Location
@@ -35,7 +35,7 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("omnigraph")` known to a session, with filters going into the scan."""
+    """Make `format("omnigraph")` known to a session, and let it take filters where a reader asks for them."""
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(OmnigraphDataSource)
 
@@ -60,7 +60,10 @@ class OmnigraphDataSource(DataSource):
         with self._graph() as graph:
             state = self._snapshot(graph)
             type_ = type_named(state, self._option("type"))
-            return TypeReader(type_scan(state, type_, self._columns()), comparable_columns(type_))
+            scan = type_scan(state, type_, self._columns())
+            if self.options.get("pushdown", "false").lower() == "true":
+                return FilteringTypeReader(scan, comparable_columns(type_))
+            return TypeReader(scan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return TypeWriter(self._sink(overwrite))

@@ -1,4 +1,4 @@
-"""Reading a graph type from Spark: a pinned snapshot, fragments as partitions, filters and columns in the Lance scan.
+"""Reading a graph type from Spark: a pinned snapshot, fragments as partitions, columns and filters in the Lance scan.
 
 Used by the data source, `to_spark` and `register_views`. Columns carry the names of properties; how they lie in the
 table is the catalog's business.
@@ -114,10 +114,28 @@ class FragmentGroup(InputPartition):
 
 
 class TypeReader(DataSourceReader):
-    """Reads one pinned scan. Filters that Lance answers exactly like Spark go into the scan."""
+    """Reads one pinned scan."""
+
+    def __init__(self, scan: TableScan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [FragmentGroup(group) for group in self._scan.groups()] or [FragmentGroup(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, FragmentGroup) and partition.fragment_ids:
+            yield from self._scan.read(partition.fragment_ids)
+
+
+class FilteringTypeReader(TypeReader):
+    """Takes filters that Lance answers exactly like Spark into the scan.
+
+    Spark plans a Python source once per relation: a frame that occurs twice in one query, with different filters, would
+    get the filters of one occurrence for both. Hence a reader of its own, for those who ask for it.
+    """
 
     def __init__(self, scan: TableScan, comparable: Mapping[str, str]) -> None:
-        self._scan = scan
+        super().__init__(scan)
         self._comparable = comparable
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  (Spark's name)
@@ -130,13 +148,6 @@ class TypeReader(DataSourceReader):
                 conditions.append(text)
         if conditions:
             self._scan = replace(self._scan, filter=" AND ".join(f"({text})" for text in conditions))
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [FragmentGroup(group) for group in self._scan.groups()] or [FragmentGroup(())]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if isinstance(partition, FragmentGroup) and partition.fragment_ids:
-            yield from self._scan.read(partition.fragment_ids)
 
     def _condition(self, condition: Filter) -> str | None:
         attribute: tuple[str, ...] = getattr(condition, "attribute", ())
