@@ -19,12 +19,20 @@ from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableTyp
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline.incoming import IncomingTables, IncomingType
 
-_PLACE_TYPE = "struct<_fragment:int,_offset:bigint>"
 _UNBOUNDED = Cardinality()
+_OFFSET_BITS = 32
 
 
 def _place() -> Column:
-    return F.struct("_fragment", "_offset")
+    """Fragment and offset as one number in input order: Spark hashes numbers where it would have to sort structs."""
+    return F.shiftleft(F.col("_fragment").cast("long"), _OFFSET_BITS).bitwiseOR(F.col("_offset"))
+
+
+def stored_places(matches: DataFrame) -> DataFrame:
+    """Where the stored rows of some matches stand."""
+    fragment = F.shiftright("stored", _OFFSET_BITS).cast("int")
+    offset = F.col("stored").bitwiseAND(F.lit((1 << _OFFSET_BITS) - 1))
+    return matches.where("stored is not null").select(fragment.alias("_fragment"), offset.alias("_offset"))
 
 
 def id_matches(tables: IncomingTables, keys: Sequence[str]) -> DataFrame:
@@ -32,7 +40,7 @@ def id_matches(tables: IncomingTables, keys: Sequence[str]) -> DataFrame:
 
     One shuffle of ids answers three questions: repeats, conflicts of an append, replaced rows of a merge.
     """
-    nowhere = F.lit(None).cast(_PLACE_TYPE)
+    nowhere = F.lit(None).cast("long")
     parts = []
     for key in keys:
         type_ = F.lit(key).alias("type")
@@ -115,19 +123,28 @@ def dangling(tables: IncomingTables, key: str) -> DataFrame:
     edge = tables.by_key[key].type
     if not isinstance(edge, EdgeType):
         raise AssertionError(f"{key} is no edge type")
+    ends = {"src": edge.from_type, "dst": edge.to_type}
     lost = []
-    for rank, (end, node) in enumerate((("src", edge.from_type), ("dst", edge.to_type))):
-        known = node_ids(tables, node).withColumnRenamed("id", end)
-        missing = tables.fresh(key, [end]).join(known.hint("shuffle_hash"), end, "left_anti")
-        reason = F.concat(F.lit(f"edge {edge.name}: {end} '"), F.col(end), F.lit(f"' not found in {node}"))
-        lost.append(_refused(key, missing, end, reason).withColumn("rank", F.lit(rank)))
+    # One join per node type: both ends of an edge between nodes of one type are looked up together.
+    for node in sorted(set(ends.values())):
+        named = [
+            tables.fresh(key, [end]).select(F.lit(end).alias("end"), F.col(end).alias("id"), "_fragment", "_offset")
+            for end in ends
+            if ends[end] == node
+        ]
+        missing = all_of(named).join(node_ids(tables, node).hint("shuffle_hash"), "id", "left_anti")
+        reason = F.concat(
+            F.lit(f"edge {edge.name}: "), F.col("end"), F.lit(" '"), F.col("id"), F.lit(f"' not found in {node}")
+        )
+        lost.append(missing.select("_fragment", "_offset", F.col("end").alias("property"), reason.alias("reason")))
     # An edge that dangles at both ends is refused once, for its source.
+    order = F.when(F.col("property") == "src", 0).otherwise(1)
     first = (
         all_of(lost)
-        .groupBy("type", "_fragment", "_offset")
-        .agg(F.min_by("property", "rank").alias("property"), F.min_by("reason", "rank").alias("reason"))
+        .groupBy("_fragment", "_offset")
+        .agg(F.min_by("property", order).alias("property"), F.min_by("reason", order).alias("reason"))
     )
-    return first.select("type", "_fragment", "_offset", "property", "reason")
+    return first.select(F.lit(key).alias("type"), "_fragment", "_offset", "property", "reason")
 
 
 def node_ids(tables: IncomingTables, node: str) -> DataFrame:

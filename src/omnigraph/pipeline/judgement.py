@@ -157,6 +157,5 @@ class Judgement:
         matches = self._matches
         if matches is None or self.rejected_by_type.get(key):
             matches = checks.id_matches(self._tables, [key])
-        replaced = matches.where((F.col("type") == key) & F.col("stored").isNotNull())
-        places = replaced.select("stored._fragment", "stored._offset")
+        places = checks.stored_places(matches.where(F.col("type") == key))
         self._tables.note_updated(key, self._tables.take_out(key, places))
