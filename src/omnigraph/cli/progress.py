@@ -8,6 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.pipeline.report import StageEvent
 
 
 @contextmanager
@@ -57,3 +61,31 @@ def tables(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
             progress.update(task, completed=done, total=total, description=f"{what} {type_key}")
 
         yield told
+
+
+@contextmanager
+def stages(beginning: str) -> Iterator[Callable[[StageEvent], None] | None]:
+    """A line per stage of work on Spark: a spinner while it runs, its time when it is done. None when nobody watches.
+
+    `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is told.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        first = progress.add_task(beginning, total=1)
+        running: dict[tuple[str, str], TaskID] = {}
+
+        def show(event: StageEvent) -> None:
+            progress.update(first, completed=1)
+            stage = (event.stage, event.detail)
+            if event.seconds is None:
+                running[stage] = progress.add_task(" ".join(stage).strip(), total=1)
+            else:
+                progress.update(running[stage], completed=1)
+
+        yield show

@@ -73,7 +73,7 @@ def explain(
     try:
         with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session:
             frames = SourceFrames(session, model)
-            columns = {name: [c for c in frames.frame(name).columns if not c.startswith("#")] for name in model.sources}
+            columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.mapped(mapping)
         return PipelinePlan(model.name, f"{opened.uri} ({model.branch})", columns, tuple(_steps(model, opened)))

@@ -70,13 +70,17 @@ class SourceFrames:
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         for name, source in pipeline.sources.items():
-            with _spark_errors(f"source '{name}'"):
+            with spark_errors(f"source '{name}'"):
                 frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
                 frame.createOrReplaceTempView(name)
             self._frames[name] = frame
 
     def frame(self, name: str) -> DataFrame:
         return self._frames[name]
+
+    def columns(self, name: str) -> list[str]:
+        """The columns that a mapping can use."""
+        return [column for column in self._frames[name].columns if column != CORRUPT_COLUMN]
 
     def numbered(self, name: str) -> DataFrame:
         return self._frames[name].withColumn(ROW_COLUMN, F.monotonically_increasing_id())
@@ -85,16 +89,16 @@ class SourceFrames:
         """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
         frame = self.numbered(mapping.source)
         corrupt = CORRUPT_COLUMN in frame.columns
-        with _spark_errors(f"{mapping.type_key}: where"):
+        with spark_errors(f"{mapping.type_key}: where"):
             if mapping.where is not None:
                 kept = F.expr(f"({mapping.where})")
                 frame = frame.where(kept | F.col(f"`{CORRUPT_COLUMN}`").isNotNull() if corrupt else kept)
         columns = [F.col(f"`{ROW_COLUMN}`"), *([F.col(f"`{CORRUPT_COLUMN}`")] if corrupt else [])]
         for name, expression in mapping.columns.items():
-            with _spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
+            with spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
                 frame.select(F.expr(expression))  # names the expression that is wrong, not just the mapping
             columns.append(F.expr(expression).alias(name))
-        with _spark_errors(mapping.type_key):
+        with spark_errors(mapping.type_key):
             return frame.select(*columns)
 
     def row_index(self, name: str) -> RowIndex:
@@ -134,7 +138,7 @@ class SourceFrames:
             return hashlib.sha256(source.sql.encode()).hexdigest()
         if not self._has_files(name):
             return None
-        with _spark_errors(f"source '{name}'"):
+        with spark_errors(f"source '{name}'"):
             files = self._load("binaryFile", source).select("path", "length", "modificationTime").collect()
         listed = sorted(f"{row[0]}\t{row[1]}\t{row[2].isoformat()}" for row in files)
         return hashlib.sha256("\n".join(listed).encode()).hexdigest()
@@ -174,7 +178,8 @@ def _shown_path(uri: str) -> str:
 
 
 @contextmanager
-def _spark_errors(where: str) -> Iterator[None]:
+def spark_errors(where: str) -> Iterator[None]:
+    """What Spark refuses as one line that says where."""
     try:
         yield
     except PySparkException as error:

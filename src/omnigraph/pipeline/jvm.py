@@ -1,0 +1,63 @@
+"""The JVM of a Spark session: started by us so that what it prints is worth reading.
+
+Called by `session` for the first session of a process. Logging that the user has configured, in Spark's own places,
+stays the user's; otherwise the package's own configuration shows errors only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+
+_LOG_SETTING: Final = "log4j2.configurationFile"
+_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+_EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+# Java says this before any of its logging exists: Spark asks for the module, and no option silences the remark.
+_NOISE: Final = (b"WARNING: Using incubator modules",)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedJvm:
+    conf: SparkConf
+    gateway: Any
+
+
+def logging_options(conf: Mapping[str, str]) -> dict[str, str]:
+    """The setting that makes Spark log by our file, or nothing where the user has a configuration."""
+    homes = [os.environ.get("SPARK_CONF_DIR"), f"{_find_spark_home()}/conf"]
+    configured = any(home and Path(home, "log4j2.properties").exists() for home in homes)
+    named = any(_LOG_SETTING in conf.get(option, "") for option in (_DEFAULT_OPTIONS, _EXTRA_OPTIONS))
+    if configured or named or "spark.log.level" in conf:
+        return {}
+    file = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {_DEFAULT_OPTIONS: f"{conf.get(_DEFAULT_OPTIONS, '')} -D{_LOG_SETTING}={file}".strip()}
+
+
+def launch_jvm(conf: Mapping[str, str]) -> LaunchedJvm:
+    """Start Java with these settings; what it writes to stderr comes to ours, without the noise."""
+    settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    reading, writing = os.pipe()
+    try:
+        gateway = launch_gateway(settings, popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)
+        threading.Thread(target=_forward, args=(reading,), name="spark-stderr", daemon=True).start()
+    return LaunchedJvm(settings, gateway)
+
+
+def _forward(reading: int) -> None:
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
