@@ -64,7 +64,7 @@ def tables(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 @contextmanager
-def stages(beginning: str) -> Iterator[Callable[[StageEvent], None] | None]:
+def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[StageEvent], None] | None]:
     """A line per stage of work on Spark: a spinner while it runs, its time when it is done. None when nobody watches.
 
     `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is told.
@@ -73,10 +73,18 @@ def stages(beginning: str) -> Iterator[Callable[[StageEvent], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+    from rich.text import Text
 
-    columns = (SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    class Seconds(ProgressColumn):
+        """Tenths of a second: most stages take few of them."""
+
+        def render(self, task: Task) -> Text:
+            took = task.finished_time if task.finished else task.elapsed
+            return Text(f"{took or 0.0:6.1f} s", style="dim")
+
+    columns = (SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), Seconds())
+    with Progress(*columns, console=Console(stderr=True), transient=transient) as progress:
         first = progress.add_task(beginning, total=1)
         running: dict[tuple[str, str], TaskID] = {}
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.bulk_load import BulkInput, load_on_spark
     from omnigraph.pipeline.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.execution import run
-    from omnigraph.pipeline.maintenance import export_types, optimize_on_spark
-    from omnigraph.pipeline.model import Pipeline, load_pipeline, read_pipeline
+    from omnigraph.pipeline.export import export_types
+    from omnigraph.pipeline.maintenance import optimize_on_spark
+    from omnigraph.pipeline.model import Pipeline, SparkSettings, load_pipeline, read_pipeline
     from omnigraph.pipeline.plan import explain, validate
     from omnigraph.pipeline.reading import register_views, to_spark
     from omnigraph.pipeline.report import PipelineReport, StageEvent
@@ -28,9 +29,10 @@ _HOMES = {
     "OmnigraphDataSource": "datasource",
     "Pipeline": "model",
     "PipelineReport": "report",
+    "SparkSettings": "model",
     "StageEvent": "report",
     "explain": "plan",
-    "export_types": "maintenance",
+    "export_types": "export",
     "load_on_spark": "bulk_load",
     "load_pipeline": "model",
     "optimize_on_spark": "maintenance",
@@ -49,6 +51,7 @@ __all__ = [
     "OmnigraphDataSource",
     "Pipeline",
     "PipelineReport",
+    "SparkSettings",
     "StageEvent",
     "explain",
     "export_types",

@@ -189,5 +189,8 @@ def spark_errors(where: str) -> Iterator[None]:
 def short_reason(error: Exception) -> str:
     """What Spark says, without its stack trace and plan."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
+    for line in text.splitlines():
+        if line.startswith("omnigraph.errors."):
+            return line.partition(": ")[2].strip()  # what our own code said on an executor
     first = text.strip().split(";\n", 1)[0]
     return first.split("\n", 1)[0].strip()

@@ -35,7 +35,9 @@ class Mode(StrEnum):
     MERGE = "merge"
 
 
-class Engine(StrEnum):
+class LoadEngine(StrEnum):
+    """As `Engine`, and the choice left to the data."""
+
     AUTO = "auto"
     LOCAL = "local"
     SPARK = "spark"
@@ -80,12 +82,12 @@ def load(
         DataFormat | None, typer.Option("--format", help="What the data are, when their names do not tell.")
     ] = None,
     engine: Annotated[
-        Engine,
+        LoadEngine,
         typer.Option(
             "--engine",
             help="auto loads a file of graph records in this process while it fits, and everything else on Spark.",
         ),
-    ] = Engine.AUTO,
+    ] = LoadEngine.AUTO,
     json: Json = False,
 ) -> None:
     """Load data into a branch as one commit, all or nothing."""
@@ -118,24 +120,24 @@ def load(
     print_lines(lines)
 
 
-def _goes_to_spark(inputs: list[DataInput], engine: Engine, limits: Limits) -> bool:
+def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) -> bool:
     """Which engine takes the data; a choice that was made for the user is told."""
     first = inputs[0]
     if len(inputs) > 1:
         reason: str | None = f"there are {len(inputs)} inputs"
     else:
         reason = None if first.is_plain_file else f"'{first.given}' {first.why_not_in_process()}"
-    if engine is Engine.LOCAL:
+    if engine is LoadEngine.LOCAL:
         if reason is not None:
             raise BadRequestError(
                 f"{reason}, and --engine local takes one plain file of graph records; use --engine spark"
             )
         return False
-    if engine is Engine.AUTO and reason is None and (excess := first.excess(limits)) is not None:
+    if engine is LoadEngine.AUTO and reason is None and (excess := first.excess(limits)) is not None:
         reason = f"'{first.given}' {excess}"
-    if engine is Engine.AUTO and reason is not None:
+    if engine is LoadEngine.AUTO and reason is not None:
         print_note(f"{reason}: loading on Spark")
-    return engine is Engine.SPARK or reason is not None
+    return engine is LoadEngine.SPARK or reason is not None
 
 
 def ingest(

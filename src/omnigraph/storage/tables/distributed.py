@@ -29,6 +29,7 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
 from omnigraph.storage.tables.reading import Table, first_line
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
+from omnigraph.storage.tables.taking import RowIds
 
 # Physical offset of a row within its fragment, and the fragment: what a row address is made of.
 _OFFSET_BITS = 32
@@ -119,6 +120,15 @@ def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
     offset = pa.array((addresses & _OFFSET_MASK).astype("int64"))
     rest = batch.drop_columns(["_rowaddr"])
     return rest.append_column("_fragment", fragment).append_column("_offset", offset)
+
+
+def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
+    """The row ids of some fragments, in their order."""
+    with _storage_errors(f"reading {table.state.path}"):
+        fragments = [table.dataset.get_fragment(i) for i in fragment_ids]
+        scanner = table.dataset.scanner(columns=[], fragments=fragments, with_row_id=True, scan_in_order=True)
+        row_ids: RowIds = scanner.to_table().column("_rowid").to_numpy()
+    return row_ids
 
 
 def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:
