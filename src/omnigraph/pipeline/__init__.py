@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.plan import explain, validate
     from omnigraph.pipeline.reading import register_views, to_spark
     from omnigraph.pipeline.report import PipelineReport, StageEvent
-    from omnigraph.pipeline.session import spark_session, start_session
+    from omnigraph.pipeline.session import current_session, spark_session, start_session
 
 _SPARK_EXTRA = ("pyspark", "py4j", "pandas")
 
@@ -31,6 +31,7 @@ _HOMES = {
     "PipelineReport": "report",
     "SparkSettings": "model",
     "StageEvent": "report",
+    "current_session": "session",
     "explain": "plan",
     "export_types": "export",
     "load_on_spark": "bulk_load",
@@ -53,6 +54,7 @@ __all__ = [
     "PipelineReport",
     "SparkSettings",
     "StageEvent",
+    "current_session",
     "explain",
     "export_types",
     "load_on_spark",
