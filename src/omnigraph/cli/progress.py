@@ -89,6 +89,8 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
         running: dict[tuple[str, str], TaskID] = {}
 
         def show(event: StageEvent) -> None:
+            if not running and (url := active_ui()) is not None:
+                progress.console.print(f"Spark UI: {url}", highlight=False)
             progress.update(first, completed=1)
             stage = (event.stage, event.detail)
             if event.seconds is None:
@@ -97,3 +99,13 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
                 progress.update(running[stage], completed=1)
 
         yield show
+
+
+def active_ui() -> str | None:
+    """The address of Spark's UI, once a session that has one is running."""
+    from pyspark.sql import SparkSession
+
+    from omnigraph.pipeline.session import ui_url
+
+    session = SparkSession.getActiveSession()
+    return None if session is None else ui_url(session)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ class SourceFrames:
                 "_metadata.file_block_start",
             )
             parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = [(_shown_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
+            found = [(_local_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
         else:
             partition = F.shiftright(row, _PARTITION_BITS)
             parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
@@ -171,8 +172,13 @@ class SourceFrames:
         return self._pipeline.resolved(source.path or "")
 
 
-def _shown_path(uri: str) -> str:
-    """A local file as the path a user would type; anything else as its URI."""
+def shown_path(path: str) -> str:
+    """A path below the working directory as it would be typed there; any other as it is."""
+    return os.path.relpath(path) if path.startswith(f"{os.getcwd()}/") else path
+
+
+def _local_path(uri: str) -> str:
+    """A local file by its path; anything else as its URI."""
     path = unquote(uri)
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
