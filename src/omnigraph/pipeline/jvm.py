@@ -1,12 +1,13 @@
 """The JVM of a Spark session: started by us so that what it prints is worth reading.
 
-Called by `session` for the first session of a process. Logging that the user has configured, in Spark's own places,
-stays the user's; otherwise the package's own configuration shows errors only.
+Called by `session` for the first session of a process. What the user has configured in Spark's own places stays the
+user's; without a logging configuration the package's own shows errors only.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -32,15 +33,30 @@ class LaunchedJvm:
     gateway: Any
 
 
+def spark_defaults() -> dict[str, str]:
+    """What the user has set in spark-defaults.conf. Spark reads it as well, but lets what a program sets win."""
+    for directory in _configuration_directories():
+        file = directory / "spark-defaults.conf"
+        if file.exists():
+            lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+            pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+            return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    return {}
+
+
 def logging_options(conf: Mapping[str, str]) -> dict[str, str]:
     """The setting that makes Spark log by our file, or nothing where the user has a configuration."""
-    homes = [os.environ.get("SPARK_CONF_DIR"), f"{_find_spark_home()}/conf"]
-    configured = any(home and Path(home, "log4j2.properties").exists() for home in homes)
+    configured = any((directory / "log4j2.properties").exists() for directory in _configuration_directories())
     named = any(_LOG_SETTING in conf.get(option, "") for option in (_DEFAULT_OPTIONS, _EXTRA_OPTIONS))
     if configured or named or "spark.log.level" in conf:
         return {}
     file = Path(__file__).with_name("log4j2.properties").as_uri()
     return {_DEFAULT_OPTIONS: f"{conf.get(_DEFAULT_OPTIONS, '')} -D{_LOG_SETTING}={file}".strip()}
+
+
+def _configuration_directories() -> list[Path]:
+    chosen = os.environ.get("SPARK_CONF_DIR")
+    return [Path(chosen)] if chosen else [Path(_find_spark_home()) / "conf"]
 
 
 def launch_jvm(conf: Mapping[str, str]) -> LaunchedJvm:

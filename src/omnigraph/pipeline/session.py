@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.jvm import launch_jvm, logging_options
+from omnigraph.pipeline.jvm import launch_jvm, logging_options, spark_defaults
 from omnigraph.pipeline.model import SparkSettings
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -92,21 +92,30 @@ def _remote(address: str, settings: SparkSettings, app_name: str) -> SparkSessio
 
 
 def _classic(settings: SparkSettings, app_name: str) -> SparkSession:
-    master = settings.master or os.environ.get("MASTER") or DEFAULT_MASTER
-    is_local = master.startswith("local[")
-    if is_local:
+    chosen = session_settings(settings, app_name)
+    if _is_local(chosen["spark.master"]):
         # Spark would print a warning about the address it guesses, before any log level counts.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    chosen = {"spark.master": master, "spark.app.name": app_name} | _DEFAULTS | (_LOCAL_DEFAULTS if is_local else {})
-    chosen |= settings.conf
-    if settings.packages:
-        chosen["spark.jars.packages"] = ",".join(settings.packages)
-    chosen = logging_options(chosen) | chosen
     _start_context(chosen)
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
+    """Everything a new session is started with: the pipeline's word, then the user's spark-defaults, then ours."""
+    users = spark_defaults()
+    master = settings.master or os.environ.get("MASTER") or users.get("spark.master") or DEFAULT_MASTER
+    ours = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local(master) else {})
+    chosen = ours | users | {"spark.master": master, "spark.app.name": app_name} | dict(settings.conf)
+    if settings.packages:
+        chosen["spark.jars.packages"] = ",".join(settings.packages)
+    return chosen | logging_options(chosen)
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local[") or master == "local"
 
 
 def _start_context(conf: Mapping[str, str]) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import bisect
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every Spark program uses)
@@ -26,6 +28,12 @@ from omnigraph.pipeline.model import Pipeline, Source, TypeMapping
 
 _PARTITION_BITS: Final = 33
 _LINE_FORMATS: Final = frozenset({"csv", "json"})
+_MISSING_PACKAGE: Final = ("Class org.apache", "No FileSystem for scheme", "[DATA_SOURCE_NOT_FOUND]")
+_JAVA_CLASSES: Final = re.compile(r"^(java[\w.]*\.\w+: )+")
+_PACKAGE_REMEDY: Final = (
+    "Spark needs a package for this: name it under spark.packages in a pipeline file, or as spark.jars.packages in "
+    "spark-defaults.conf (for s3: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop)"
+)
 FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph", "avro", "binaryFile", "xml"})
 
 
@@ -185,18 +193,21 @@ def _local_path(uri: str) -> str:
 
 @contextmanager
 def spark_errors(where: str) -> Iterator[None]:
-    """What Spark refuses as one line that says where."""
+    """What Spark refuses as one line that says where. Some of it Java throws past Spark's own error classes."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise BadRequestError(f"{where}: {short_reason(error)}") from None
 
 
 def short_reason(error: Exception) -> str:
-    """What Spark says, without its stack trace and plan."""
+    """What Spark says, without its stack trace and plan, and what to do when a part of Spark is missing."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
     for line in text.splitlines():
         if line.startswith("omnigraph.errors."):
             return line.partition(": ")[2].strip()  # what our own code said on an executor
-    first = text.strip().split(";\n", 1)[0]
-    return first.split("\n", 1)[0].strip()
+    if isinstance(error, Py4JJavaError):
+        text = _JAVA_CLASSES.sub("", text.partition("\n: ")[2])
+    reason = text.strip().split(";\n", 1)[0].split("\n", 1)[0].strip()
+    missing = any(sign in reason for sign in _MISSING_PACKAGE)
+    return f"{reason}; {_PACKAGE_REMEDY}" if missing else reason
