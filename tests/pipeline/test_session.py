@@ -44,9 +44,7 @@ class JavaError(Py4JJavaError):
 
 
 def test_a_failure_of_spark_is_one_line_with_a_way_out() -> None:
-    said = (
-        "An error occurred while calling o65.text.\n: java.lang.RuntimeException: No FileSystem for scheme x\n\tat a\n"
-    )
+    said = "An error occurred while calling o1.text.\n: java.lang.RuntimeException: No FileSystem for scheme x\n\tat a"
     assert short_reason(JavaError(said)).startswith("No FileSystem for scheme x; Spark needs a package for this")
     own = "Job aborted\nTraceback\nomnigraph.errors.BadRequestError: not finite\n\nJVM stacktrace:\nat a"
     assert short_reason(PySparkException(own)) == "not finite"

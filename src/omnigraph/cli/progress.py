@@ -64,13 +64,15 @@ def tables(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
 
 
 @contextmanager
-def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[StageEvent], None] | None]:
-    """A line per stage of work on Spark: a spinner while it runs, its time when it is done. None when nobody watches.
+def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[StageEvent], None]]:
+    """A line per stage of work on Spark: a spinner while it runs, its time when it is done.
 
-    `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is told.
+    `beginning` is shown until the first stage begins: starting Java takes seconds in which nothing else is told. When
+    nobody watches, only the address of Spark's UI is told.
     """
+    announced = _Announcement()
     if not sys.stderr.isatty():
-        yield None
+        yield lambda event: announced.once(lambda text: print(text, file=sys.stderr))
         return
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
@@ -84,13 +86,12 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
             return Text(f"{took or 0.0:6.1f} s", style="dim")
 
     columns = (SpinnerColumn(finished_text="[green]✓[/]"), TextColumn("{task.description}"), Seconds())
-    with Progress(*columns, console=Console(stderr=True), transient=transient) as progress:
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=transient) as progress:
         first = progress.add_task(beginning, total=1)
         running: dict[tuple[str, str], TaskID] = {}
 
         def show(event: StageEvent) -> None:
-            if not running and (url := active_ui()) is not None:
-                progress.console.print(f"Spark UI: {url}", highlight=False)
+            announced.once(progress.console.print)
             progress.update(first, completed=1)
             stage = (event.stage, event.detail)
             if event.seconds is None:
@@ -99,6 +100,18 @@ def stages(beginning: str, *, transient: bool = True) -> Iterator[Callable[[Stag
                 progress.update(running[stage], completed=1)
 
         yield show
+
+
+class _Announcement:
+    """Tells where Spark's UI is, at the first stage, when there is one."""
+
+    def __init__(self) -> None:
+        self._due = True
+
+    def once(self, tell: Callable[[str], None]) -> None:
+        if self._due and (url := active_ui()) is not None:
+            tell(f"Spark UI: {url}")
+        self._due = False
 
 
 def active_ui() -> str | None:

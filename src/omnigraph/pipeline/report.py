@@ -143,8 +143,6 @@ class PipelineReport:
         if self.quarantine:
             yield f"all of them are in {shown_path(self.quarantine)}"
         yield ""
-        if self.spark_ui:
-            yield f"Spark UI {self.spark_ui}"
         yield self._outcome()
 
     def _outcome(self) -> str:

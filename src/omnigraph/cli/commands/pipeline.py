@@ -83,8 +83,8 @@ def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
 
 
 @contextmanager
-def _progress(*, json: bool) -> Iterator[Progress | None]:
-    """A JSON line per finished stage, live lines on a terminal, or nothing."""
+def _progress(*, json: bool) -> Iterator[Progress]:
+    """A JSON line per finished stage, or live lines on a terminal."""
     if json:
         yield _JsonLines()
         return
