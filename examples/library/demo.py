@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from generate import main as generate
+from generate import profile_of
 from pyspark.sql import SparkSession
 from rich import box
 from rich.console import Console
@@ -29,11 +31,6 @@ from omnigraph import Graph
 from omnigraph.pipeline import PipelineReport, StageEvent, load_pipeline, start_session
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from generate import main as generate  # noqa: E402  (its own directory is on the path only now)
-from generate import profile_of  # noqa: E402
-
 QUERIES = (HERE / "queries.gq").read_text()
 READER, BOOK = "C00011", "978-000123"
 LOANS_BY_DISTRICT = """
@@ -95,6 +92,7 @@ def main(directory: Path, console: Console, spark: SparkSession | None = None) -
     os.environ.setdefault("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
     file = prepare(show, directory)
     if spark is None:
+        show.say("[dim]Spark starts …[/]")
         with show.timed("start Spark"):
             session = start_session(load_pipeline(file).spark, "omnigraph demo")
     else:
@@ -236,9 +234,11 @@ def try_more(show: Console, directory: Path) -> None:
 
 if __name__ == "__main__":
     console = Console(highlight=False)
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]).resolve(), console)
-        try_more(console, Path(sys.argv[1]).resolve())
-    else:
+    if len(sys.argv) == 1:
         with tempfile.TemporaryDirectory(prefix="omnigraph-demo-") as temporary:
             main(Path(temporary), console)
+    elif (target := Path(sys.argv[1]).resolve() / "library.omni").exists():
+        sys.exit(f"{target} is there already; choose another directory")
+    else:
+        main(target.parent, console)
+        try_more(console, target.parent)

@@ -44,6 +44,12 @@ def test_an_export_of_records_is_a_directory_that_load_takes_back_unchanged(
     assert loaded["total_entities"] == len(STORED) + 2
     assert everything(copy) == everything(graph)
 
+    rows = str(tmp_path / "rows")
+    told(capsys, "export", graph.uri, "--engine", "spark", "--format", "parquet", "--type", "Sample", "--out", rows)
+    again = Graph.init(tmp_path / "again", SCHEMA)
+    told(capsys, "load", again.uri, "--data", f"{rows}/nodes/Sample", "--type", "Sample", "--mode", "append")
+    assert everything(again)["node:Sample"] == everything(graph)["node:Sample"]
+
     assert command(["export", graph.uri, "--engine", "spark", "--out", out]) == 1
     assert "is not empty" in capsys.readouterr().err
     assert command(["export", graph.uri, "--engine", "spark", "--format", "csv", "--out", f"{out}2"]) == 1
