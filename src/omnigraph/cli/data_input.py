@@ -169,8 +169,6 @@ def _is_pattern(path: str) -> bool:
 
 
 def _spark_path(path: str) -> str:
-    if path.startswith("s3://"):
-        return "s3a://" + path.removeprefix("s3://")  # the name under which Hadoop knows S3
     if "://" in path:
         return path
     whole = str(Path(path).absolute())

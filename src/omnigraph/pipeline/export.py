@@ -24,7 +24,7 @@ from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.reading import type_named, type_scan
 from omnigraph.pipeline.report import Progress, Stages
 from omnigraph.pipeline.scanning import scan_frame
-from omnigraph.pipeline.sources import spark_errors
+from omnigraph.pipeline.sources import hadoop_uri, spark_errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 
@@ -74,7 +74,7 @@ def export_types(
 
 
 def _write(spark: SparkSession, state: Snapshot, type_: TableType, format: BulkFormat, place: str) -> None:
-    path = place if "://" in place else str(Path(place).absolute())
+    path = hadoop_uri(place) if "://" in place else str(Path(place).absolute())
     if format is BulkFormat.NDJSON:
         _records(spark, state, type_).write.mode("errorifexists").text(path)
         return

@@ -120,9 +120,7 @@ def _is_local(master: str) -> bool:
 
 def _start_context(conf: Mapping[str, str]) -> None:
     """Spark's context on a JVM whose chatter we filter; a context or a JVM of this process that is there is used."""
-    with SparkContext._lock:
-        running = SparkContext._active_spark_context is not None or SparkContext._gateway is not None
-    if not running:
+    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         launched = launch_jvm(conf)
         SparkContext(conf=launched.conf, gateway=launched.gateway)
 

@@ -177,7 +177,12 @@ class SourceFrames:
         return reader.load(self._path(source)) if source.path is not None else reader.load()
 
     def _path(self, source: Source) -> str:
-        return self._pipeline.resolved(source.path or "")
+        return hadoop_uri(self._pipeline.resolved(source.path or ""))
+
+
+def hadoop_uri(path: str) -> str:
+    """A path by the name under which Hadoop knows its store: S3 has another one there than everywhere else."""
+    return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
 
 
 def shown_path(path: str) -> str:
