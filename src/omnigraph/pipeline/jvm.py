@@ -6,11 +6,14 @@ user's; without a logging configuration the package's own shows errors only.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -77,3 +80,25 @@ def _forward(reading: int) -> None:
             if not line.startswith(_NOISE):
                 sys.stderr.write(line.decode(errors="replace"))
                 sys.stderr.flush()
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C what it is in Python while Spark starts its context.
+
+    Spark's handler calls Java from within a call to Java, which ends in two stack traces; who stops the session
+    cancels its jobs as well. Py4J logs every interrupt with a trace of its own on the way.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread gets signals, and Spark leaves the others alone
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.getLogger().addFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")

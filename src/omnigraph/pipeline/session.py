@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.jvm import launch_jvm, logging_options, spark_defaults
+from omnigraph.pipeline.jvm import launch_jvm, logging_options, own_interrupts, spark_defaults
 from omnigraph.pipeline.model import SparkSettings
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -67,7 +67,7 @@ def current_session(given: SparkSession | None = None) -> SparkSession:
 
 def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """A new session with quiet logs."""
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say it also raises
     # Executors on this machine must run this interpreter and not whatever `python3` means there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     remote = settings.remote or os.environ.get("SPARK_REMOTE")
@@ -122,7 +122,8 @@ def _start_context(conf: Mapping[str, str]) -> None:
     """Spark's context on a JVM whose chatter we filter; a context or a JVM of this process that is there is used."""
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         launched = launch_jvm(conf)
-        SparkContext(conf=launched.conf, gateway=launched.gateway)
+        with own_interrupts():
+            SparkContext(conf=launched.conf, gateway=launched.gateway)
 
 
 def ui_url(spark: SparkSession) -> str | None:
