@@ -1,15 +1,19 @@
-"""Rules that span rows, as Spark joins: ids, uniqueness, endpoints, cardinality.
+"""Rules that span rows, judged on executors: ids, uniqueness, endpoints, cardinality.
 
-The same rules and words as `engine.constraints`, which judges changes that fit in memory. Each function returns the
-rows to refuse, by place, with the reason; nothing is removed here. Joins carry ids and places, never whole rows. A
-violation that no incoming row can be blamed for raises at once.
+The same rules and words as `engine.constraints`, which judges changes that fit in memory. Each rule is asked as a
+`Question`: keys that may break it are found first, and only their rows are looked at closely, with Spark's joins.
+Rows to refuse are told by place, with the reason; nothing is removed here. A violation that no incoming row can be
+blamed for raises at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
@@ -17,47 +21,25 @@ from omnigraph.engine.columns import column_of
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import Scalar
+from omnigraph.pipeline import matching
+from omnigraph.pipeline.bucketing import Hashes
+from omnigraph.pipeline.exchange import Lane, exchange
 from omnigraph.pipeline.incoming import IncomingTables, IncomingType
+from omnigraph.pipeline.matching import ROLE, lost_ends
+from omnigraph.pipeline.scanning import KeyFilter, TableScan
+from omnigraph.pipeline.suspicion import Suspects, crowded_keys, suspects, suspicion
+from omnigraph.storage.tables.distributed import PLACE
 
 _UNBOUNDED = Cardinality()
-_OFFSET_BITS = 32
+_NEW, _OLD = "new", "old"
 
 
-def _place() -> Column:
-    """Fragment and offset as one number in input order: Spark hashes numbers where it would have to sort structs."""
-    return F.shiftleft(F.col("_fragment").cast("long"), _OFFSET_BITS).bitwiseOR(F.col("_offset"))
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A rule of one type: who may break it, None for everybody, and the verdict on the rows of suspects."""
 
-
-def stored_places(matches: DataFrame) -> DataFrame:
-    """Where the stored rows of some matches stand."""
-    fragment = F.shiftright("stored", _OFFSET_BITS).cast("int")
-    offset = F.col("stored").bitwiseAND(F.lit((1 << _OFFSET_BITS) - 1))
-    return matches.where("stored is not null").select(fragment.alias("_fragment"), offset.alias("_offset"))
-
-
-def id_matches(tables: IncomingTables, keys: Sequence[str]) -> DataFrame:
-    """Ids by `type` that come in more than once or are stored already, with `first`, `last` and `stored` places.
-
-    One shuffle of ids answers three questions: repeats, conflicts of an append, replaced rows of a merge.
-    """
-    nowhere = F.lit(None).cast("long")
-    parts = []
-    for key in keys:
-        type_ = F.lit(key).alias("type")
-        parts.append(tables.fresh(key, ["id"]).select(type_, "id", _place().alias("new"), nowhere.alias("old")))
-        if tables.has_stored(key):
-            parts.append(tables.stored(key, ["id"]).select(type_, "id", nowhere.alias("new"), _place().alias("old")))
-    return (
-        all_of(parts)
-        .groupBy("type", "id")
-        .agg(
-            F.count("new").alias("times"),
-            F.min("new").alias("first"),
-            F.max("new").alias("last"),
-            F.max("old").alias("stored"),
-        )
-        .where("times > 1 or (times = 1 and stored is not null)")
-    )
+    suspicion: DataFrame | None
+    verdict: Callable[[Suspects], DataFrame]
 
 
 def all_of(frames: Sequence[DataFrame]) -> DataFrame:
@@ -68,116 +50,177 @@ def all_of(frames: Sequence[DataFrame]) -> DataFrame:
     return whole
 
 
-def repeats(tables: IncomingTables, key: str, matches: DataFrame, *, keep_last: bool) -> DataFrame:
-    """Incoming rows whose id another incoming row holds as well: all but the last, or all but the first."""
-    incoming = tables.by_key[key]
-    names = _key_members(incoming.type)
-    columns = [_column(incoming.type, name) for name in names]
-    repeated = matches.where((F.col("type") == key) & (F.col("times") > 1)).select(
-        "id", F.col("last" if keep_last else "first").alias("kept")
-    )
-    rows = tables.fresh(key, list(dict.fromkeys(["id", *columns]))).join(repeated, "id")
-    later = rows.where(_place() != F.col("kept"))
+# Ids
+
+
+def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Question:
+    """Rows of a type whose id comes in more than once or is stored already, each with its role.
+
+    It answers three questions: repeats, conflicts of an append, replaced rows of a merge.
+    """
+    wanted = dict.fromkeys(["id", *_key_columns(tables.by_key[key].type)])
+    new, old = tables.fresh(key, list(wanted)), tables.stored(key, ["id"])
+
+    def verdict(found: Suspects) -> DataFrame:
+        def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+            yield matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last)
+
+        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
+        return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
+
+    # A merge expects to meet most of what is stored, so that looking for suspects would be in vain.
+    if merges and old.fragments:
+        return Question(None, verdict)
+    return Question(crowded_keys(tables.spark, [new, old], ["id"], 1), verdict)
+
+
+def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
+    """Incoming rows whose id another incoming row holds as well, without the one that stays."""
+    type_ = tables.by_key[key].type
+    names = _key_members(type_)
     if names:
-        reason = _unique_reason(incoming.type, names, columns, F.col("id"))
+        reason = _unique_reason(type_, names, _key_columns(type_), F.col("id"))
     else:
         reason = F.concat(F.lit(f"the input holds the {key} id '"), F.col("id"), F.lit("' more than once"))
-    return _refused(key, later, names[0] if len(names) == 1 else "id", reason)
+    rows = met.where(F.col(ROLE.name) == matching.REPEAT)
+    return _refused(key, rows, names[0] if len(names) == 1 else "id", reason)
 
 
-def taken_ids(tables: IncomingTables, key: str, matches: DataFrame) -> DataFrame:
+def taken_ids(key: str, met: DataFrame) -> DataFrame:
     """Incoming rows of an append whose id is stored already."""
-    taken = matches.where((F.col("type") == key) & F.col("stored").isNotNull()).select("id")
-    rows = tables.fresh(key, ["id"]).join(taken, "id")
-    return _refused(key, rows, "id", F.concat(F.lit(f"{key} already holds the id '"), F.col("id"), F.lit("'")))
+    reason = F.concat(F.lit(f"{key} already holds the id '"), F.col("id"), F.lit("'"))
+    return _refused(key, met.where(F.col(ROLE.name) == matching.TAKEN), "id", reason)
 
 
-def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> DataFrame:
+def replaced_places(met: DataFrame) -> DataFrame:
+    """Stored rows whose id comes in again."""
+    return met.where(F.col(ROLE.name) == matching.REPLACED).select(PLACE)
+
+
+# Uniqueness
+
+
+def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> Question:
     """Incoming rows that share a `@unique` tuple with an earlier incoming row, or with a stored row that stays."""
-    incoming = tables.by_key[key]
-    columns = [_column(incoming.type, name) for name in members]
-    _refuse_incomparable(incoming.type, members)
+    type_ = tables.by_key[key].type
+    _refuse_incomparable(type_, members)
+    columns = [_column(type_, name) for name in members]
     wanted = list(dict.fromkeys(["id", *columns]))
-    rows = tables.fresh(key, wanted).dropna(subset=columns).withColumn("place", _place())
-    groups = rows.groupBy(*columns).agg(
-        F.count("*").alias("times"), F.min("place").alias("first"), F.min_by("id", "place").alias("holder")
-    )
-    told = ["_fragment", "_offset", "holder", *wanted]
-    clashes = [rows.join(groups.where("times > 1"), columns).where("place != first").select(*told)]
-    if tables.has_stored(key):
-        stored = tables.stored(key, wanted).dropna(subset=columns)
-        staying = stored.join(tables.fresh(key, ["id"]).select("id"), "id", "left_anti")
-        holders = staying.select(*columns, F.col("id").alias("holder"))
-        clashes.append(rows.join(holders, columns).select(*told))
-    once = (
-        all_of(clashes)
-        .groupBy("_fragment", "_offset")
-        .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted))
-    )
-    reason = _unique_reason(incoming.type, members, columns, F.col("holder"))
-    return _refused(key, once, members[0] if len(members) == 1 else None, reason)
+    new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
 
-
-def dangling(tables: IncomingTables, key: str) -> DataFrame:
-    """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
-    edge = tables.by_key[key].type
-    if not isinstance(edge, EdgeType):
-        raise AssertionError(f"{key} is no edge type")
-    ends = {"src": edge.from_type, "dst": edge.to_type}
-    lost = []
-    # One join per node type: both ends of an edge between nodes of one type are looked up together.
-    for node in sorted(set(ends.values())):
-        named = [
-            tables.fresh(key, [end]).select(F.lit(end).alias("end"), F.col(end).alias("id"), "_fragment", "_offset")
-            for end in ends
-            if ends[end] == node
-        ]
-        missing = all_of(named).join(node_ids(tables, node).hint("shuffle_hash"), "id", "left_anti")
-        reason = F.concat(
-            F.lit(f"edge {edge.name}: "), F.col("end"), F.lit(" '"), F.col("id"), F.lit(f"' not found in {node}")
+    def verdict(found: Suspects) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, columns, found)).dropna(subset=columns) for scan in (new, old))
+        groups = rows.groupBy(*columns).agg(
+            F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
         )
-        lost.append(missing.select("_fragment", "_offset", F.col("end").alias("property"), reason.alias("reason")))
-    # An edge that dangles at both ends is refused once, for its source.
-    order = F.when(F.col("property") == "src", 0).otherwise(1)
-    first = (
-        all_of(lost)
-        .groupBy("_fragment", "_offset")
-        .agg(F.min_by("property", order).alias("property"), F.min_by("reason", order).alias("reason"))
-    )
-    return first.select(F.lit(key).alias("type"), "_fragment", "_offset", "property", "reason")
+        told = [PLACE, "holder", *wanted]
+        within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
+        holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
+        once = (
+            all_of([within.select(*told), rows.join(holders, columns).select(*told)])
+            .groupBy(PLACE)
+            .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted))
+        )
+        reason = _unique_reason(type_, members, columns, F.col("holder"))
+        return _refused(key, once, members[0] if len(members) == 1 else None, reason)
+
+    return Question(crowded_keys(tables.spark, [new, old], columns, 1), verdict)
 
 
-def node_ids(tables: IncomingTables, node: str) -> DataFrame:
-    """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
-    key = f"node:{node}"
-    stored = tables.stored(key, ["id"]).select("id")
-    if key not in tables.by_key:
-        return stored
-    fresh = tables.fresh(key, ["id"]).select("id")
-    return fresh.unionAll(stored) if tables.has_stored(key) else fresh
+def _among(scan: TableScan, key: Sequence[str], suspects: Suspects) -> TableScan:
+    return scan if suspects is None else replace(scan, among=KeyFilter(tuple(key), suspects))
+
+
+def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
+    """Stored rows that no incoming row replaces."""
+    return stored.join(tables.frame(tables.fresh(key, ["id"])).select("id"), "id", "left_anti")
+
+
+# Ends of edges
+
+
+def dangling(tables: IncomingTables, edge: EdgeType) -> Question:
+    """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
+    ends = {end: (tables.fresh(edge.type_key, [end]), _node_ids(tables, node)) for end, node in _ends(edge)}
+
+    def lost(rows: Mapping[str, pa.Table]) -> Hashes:
+        found = [lost_ends(rows[end], end, [rows[f"{node} {name}"] for name in (_NEW, _OLD)]) for end, node in told]
+        return np.concatenate(found)
+
+    def verdict(found: Suspects) -> DataFrame:
+        refused = []
+        for end, node in told:
+            edges, nodes = ends[end]
+            known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes.values()])
+            rows = tables.frame(_among(edges, [end], found))
+            missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
+            reason = F.concat(F.lit(f"edge {edge.name}: {end} '"), F.col(end), F.lit(f"' not found in {node}"))
+            refused.append(_refused(edge.type_key, missing, end, reason))
+        # An edge that dangles at both ends is refused once, for its source.
+        order = F.when(F.col("property") == "src", 0).otherwise(1)
+        first = [F.min_by(name, order).alias(name) for name in ("property", "reason")]
+        return all_of(refused).groupBy("type", PLACE).agg(*first).select("type", PLACE, "property", "reason")
+
+    told = _ends(edge)
+    lanes = {
+        f"{node} {name}": Lane(f"{node} {name}", scan, ("id",))
+        for end, node in told
+        for name, scan in ends[end][1].items()
+    }
+    asking = [Lane(end, replace(scan, places=False), (end,)) for end, (scan, _) in ends.items()]
+    return Question(suspicion(tables.spark, [*lanes.values(), *asking], lost), verdict)
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
     """Edges that stay while the run replaces the type of a node they end in, and drops that node."""
     if not isinstance(node.type, NodeType) or not node.replaces or not node.base.rows:
         return
-    for edge in tables.catalog.incident_edges(node.type.name):
+    name = node.type.name
+    for edge in tables.catalog.incident_edges(name):
         if edge.type_key in tables.by_key:
             continue
-        for end, name in (("src", edge.from_type), ("dst", edge.to_type)):
-            if name != node.type.name:
-                continue
-            present = tables.fresh(node.key, ["id"]).select(F.col("id").alias(end))
-            orphans = tables.committed(edge.type_key, ["id", end]).join(present, end, "left_anti")
-            first = orphans.orderBy("id").select("id", end).limit(1).collect()
-            if first:
+        for end, _ in (found for found in _ends(edge) if found[1] == name):
+            lost = _orphans(tables, edge, end, name)
+            if lost:
                 raise BadRequestError(
-                    f"edge {edge.name} '{first[0][0]}' would be orphaned: {end} '{first[0][1]}' not found in {name}"
+                    f"edge {edge.name} '{lost[0][0]}' would be orphaned: {end} '{lost[0][1]}' not found in {name}"
                     f"; keep the node, or load {edge.name} in the same overwrite"
                 )
 
 
-def outside_cardinality(tables: IncomingTables, key: str) -> DataFrame | None:
+def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
+    """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
+    edges, nodes = tables.committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
+
+    def lost(rows: Mapping[str, pa.Table]) -> Hashes:
+        return lost_ends(rows[_OLD], end, [rows[_NEW]])
+
+    lanes = [Lane(_OLD, replace(edges, columns=(end,), places=False), (end,)), Lane(_NEW, nodes, ("id",))]
+    (found,) = suspects([suspicion(tables.spark, lanes, lost)])
+    if found is not None and not len(found):
+        return []
+    present = tables.frame(_among(nodes, ["id"], found)).select(F.col("id").alias(end))
+    orphans = tables.frame(_among(edges, [end], found)).join(present, end, "left_anti")
+    return orphans.orderBy("id").select("id", end).limit(1).collect()
+
+
+def _ends(edge: EdgeType) -> tuple[tuple[str, str], ...]:
+    return (("src", edge.from_type), ("dst", edge.to_type))
+
+
+def _node_ids(tables: IncomingTables, node: str) -> dict[str, TableScan]:
+    """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
+    key = f"node:{node}"
+    return {
+        name: replace(scan, places=False)
+        for name, scan in ((_NEW, tables.fresh(key, ["id"])), (_OLD, tables.stored(key, ["id"])))
+    }
+
+
+# Cardinality
+
+
+def outside_cardinality(tables: IncomingTables, key: str) -> Question | None:
     """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds.
 
     Of too many, the earliest stay. Of too few, every incoming edge of the source goes, and so does every incoming
@@ -186,24 +229,32 @@ def outside_cardinality(tables: IncomingTables, key: str) -> DataFrame | None:
     edge = tables.by_key[key].type
     if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
         return None
-    rows = tables.fresh(key, ["id", "src"])
-    stored = tables.stored(key, ["id", "src"]).select("id", "src")
-    staying = stored.join(rows.select("id"), "id", "left_anti").groupBy("src").agg(F.count("*").alias("kept"))
-    gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
-    totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
-    counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
-    found = _over(edge, rows, counted)
-    if edge.cardinality.minimum:
-        found = found.unionByName(_under(tables, edge, rows, stored, counted))
-    return found.dropDuplicates(["_fragment", "_offset"])
+
+    most, columns = edge.cardinality.maximum, ["id", "src"]
+    new, old = tables.fresh(key, columns), tables.stored(key, columns)
+
+    def verdict(found: Suspects) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, ["src"], found)) for scan in (new, old))
+        stored = stored.select("id", "src")
+        staying = _staying(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
+        gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
+        totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
+        counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
+        broken = _over(edge, rows, counted)
+        if edge.cardinality.minimum:
+            broken = broken.unionByName(_under(tables, edge, rows, stored, counted))
+        return broken.dropDuplicates([PLACE])
+
+    # A source that has too few edges can't be told by the edges it has.
+    if most is None or edge.cardinality.minimum:
+        return Question(None, verdict)
+    return Question(crowded_keys(tables.spark, [new, old], ["src"], most), verdict)
 
 
 def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
     most = edge.cardinality.maximum
     over = counted.where(F.lit(False) if most is None else F.col("total") > most)
-    ranked = rows.join(over, "src").withColumn(
-        "rank", F.row_number().over(Window.partitionBy("src").orderBy("_fragment", "_offset"))
-    )
+    ranked = rows.join(over, "src").withColumn("rank", F.row_number().over(Window.partitionBy("src").orderBy(PLACE)))
     return _refused(
         edge.type_key,
         ranked.where(F.col("rank") + F.col("kept") > (most or 0)),
@@ -218,9 +269,10 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     few = counted.where(F.col("total") < least)
     gaining = _refused(edge.type_key, rows.join(few, "src"), "src", reason)
     if tables.by_key[edge.type_key].replaces:
-        before = tables.committed(edge.type_key, ["src"]).select("src").distinct()
+        before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
-        lost = lost.join(node_ids(tables, edge.from_type).withColumnRenamed("id", "src"), "src", "left_semi")
+        nodes = all_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type).values()])
+        lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:
             raise BadRequestError(
@@ -228,7 +280,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
             )
         return gaining
     left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
-    after = stored.join(rows.select("id"), "id", "left_anti").groupBy("src").agg(F.count("*").alias("kept"))
+    after = _staying(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
     arriving = rows.groupBy("src").agg(F.count("*").alias("gained"))
     total = F.coalesce("kept", F.lit(0)) + F.coalesce("gained", F.lit(0))
     totals = after.join(arriving, "src", "full").select(F.col("src").alias("left"), total.alias("total"))
@@ -251,7 +303,7 @@ def _card_reason(edge: EdgeType, bound: str) -> Column:
 
 def _refused(key: str, rows: DataFrame, property: str | None, reason: Column) -> DataFrame:
     named = F.lit(property).cast("string").alias("property")
-    return rows.select(F.lit(key).alias("type"), "_fragment", "_offset", named, reason.alias("reason"))
+    return rows.select(F.lit(key).alias("type"), PLACE, named, reason.alias("reason"))
 
 
 def _unique_reason(type_: TableType, members: Sequence[str], columns: Sequence[str], holder: Column) -> Column:
@@ -282,6 +334,14 @@ def _shown(type_: TableType, name: str, column: str) -> Column:
 
 def _key_members(type_: TableType) -> tuple[str, ...]:
     return type_.key if isinstance(type_, NodeType) else ()
+
+
+def _key_columns(type_: TableType) -> list[str]:
+    """Where the members of a key are read: a single text is the id itself."""
+    names = _key_members(type_)
+    if len(names) == 1 and type_.properties[names[0]].type.scalar is Scalar.STRING:
+        return ["id"]
+    return [_column(type_, name) for name in names]
 
 
 def _refuse_incomparable(type_: TableType, members: Sequence[str]) -> None:

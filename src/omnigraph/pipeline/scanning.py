@@ -10,21 +10,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.pipeline.transport import spark_schema, to_transport
-from omnigraph.storage.tables.distributed import FragmentSummary, TableAddress
+from omnigraph.pipeline.bucketing import Hashes, key_hashes
+from omnigraph.pipeline.transport import spark_schema, to_transport, transport_schema
+from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 512 << 10
 
-PLACE_FIELDS: Final = (pa.field("_fragment", pa.int32()), pa.field("_offset", pa.int64()))
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Rows whose key has one of these hashes: every row that is meant, and hardly any other."""
+
+    columns: tuple[str, ...]
+    hashes: Hashes
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self.columns:
+            if batch.column(name).null_count:
+                batch = batch.filter(batch.column(name).is_valid())
+        return batch.filter(pa.array(np.isin(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
 
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands."""
+    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands.
+
+    `among` is applied after `filter`, to columns of the scan.
+    """
 
     address: TableAddress
     fragments: tuple[FragmentSummary, ...]
@@ -33,11 +50,17 @@ class TableScan:
     names: Mapping[str, str]
     filter: str | None = None
     places: bool = False
+    among: KeyFilter | None = None
 
     @property
     def result_schema(self) -> pa.Schema:
         fields = [self.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
-        return pa.schema([*fields, *(PLACE_FIELDS if self.places else ())])
+        return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
+
+    @property
+    def transport_schema(self) -> pa.Schema:
+        """The schema of the batches that `read` gives."""
+        return transport_schema(self.result_schema)
 
     def groups(self) -> list[tuple[int, ...]]:
         """Fragments by task, in order."""
@@ -66,8 +89,9 @@ class TableScan:
         )
         names = list(self.result_schema.names)
         for batch in batches:
-            ordered = batch.select([*self.columns, *(f.name for f in PLACE_FIELDS if self.places)])
-            yield to_transport(ordered.rename_columns(names))
+            ordered = batch.select([*self.columns, *([PLACE] if self.places else [])])
+            rows = to_transport(ordered.rename_columns(names))
+            yield rows if self.among is None else self.among.of(rows)
 
 
 def scan_frame(spark: SparkSession, scan: TableScan) -> DataFrame:
