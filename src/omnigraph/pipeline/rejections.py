@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.pipeline.sources import RowIndex
+from omnigraph.pipeline.sources import RowIndex, shown_path
 from omnigraph.storage.tables.distributed import TableAddress
 
 REJECTED_SCHEMA: Final = "source string, row long, type string, property string, reason string, record string"
@@ -36,6 +36,10 @@ class RejectedSample:
     property: str | None
     reason: str
     record: str | None = None
+
+    def place(self) -> str:
+        """`file:row`, with a file below the working directory as it would be typed there."""
+        return f"{shown_path(self.file) if self.file else self.source}:{self.row}"
 
     def message(self) -> str:
         where = f"{self.file or self.source}, row {self.row}"
