@@ -85,6 +85,15 @@ def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
         return builder.getOrCreate()
 
 
+def session_of_run(spark: SparkSession, settings: SparkSettings) -> SparkSession:
+    """A session of the run's own: its views meet nobody else's, and settings of its file count in a given session."""
+    session = spark.newSession()
+    for name, value in settings.conf.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
 def ui_url(spark: SparkSession) -> str | None:
     """The address of the Spark UI, when there is one and this process can know it."""
     try:
