@@ -67,7 +67,7 @@ MISTAKES = [
     ("source without format", "version: 1\nsources:\n  a: {path: x}", (3, 6), "needs 'format'"),
     ("query with a path", "version: 1\nsources:\n  a: {sql: select 1, path: x}", (3, 6), "takes no format"),
     ("graph without a path", "version: 1\nsources:\n  a: {format: graph}", (3, 6), "source 'a' needs 'path'"),
-    ("bad Lance version", "version: 1\nsources:\n  a: {format: lance, path: x, options: {version: new}}", (3, 41),
+    ("bad Lance version", "version: 1\nsources:\n  a: {format: lance, path: x, options: {version: new}}", (3, 40),
      "must be a whole number"),
     ("bad mode", "version: 1\nmode: mrge\nsources: {a: {format: graph, path: x}}", (2, 7), "did you mean 'merge'?"),
     ("unknown source", "version: 1\nsources: {loans: {format: csv}}\nnodes:\n  R: {from: loan, select: {n: n}}",
