@@ -20,7 +20,7 @@ from tests.pipeline.following import NOTES, follow
 from tests.pipeline.library import book, library, reader
 from tests.support.processes import REPOSITORY
 
-READERS = [f"reader{number:02}" for number in range(10)]
+READERS = ["ann", "bob", "cid", "dan"]
 
 
 def stream_until_killed(graph: Graph, notes: Graph, checkpoint: Path, commits: int) -> None:
@@ -58,18 +58,18 @@ def forget_that_the_last_batch_was_done(checkpoint: Path, made: int) -> None:
 @pytest.mark.timeout(300)
 def test_a_stream_that_was_killed_goes_on_where_it_was_and_repeats_nothing(tmp_path: Path, spark: SparkSession) -> None:
     graph, notes, checkpoint = library(tmp_path / "graph"), Graph.init(tmp_path / "notes", NOTES), tmp_path / "stream"
-    for name in READERS[:6]:
+    for name in READERS[:3]:
         graph.load(json.dumps(reader(name)), mode="append")
     graph.load(json.dumps(book("1")), mode="append")
 
-    stream_until_killed(graph, notes, checkpoint, 2)
+    stream_until_killed(graph, notes, checkpoint, 1)
     before = notes.snapshot().version
-    assert 3 <= before < 1 + len(READERS[:6])
+    assert before < 1 + 3, "it was killed on its way"
     forget_that_the_last_batch_was_done(checkpoint, before - 1)
     # Meanwhile others write so much that the branch has forgotten the keys of the stream.
     for number in range(IDEMPOTENCY_WINDOW + 1):
         notes.load("", mode="append", idempotency_key=f"other {number}")
-    for name in READERS[6:]:
+    for name in READERS[3:]:
         graph.load(json.dumps(reader(name)), mode="append")
 
     follow(spark, graph.uri, notes.uri, str(checkpoint))
@@ -79,6 +79,6 @@ def test_a_stream_that_was_killed_goes_on_where_it_was_and_repeats_nothing(tmp_p
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     batches = [entry.recent_keys[-1].key for entry in reversed(commits) if entry.commit.kind == "pipeline"]
     # A micro-batch per commit of the library; the one that brought a book had nothing to write.
-    assert batches == [f"stream:{query}:{batch}" for batch in range(11) if batch != 6]
-    assert versions(checkpoint) == list(range(2, 13))
+    assert batches == [f"stream:{query}:{batch}" for batch in (0, 1, 2, 4)]
+    assert versions(checkpoint) == [2, 3, 4, 5, 6]
     assert notes.verify().clean
