@@ -115,7 +115,6 @@ def test_a_frame_is_written_as_one_commit(graph: Graph, spark: SparkSession) -> 
 
 
 BAD_FRAMES = [
-    ("Reader", "select 'ann' as name", "already holds the id 'ann'"),
     ("Reader", "select 'x' as name, 200 as age", "@range violation"),
     ("Reader", "select 'x' as name, 'a@x' as email", "@unique violation on Reader.email"),
     ("Likes", "select 'ann' as src, '9' as dst", "dst '9' not found in Book"),

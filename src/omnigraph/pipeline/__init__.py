@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from omnigraph.pipeline.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.execution import run
+    from omnigraph.pipeline.frames import write_frame
     from omnigraph.pipeline.maintenance import export_types, optimize_on_spark
     from omnigraph.pipeline.model import Pipeline, load_pipeline, read_pipeline
     from omnigraph.pipeline.plan import explain, validate
@@ -35,6 +36,7 @@ _HOMES = {
     "start_session": "session",
     "to_spark": "reading",
     "validate": "plan",
+    "write_frame": "frames",
 }
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "start_session",
     "to_spark",
     "validate",
+    "write_frame",
 ]
 
 

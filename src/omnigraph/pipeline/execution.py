@@ -25,7 +25,7 @@ from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, BranchNotFoundError, RowsRejectedError
+from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
@@ -34,7 +34,7 @@ from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import Judgement
 from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
-from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, samples, with_positions
+from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, short_reason
@@ -287,7 +287,7 @@ class _Run:
         if self._must_stop(total):
             shown = samples(rejected, self._row_indexes(rejected), _SAMPLES)
             allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
-            raise RowsRejectedError(total, [sample.message() for sample in shown], allowed)
+            raise rows_rejected(total, shown, allowed)
 
     def _settle(self, ingested: _Ingested, judgement: Judgement) -> None:
         """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""

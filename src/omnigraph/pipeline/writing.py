@@ -2,7 +2,7 @@
 
 Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
 with, so it judges the ids, endpoints and unique values of the new rows in one process with the engine's own
-constraint stage; frames beyond the limits of the handle belong into a pipeline.
+constraint stage; frames beyond the limits of the handle are for `write_frame`.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ class _FrameCommit:
         incoming = sum(f.rows for f in fresh)
         if incoming > self.graph.limits.rows:
             raise ResourceLimitError(
-                "rows of one DataFrame write", self.graph.limits.rows, incoming, "use omnigraph.pipeline.run for more"
+                "rows of one DataFrame write",
+                self.graph.limits.rows,
+                incoming,
+                "use omnigraph.pipeline.write_frame, which has no such limit",
             )
         rows = _narrow_rows(address, [f.id for f in fresh], self.type)
         superseded: list[tuple[int, int]] = []
