@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.model import Pipeline, load_pipeline, read_pipeline
     from omnigraph.pipeline.plan import explain, validate
     from omnigraph.pipeline.reading import register_views, to_spark
+    from omnigraph.pipeline.reembedding import reembed
     from omnigraph.pipeline.report import PipelineReport, StageEvent
     from omnigraph.pipeline.session import spark_session, start_session
 
@@ -29,6 +30,7 @@ _HOMES = {
     "load_pipeline": "model",
     "optimize_on_spark": "maintenance",
     "read_pipeline": "model",
+    "reembed": "reembedding",
     "register": "datasource",
     "register_views": "reading",
     "run": "execution",
@@ -49,6 +51,7 @@ __all__ = [
     "load_pipeline",
     "optimize_on_spark",
     "read_pipeline",
+    "reembed",
     "register",
     "register_views",
     "run",
