@@ -60,7 +60,8 @@ class EmbedTask:
         client = open_client(self.config)
         encoded = texts.combine_chunks().dictionary_encode()
         distinct = [_embedded(client, text, self.dimension) for text in encoded.dictionary.to_pylist()]
-        return np.stack(distinct).take(encoded.indices.to_numpy(), axis=0)
+        vectors: NDArray[np.float32] = np.stack(distinct)[encoded.indices.to_numpy()]
+        return vectors
 
 
 def _cells(vectors: NDArray[np.float32], type_: pa.DataType, mask: pa.Array | None = None) -> pa.Array:
