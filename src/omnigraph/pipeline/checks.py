@@ -1,14 +1,18 @@
-"""Rules that span rows, as Spark joins: ids, uniqueness, endpoints, cardinality.
+"""Rules that span rows, judged on executors: ids, uniqueness, endpoints, cardinality.
 
-The same rules and words as `engine.constraints`, which judges changes that fit in memory. Each function returns the
-rows to refuse, by place, with the reason; nothing is removed here. Joins carry ids and places, never whole rows. A
-violation that no incoming row can be blamed for raises at once.
+The same rules and words as `engine.constraints`, which judges changes that fit in memory. Each rule is asked as a
+`Question`: an exchange finds the rows that may break it, and only those are looked at closely, with Spark's joins.
+Rows to refuse are told by place, with the reason; nothing is removed here. A violation that no incoming row can be
+blamed for raises at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
@@ -17,47 +21,23 @@ from omnigraph.engine.columns import column_of
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import Scalar
+from omnigraph.pipeline import matching
+from omnigraph.pipeline.exchange import Lane, exchange
 from omnigraph.pipeline.incoming import IncomingTables, IncomingType
+from omnigraph.pipeline.matching import ROLE, STORED
+from omnigraph.storage.tables.distributed import PLACE
 
 _UNBOUNDED = Cardinality()
-_OFFSET_BITS = 32
+_NEW, _OLD = "new", "old"
+_LOST = pa.schema([("type", pa.string()), ("property", pa.string()), ("reason", pa.string()), (PLACE, pa.int64())])
 
 
-def _place() -> Column:
-    """Fragment and offset as one number in input order: Spark hashes numbers where it would have to sort structs."""
-    return F.shiftleft(F.col("_fragment").cast("long"), _OFFSET_BITS).bitwiseOR(F.col("_offset"))
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A rule on its way: rows that may break it, mostly none, and what makes of them the rows to refuse."""
 
-
-def stored_places(matches: DataFrame) -> DataFrame:
-    """Where the stored rows of some matches stand."""
-    fragment = F.shiftright("stored", _OFFSET_BITS).cast("int")
-    offset = F.col("stored").bitwiseAND(F.lit((1 << _OFFSET_BITS) - 1))
-    return matches.where("stored is not null").select(fragment.alias("_fragment"), offset.alias("_offset"))
-
-
-def id_matches(tables: IncomingTables, keys: Sequence[str]) -> DataFrame:
-    """Ids by `type` that come in more than once or are stored already, with `first`, `last` and `stored` places.
-
-    One shuffle of ids answers three questions: repeats, conflicts of an append, replaced rows of a merge.
-    """
-    nowhere = F.lit(None).cast("long")
-    parts = []
-    for key in keys:
-        type_ = F.lit(key).alias("type")
-        parts.append(tables.fresh(key, ["id"]).select(type_, "id", _place().alias("new"), nowhere.alias("old")))
-        if tables.has_stored(key):
-            parts.append(tables.stored(key, ["id"]).select(type_, "id", nowhere.alias("new"), _place().alias("old")))
-    return (
-        all_of(parts)
-        .groupBy("type", "id")
-        .agg(
-            F.count("new").alias("times"),
-            F.min("new").alias("first"),
-            F.max("new").alias("last"),
-            F.max("old").alias("stored"),
-        )
-        .where("times > 1 or (times = 1 and stored is not null)")
-    )
+    suspects: DataFrame
+    verdict: Callable[[DataFrame], DataFrame]
 
 
 def all_of(frames: Sequence[DataFrame]) -> DataFrame:
@@ -68,116 +48,169 @@ def all_of(frames: Sequence[DataFrame]) -> DataFrame:
     return whole
 
 
-def repeats(tables: IncomingTables, key: str, matches: DataFrame, *, keep_last: bool) -> DataFrame:
-    """Incoming rows whose id another incoming row holds as well: all but the last, or all but the first."""
-    incoming = tables.by_key[key]
-    names = _key_members(incoming.type)
-    columns = [_column(incoming.type, name) for name in names]
-    repeated = matches.where((F.col("type") == key) & (F.col("times") > 1)).select(
-        "id", F.col("last" if keep_last else "first").alias("kept")
-    )
-    rows = tables.fresh(key, list(dict.fromkeys(["id", *columns]))).join(repeated, "id")
-    later = rows.where(_place() != F.col("kept"))
+# Ids
+
+
+def met_ids(tables: IncomingTables, key: str, *, keep_last: bool) -> DataFrame:
+    """Rows of a type whose id comes in more than once or is stored already, each with its role.
+
+    One exchange of ids answers three questions: repeats, conflicts of an append, replaced rows of a merge.
+    """
+    new = tables.fresh(key, list(dict.fromkeys(["id", *_key_columns(tables.by_key[key].type)])))
+
+    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+        yield matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last)
+
+    lanes = [Lane(_NEW, new, ("id",)), Lane(_OLD, tables.stored(key, ["id"]), ("id",))]
+    return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
+
+
+def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
+    """Incoming rows whose id another incoming row holds as well, without the one that stays."""
+    type_ = tables.by_key[key].type
+    names = _key_members(type_)
     if names:
-        reason = _unique_reason(incoming.type, names, columns, F.col("id"))
+        reason = _unique_reason(type_, names, _key_columns(type_), F.col("id"))
     else:
         reason = F.concat(F.lit(f"the input holds the {key} id '"), F.col("id"), F.lit("' more than once"))
-    return _refused(key, later, names[0] if len(names) == 1 else "id", reason)
+    rows = met.where(F.col(ROLE.name) == matching.REPEAT)
+    return _refused(key, rows, names[0] if len(names) == 1 else "id", reason)
 
 
-def taken_ids(tables: IncomingTables, key: str, matches: DataFrame) -> DataFrame:
+def taken_ids(key: str, met: DataFrame) -> DataFrame:
     """Incoming rows of an append whose id is stored already."""
-    taken = matches.where((F.col("type") == key) & F.col("stored").isNotNull()).select("id")
-    rows = tables.fresh(key, ["id"]).join(taken, "id")
-    return _refused(key, rows, "id", F.concat(F.lit(f"{key} already holds the id '"), F.col("id"), F.lit("'")))
+    reason = F.concat(F.lit(f"{key} already holds the id '"), F.col("id"), F.lit("'"))
+    return _refused(key, met.where(F.col(ROLE.name) == matching.TAKEN), "id", reason)
 
 
-def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> DataFrame:
+def replaced_places(met: DataFrame) -> DataFrame:
+    """Stored rows whose id comes in again."""
+    return met.where(F.col(ROLE.name) == matching.REPLACED).select(PLACE)
+
+
+# Uniqueness
+
+
+def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> Question:
     """Incoming rows that share a `@unique` tuple with an earlier incoming row, or with a stored row that stays."""
-    incoming = tables.by_key[key]
-    columns = [_column(incoming.type, name) for name in members]
-    _refuse_incomparable(incoming.type, members)
+    type_ = tables.by_key[key].type
+    _refuse_incomparable(type_, members)
+    columns = [_column(type_, name) for name in members]
     wanted = list(dict.fromkeys(["id", *columns]))
-    rows = tables.fresh(key, wanted).dropna(subset=columns).withColumn("place", _place())
-    groups = rows.groupBy(*columns).agg(
-        F.count("*").alias("times"), F.min("place").alias("first"), F.min_by("id", "place").alias("holder")
-    )
-    told = ["_fragment", "_offset", "holder", *wanted]
-    clashes = [rows.join(groups.where("times > 1"), columns).where("place != first").select(*told)]
-    if tables.has_stored(key):
-        stored = tables.stored(key, wanted).dropna(subset=columns)
-        staying = stored.join(tables.fresh(key, ["id"]).select("id"), "id", "left_anti")
-        holders = staying.select(*columns, F.col("id").alias("holder"))
-        clashes.append(rows.join(holders, columns).select(*told))
-    once = (
-        all_of(clashes)
-        .groupBy("_fragment", "_offset")
-        .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted))
-    )
-    reason = _unique_reason(incoming.type, members, columns, F.col("holder"))
-    return _refused(key, once, members[0] if len(members) == 1 else None, reason)
 
-
-def dangling(tables: IncomingTables, key: str) -> DataFrame:
-    """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
-    edge = tables.by_key[key].type
-    if not isinstance(edge, EdgeType):
-        raise AssertionError(f"{key} is no edge type")
-    ends = {"src": edge.from_type, "dst": edge.to_type}
-    lost = []
-    # One join per node type: both ends of an edge between nodes of one type are looked up together.
-    for node in sorted(set(ends.values())):
-        named = [
-            tables.fresh(key, [end]).select(F.lit(end).alias("end"), F.col(end).alias("id"), "_fragment", "_offset")
-            for end in ends
-            if ends[end] == node
-        ]
-        missing = all_of(named).join(node_ids(tables, node).hint("shuffle_hash"), "id", "left_anti")
-        reason = F.concat(
-            F.lit(f"edge {edge.name}: "), F.col("end"), F.lit(" '"), F.col("id"), F.lit(f"' not found in {node}")
+    def verdict(suspects: DataFrame) -> DataFrame:
+        rows = suspects.where(f"not {STORED.name}")
+        groups = rows.groupBy(*columns).agg(
+            F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
         )
-        lost.append(missing.select("_fragment", "_offset", F.col("end").alias("property"), reason.alias("reason")))
-    # An edge that dangles at both ends is refused once, for its source.
-    order = F.when(F.col("property") == "src", 0).otherwise(1)
-    first = (
-        all_of(lost)
-        .groupBy("_fragment", "_offset")
-        .agg(F.min_by("property", order).alias("property"), F.min_by("reason", order).alias("reason"))
-    )
-    return first.select(F.lit(key).alias("type"), "_fragment", "_offset", "property", "reason")
+        told = [PLACE, "holder", *wanted]
+        within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
+        staying = _staying(tables, key, suspects.where(STORED.name))
+        holders = staying.select(*columns, F.col("id").alias("holder"))
+        once = (
+            all_of([within.select(*told), rows.join(holders, columns).select(*told)])
+            .groupBy(PLACE)
+            .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted))
+        )
+        reason = _unique_reason(type_, members, columns, F.col("holder"))
+        return _refused(key, once, members[0] if len(members) == 1 else None, reason)
+
+    return Question(_crowded(tables, key, wanted, columns, 1), verdict)
 
 
-def node_ids(tables: IncomingTables, node: str) -> DataFrame:
-    """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
-    key = f"node:{node}"
-    stored = tables.stored(key, ["id"]).select("id")
-    if key not in tables.by_key:
-        return stored
-    fresh = tables.fresh(key, ["id"]).select("id")
-    return fresh.unionAll(stored) if tables.has_stored(key) else fresh
+def _crowded(tables: IncomingTables, key: str, columns: Sequence[str], by: Sequence[str], most: int) -> DataFrame:
+    """Incoming and stored rows that share their key `by` with more than `most - 1` others."""
+    new = tables.fresh(key, columns)
+
+    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+        yield matching.crowded(rows[_NEW], rows[_OLD], by, most)
+
+    lanes = [Lane(_NEW, new, tuple(by)), Lane(_OLD, tables.stored(key, columns), tuple(by))]
+    return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, STORED]))
+
+
+def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
+    """Stored rows that no incoming row replaces."""
+    return stored.join(tables.frame(tables.fresh(key, ["id"])).select("id"), "id", "left_anti")
+
+
+# Ends of edges
+
+
+def dangling(tables: IncomingTables) -> Question | None:
+    """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
+    edges = [incoming.type for incoming in tables.types("edge") if isinstance(incoming.type, EdgeType)]
+    asked = [(f"{edge.type_key} {end}", edge, end, node) for edge in edges for end, node in _ends(edge)]
+    if not asked:
+        return None
+    nodes = {node: _node_lanes(tables, node) for _, _, _, node in asked}
+    known = {node: [lane.name for lane in lanes] for node, lanes in nodes.items()}
+    lanes = [lane for found in nodes.values() for lane in found]
+    lanes += [Lane(name, tables.fresh(edge.type_key, [end]), (end,)) for name, edge, end, _ in asked]
+    told = [(name, edge.type_key, edge.name, end, node) for name, edge, end, node in asked]
+
+    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+        for lane, key, name, end, node in told:
+            lost = matching.missing(rows[lane], end, [rows[other] for other in known[node]])
+            reasons = pc.binary_join_element_wise(
+                f"edge {name}: {end} '", lost.column(end), f"' not found in {node}", ""
+            )
+            same = ([value] * lost.num_rows for value in (key, end))
+            yield pa.table([*same, reasons, lost.column(PLACE)], schema=_LOST)
+
+    def verdict(lost: DataFrame) -> DataFrame:
+        # An edge that dangles at both ends is refused once, for its source.
+        order = F.when(F.col("property") == "src", 0).otherwise(1)
+        first = [F.min_by(name, order).alias(name) for name in ("property", "reason")]
+        return lost.groupBy("type", PLACE).agg(*first).select("type", PLACE, "property", "reason")
+
+    return Question(exchange(tables.spark, lanes, receive, _LOST), verdict)
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
     """Edges that stay while the run replaces the type of a node they end in, and drops that node."""
     if not isinstance(node.type, NodeType) or not node.replaces or not node.base.rows:
         return
-    for edge in tables.catalog.incident_edges(node.type.name):
+    name = node.type.name
+    for edge in tables.catalog.incident_edges(name):
         if edge.type_key in tables.by_key:
             continue
-        for end, name in (("src", edge.from_type), ("dst", edge.to_type)):
-            if name != node.type.name:
-                continue
-            present = tables.fresh(node.key, ["id"]).select(F.col("id").alias(end))
-            orphans = tables.committed(edge.type_key, ["id", end]).join(present, end, "left_anti")
-            first = orphans.orderBy("id").select("id", end).limit(1).collect()
-            if first:
+        for end, _ in (found for found in _ends(edge) if found[1] == name):
+            lost = _orphans(tables, edge, end, name).orderBy("id").limit(1).collect()
+            if lost:
                 raise BadRequestError(
-                    f"edge {edge.name} '{first[0][0]}' would be orphaned: {end} '{first[0][1]}' not found in {name}"
+                    f"edge {edge.name} '{lost[0][0]}' would be orphaned: {end} '{lost[0][1]}' not found in {name}"
                     f"; keep the node, or load {edge.name} in the same overwrite"
                 )
 
 
-def outside_cardinality(tables: IncomingTables, key: str) -> DataFrame | None:
+def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> DataFrame:
+    """Committed edges, as `id` and the id they end in, that lead to no node of the run."""
+    edges = tables.committed(edge.type_key, ["id", end])
+
+    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+        yield matching.missing(rows[_OLD], end, [rows[_NEW]]).select(["id", end])
+
+    lanes = [Lane(_OLD, edges, (end,)), Lane(_NEW, tables.fresh(f"node:{node}", ["id"]), ("id",))]
+    schema = edges.transport_schema
+    return exchange(tables.spark, lanes, receive, pa.schema([schema.field("id"), schema.field(end)]))
+
+
+def _ends(edge: EdgeType) -> tuple[tuple[str, str], ...]:
+    return (("src", edge.from_type), ("dst", edge.to_type))
+
+
+def _node_lanes(tables: IncomingTables, node: str) -> list[Lane]:
+    """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
+    key = f"node:{node}"
+    scans = {_NEW: tables.fresh(key, ["id"]), _OLD: tables.stored(key, ["id"])}
+    return [Lane(f"{key} {name}", scan, ("id",)) for name, scan in scans.items()]
+
+
+# Cardinality
+
+
+def outside_cardinality(tables: IncomingTables, key: str) -> Question | None:
     """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds.
 
     Of too many, the earliest stay. Of too few, every incoming edge of the source goes, and so does every incoming
@@ -186,24 +219,36 @@ def outside_cardinality(tables: IncomingTables, key: str) -> DataFrame | None:
     edge = tables.by_key[key].type
     if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
         return None
-    rows = tables.fresh(key, ["id", "src"])
-    stored = tables.stored(key, ["id", "src"]).select("id", "src")
-    staying = stored.join(rows.select("id"), "id", "left_anti").groupBy("src").agg(F.count("*").alias("kept"))
-    gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
-    totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
-    counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
-    found = _over(edge, rows, counted)
-    if edge.cardinality.minimum:
-        found = found.unionByName(_under(tables, edge, rows, stored, counted))
-    return found.dropDuplicates(["_fragment", "_offset"])
+
+    def verdict(suspects: DataFrame) -> DataFrame:
+        rows = suspects.where(f"not {STORED.name}").drop(STORED.name)
+        stored = suspects.where(STORED.name).select("id", "src")
+        staying = _staying(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
+        gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
+        totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
+        counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
+        found = _over(edge, rows, counted)
+        if edge.cardinality.minimum:
+            found = found.unionByName(_under(tables, edge, rows, stored, counted))
+        return found.dropDuplicates([PLACE])
+
+    return Question(_counted_edges(tables, edge), verdict)
+
+
+def _counted_edges(tables: IncomingTables, edge: EdgeType) -> DataFrame:
+    """Edges of sources that have many of them; all edges where a source could have too few."""
+    key, columns = edge.type_key, ["id", "src"]
+    most = edge.cardinality.maximum
+    if most is not None and not edge.cardinality.minimum:
+        return _crowded(tables, key, columns, ["src"], most)
+    sides = ((tables.fresh(key, columns), False), (tables.stored(key, columns), True))
+    return all_of([tables.frame(scan).withColumn(STORED.name, F.lit(stored)) for scan, stored in sides])
 
 
 def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
     most = edge.cardinality.maximum
     over = counted.where(F.lit(False) if most is None else F.col("total") > most)
-    ranked = rows.join(over, "src").withColumn(
-        "rank", F.row_number().over(Window.partitionBy("src").orderBy("_fragment", "_offset"))
-    )
+    ranked = rows.join(over, "src").withColumn("rank", F.row_number().over(Window.partitionBy("src").orderBy(PLACE)))
     return _refused(
         edge.type_key,
         ranked.where(F.col("rank") + F.col("kept") > (most or 0)),
@@ -218,9 +263,10 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     few = counted.where(F.col("total") < least)
     gaining = _refused(edge.type_key, rows.join(few, "src"), "src", reason)
     if tables.by_key[edge.type_key].replaces:
-        before = tables.committed(edge.type_key, ["src"]).select("src").distinct()
+        before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
-        lost = lost.join(node_ids(tables, edge.from_type).withColumnRenamed("id", "src"), "src", "left_semi")
+        nodes = all_of([tables.frame(lane.scan).select("id") for lane in _node_lanes(tables, edge.from_type)])
+        lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:
             raise BadRequestError(
@@ -228,7 +274,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
             )
         return gaining
     left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
-    after = stored.join(rows.select("id"), "id", "left_anti").groupBy("src").agg(F.count("*").alias("kept"))
+    after = _staying(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
     arriving = rows.groupBy("src").agg(F.count("*").alias("gained"))
     total = F.coalesce("kept", F.lit(0)) + F.coalesce("gained", F.lit(0))
     totals = after.join(arriving, "src", "full").select(F.col("src").alias("left"), total.alias("total"))
@@ -251,7 +297,7 @@ def _card_reason(edge: EdgeType, bound: str) -> Column:
 
 def _refused(key: str, rows: DataFrame, property: str | None, reason: Column) -> DataFrame:
     named = F.lit(property).cast("string").alias("property")
-    return rows.select(F.lit(key).alias("type"), "_fragment", "_offset", named, reason.alias("reason"))
+    return rows.select(F.lit(key).alias("type"), PLACE, named, reason.alias("reason"))
 
 
 def _unique_reason(type_: TableType, members: Sequence[str], columns: Sequence[str], holder: Column) -> Column:
@@ -282,6 +328,14 @@ def _shown(type_: TableType, name: str, column: str) -> Column:
 
 def _key_members(type_: TableType) -> tuple[str, ...]:
     return type_.key if isinstance(type_, NodeType) else ()
+
+
+def _key_columns(type_: TableType) -> list[str]:
+    """Where the members of a key are read: a single text is the id itself."""
+    names = _key_members(type_)
+    if len(names) == 1 and type_.properties[names[0]].type.scalar is Scalar.STRING:
+        return ["id"]
+    return [_column(type_, name) for name in names]
 
 
 def _refuse_incomparable(type_: TableType, members: Sequence[str]) -> None:

@@ -12,13 +12,22 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.scanning import TableScan, scan_frame
+from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
-from omnigraph.storage.tables.distributed import FragmentStaging, FragmentSummary, TableAddress, fragments_of
+from omnigraph.storage.tables.distributed import (
+    OFFSET_BITS,
+    PLACE,
+    FragmentStaging,
+    FragmentSummary,
+    TableAddress,
+    fragments_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +94,34 @@ class IncomingTables:
     def address(self, state: TableState) -> TableAddress:
         return TableAddress.of(self.txn.root.location, state)
 
-    def fresh(self, key: str, columns: Sequence[str]) -> DataFrame:
-        """Incoming rows that are still in, with their places."""
-        incoming = self.by_key[key]
-        return self._frame(incoming.current, columns, lambda f: f.id in incoming.fragments)
+    def fresh(self, key: str, columns: Sequence[str]) -> TableScan:
+        """Incoming rows that are still in, with their places. Nothing when the run does not write the type."""
+        incoming = self.by_key.get(key)
+        if incoming is None:
+            return self._scan(self.txn.state(key), columns, lambda _: False)
+        return self._scan(incoming.current, columns, lambda f: f.id in incoming.fragments)
 
-    def stored(self, key: str, columns: Sequence[str]) -> DataFrame:
+    def stored(self, key: str, columns: Sequence[str]) -> TableScan:
         """Rows of the captured head, with their places. Nothing when the run replaces the type."""
         incoming = self.by_key.get(key)
         replaced = incoming is not None and incoming.replaces
-        return self._frame(self.txn.state(key), columns, lambda _: not replaced)
+        return self._scan(self.txn.state(key), columns, lambda _: not replaced)
 
-    def has_stored(self, key: str) -> bool:
-        """Whether `stored` can hold a row: joins with nothing are not worth planning."""
-        incoming = self.by_key.get(key)
-        return bool(self.txn.state(key).rows) and not (incoming is not None and incoming.replaces)
-
-    def committed(self, key: str, columns: Sequence[str]) -> DataFrame:
+    def committed(self, key: str, columns: Sequence[str]) -> TableScan:
         """Rows of the captured head, whatever the run does to the type."""
-        return self._frame(self.txn.state(key), columns, lambda _: True)
+        return self._scan(self.txn.state(key), columns, lambda _: True)
 
-    def _frame(self, state: TableState, columns: Sequence[str], wanted: Callable[[FragmentSummary], bool]) -> DataFrame:
+    def frame(self, scan: TableScan) -> DataFrame:
+        return scan_frame(self.spark, scan)
+
+    def _scan(self, state: TableState, columns: Sequence[str], wanted: Callable[[FragmentSummary], bool]) -> TableScan:
         table = self.open(state)
         fragments = tuple(f for f in fragments_of(table) if wanted(f))
         schema: pa.Schema = table.schema
-        scan = TableScan(self.address(state), fragments, schema, tuple(columns), {}, places=True)
-        return scan_frame(self.spark, scan)
+        return TableScan(self.address(state), fragments, schema, tuple(columns), {}, places=True)
 
     def take_out(self, key: str, places: DataFrame) -> int:
-        """Remove rows by place (`_fragment`, `_offset`); one task per fragment writes its deletions."""
+        """Remove rows by place; one task per fragment writes its deletions."""
         incoming = self.by_key[key]
         remaining = deleted_by_fragment(self.address(incoming.current), places)
         if not remaining:
@@ -139,23 +147,21 @@ class IncomingTables:
         return ChangeCounts(inserted=incoming.current.rows - incoming.base.rows, updated=incoming.updated)
 
 
-_REMAINING = "_fragment int, remaining string, deleted long"
+_REMAINING = pa.schema([("fragment", pa.int64()), ("remaining", pa.string()), ("deleted", pa.int64())])
 
 
 def deleted_by_fragment(address: TableAddress, places: DataFrame) -> list[tuple[int, str | None, int]]:
     """Per touched fragment what is left of it, and how many rows went. Runs on executors, returns metadata."""
-    rows = places.select("_fragment", "_offset").groupBy("_fragment").applyInArrow(_deleting(address), _REMAINING)
+    fragment = F.shiftright(PLACE, OFFSET_BITS).alias("fragment")
+    rows = places.select(fragment, PLACE).groupBy("fragment").applyInArrow(_deleting(address), spark_schema(_REMAINING))
     return [(row[0], row[1], row[2]) for row in rows.collect()]
 
 
 def _deleting(address: TableAddress) -> Callable[[pa.Table], pa.Table]:
     def delete(group: pa.Table) -> pa.Table:
-        from omnigraph.storage.tables.distributed import RowPlaces, delete_rows
+        from omnigraph.storage.tables.distributed import delete_rows, grouped
 
-        fragment = group.column("_fragment")[0].as_py()
-        offsets = sorted(set(group.column("_offset").to_pylist()))
-        remaining = delete_rows(address, RowPlaces(fragment, offsets))
-        schema = pa.schema([("_fragment", pa.int32()), ("remaining", pa.string()), ("deleted", pa.int64())])
-        return pa.table([[fragment], [remaining], [len(offsets)]], schema=schema)
+        (rows,) = grouped(group.column(PLACE).to_pylist())
+        return pa.table([[rows.fragment], [delete_rows(address, rows)], [len(rows.offsets)]], _REMAINING)
 
     return delete

@@ -15,9 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.language.catalog import NodeType
 from omnigraph.pipeline import checks
+from omnigraph.pipeline.checks import Question
 from omnigraph.pipeline.incoming import IncomingTables
+from omnigraph.pipeline.matching import REPEAT, ROLE, TAKEN
 from omnigraph.pipeline.model import Duplicates, Pipeline
 from omnigraph.pipeline.rejections import refused_by_checks
+from omnigraph.storage.tables.distributed import OFFSET_BITS, PLACE
 
 
 class Judgement:
@@ -38,8 +41,8 @@ class Judgement:
         self.rejected = 0
         self.rejected_by_type: dict[str, int] = {}
         self.superseded: dict[str, int] = {}
+        self._met: dict[str, DataFrame] = {}
         self._replacing: list[str] = []
-        self._matches: DataFrame | None = None
         self._kept: list[DataFrame] = []
 
     def judge(self) -> None:
@@ -73,21 +76,29 @@ class Judgement:
         return graph_sources or any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
 
     def _judge_ids(self, keys: list[str]) -> None:
-        self._matches = matches = self._keep(checks.id_matches(self._tables, keys))
-        repeated, stored = F.count(F.when(F.col("times") > 1, 1)), F.count("stored")
-        mode = self._pipeline.mode
-        for key, repeats, taken in sorted(matches.groupBy("type").agg(repeated, stored).collect()):
-            if repeats:
-                last = self._pipeline.quality.duplicates_in(mode) is Duplicates.LAST
-                found = checks.repeats(self._tables, key, matches, keep_last=last)
-                if last:
+        for key in keys:
+            self._met[key] = self._keep(self._met_ids(key))
+        by_role = [frame.groupBy(ROLE.name).count().withColumn("type", F.lit(key)) for key, frame in self._met.items()]
+        counts = {(row["type"], row[ROLE.name]): row["count"] for row in checks.all_of(by_role).collect()}
+        for key, met in self._met.items():
+            if counts.get((key, REPEAT)):
+                found = checks.repeats(self._tables, key, met)
+                if self._keeps_last:
                     self.superseded[key] = self._tables.take_out(key, found)
                 else:
                     self._take_out(found)
-            if taken and mode is LoadMode.APPEND:
-                self._take_out(checks.taken_ids(self._tables, key, matches))
-            elif taken:
-                self._replacing.append(key)
+            if counts.get((key, TAKEN)):
+                if self._pipeline.mode is LoadMode.APPEND:
+                    self._take_out(checks.taken_ids(key, met))
+                else:
+                    self._replacing.append(key)
+
+    @property
+    def _keeps_last(self) -> bool:
+        return self._pipeline.quality.duplicates_in(self._pipeline.mode) is Duplicates.LAST
+
+    def _met_ids(self, key: str) -> DataFrame:
+        return checks.met_ids(self._tables, key, keep_last=self._keeps_last)
 
     def _judge_rules(self) -> int:
         """One job asks all rules of all types, and most runs end there.
@@ -95,20 +106,26 @@ class Judgement:
         What it found is right up to the first rule that refuses rows; later rules are asked again on what is left.
         """
         rules = (self._shared_values, self._dangling, self._outside_cardinality)
-        found = [frame.withColumn("rule", F.lit(n)) for n, rule in enumerate(rules) for frame in rule()]
-        if not found:
-            return 0
-        together = self._keep(checks.all_of(found))
-        broken = {row[0] for row in together.select("rule").distinct().collect()}
+        asked = self._suspicious([rule() for rule in rules])
         refused = 0
         for number, rule in enumerate(rules):
-            if not refused and number in broken:
-                refused += self._take_out(together.where(F.col("rule") == number).drop("rule"))
-            elif refused and (frames := rule()):
-                refused += self._take_out(checks.all_of(frames))
+            questions = self._suspicious([rule()])[0] if refused else asked[number]
+            if questions:
+                refused += self._take_out(checks.all_of([q.verdict(q.suspects) for q in questions]))
         return refused
 
-    def _shared_values(self) -> list[DataFrame]:
+    def _suspicious(self, rules: list[list[Question]]) -> list[list[Question]]:
+        """The questions, by rule, for which there is anything to look at."""
+        kept = [[Question(self._keep(q.suspects), q.verdict) for q in questions] for questions in rules]
+        every = [question for questions in kept for question in questions]
+        if not every:
+            return kept
+        numbered = [q.suspects.select(F.lit(number).alias("question")) for number, q in enumerate(every)]
+        present = {row[0] for row in checks.all_of(numbered).distinct().collect()}
+        suspicious = {id(every[number]) for number in present}
+        return [[question for question in questions if id(question) in suspicious] for questions in kept]
+
+    def _shared_values(self) -> list[Question]:
         tables = self._tables
         return [
             checks.shared_values(tables, key, members)
@@ -116,21 +133,24 @@ class Judgement:
             for members in tables.by_key[key].type.uniques
         ]
 
-    def _dangling(self) -> list[DataFrame]:
-        return [checks.dangling(self._tables, edge.key) for edge in self._tables.types("edge")]
+    def _dangling(self) -> list[Question]:
+        question = checks.dangling(self._tables)
+        return [question] if question is not None else []
 
-    def _outside_cardinality(self) -> list[DataFrame]:
+    def _outside_cardinality(self) -> list[Question]:
         found = (checks.outside_cardinality(self._tables, edge.key) for edge in self._tables.types("edge"))
-        return [frame for frame in found if frame is not None]
+        return [question for question in found if question is not None]
 
     def _take_out(self, found: DataFrame) -> int:
         """Refuse rows, of any types, that a check found."""
-        found = self._keep(found.dropDuplicates(["type", "_fragment", "_offset"]))
+        found = self._keep(found.dropDuplicates(["type", PLACE]))
         counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
             all_rows = self._tables.address(self._tables.by_key[key].all_rows)
-            self.frames.append(refused_by_checks(places, self._positions(key), all_rows, key))
+            fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)
+            told = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "property", "reason")
+            self.frames.append(refused_by_checks(told, self._positions(key), all_rows, key))
             self.rejected += count
             self.rejected_by_type[key] = self.rejected_by_type.get(key, 0) + count
             self._refuse(self.rejected, self.frames[-1])
@@ -154,8 +174,5 @@ class Judgement:
 
     def _replace_stored(self, key: str) -> None:
         """Take out the stored rows whose id comes in again. Refused rows no longer replace anything."""
-        matches = self._matches
-        if matches is None or self.rejected_by_type.get(key):
-            matches = checks.id_matches(self._tables, [key])
-        places = checks.stored_places(matches.where(F.col("type") == key))
-        self._tables.note_updated(key, self._tables.take_out(key, places))
+        met = self._met_ids(key) if self.rejected_by_type.get(key) else self._met[key]
+        self._tables.note_updated(key, self._tables.take_out(key, checks.replaced_places(met)))

@@ -13,13 +13,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.pipeline.transport import spark_schema, to_transport
-from omnigraph.storage.tables.distributed import FragmentSummary, TableAddress
+from omnigraph.pipeline.transport import spark_schema, to_transport, transport_schema
+from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 512 << 10
-
-PLACE_FIELDS: Final = (pa.field("_fragment", pa.int32()), pa.field("_offset", pa.int64()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,12 @@ class TableScan:
     @property
     def result_schema(self) -> pa.Schema:
         fields = [self.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
-        return pa.schema([*fields, *(PLACE_FIELDS if self.places else ())])
+        return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
+
+    @property
+    def transport_schema(self) -> pa.Schema:
+        """The schema of the batches that `read` gives."""
+        return transport_schema(self.result_schema)
 
     def groups(self) -> list[tuple[int, ...]]:
         """Fragments by task, in order."""
@@ -66,7 +69,7 @@ class TableScan:
         )
         names = list(self.result_schema.names)
         for batch in batches:
-            ordered = batch.select([*self.columns, *(f.name for f in PLACE_FIELDS if self.places)])
+            ordered = batch.select([*self.columns, *([PLACE] if self.places else [])])
             yield to_transport(ordered.rename_columns(names))
 
 

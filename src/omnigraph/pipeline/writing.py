@@ -31,6 +31,7 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.root import open_root
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import (
+    PLACE,
     FragmentStaging,
     TableAddress,
     delete_rows,
@@ -156,14 +157,14 @@ class _FrameCommit:
                 "use omnigraph.pipeline.write_frame, which has no such limit",
             )
         rows = _narrow_rows(address, [f.id for f in fresh], self.type)
-        superseded: list[tuple[int, int]] = []
+        superseded: list[int] = []
         if mode is LoadMode.MERGE:
             rows, superseded = _last_per_id(rows)
         change = TypeChange(self.type, rows, replaces=mode is LoadMode.OVERWRITE, fresh=mode is LoadMode.APPEND)
         read_set = check_constraints(FinalImage(txn, GraphChange.of(change)), [change])
         if mode is not LoadMode.MERGE:
             _refuse_repeats(key, rows)
-        replaced: list[tuple[int, int]] = []
+        replaced: list[int] = []
         if mode is not LoadMode.OVERWRITE and base.rows:
             replaced = self._stored_places(txn, base, rows)
         final = staging.without_rows(
@@ -174,17 +175,17 @@ class _FrameCommit:
         counts = ChangeCounts(inserted=inserted, updated=len(replaced), deleted=gone)
         return PublishPlan(staged={key: StagedTable(final.state, counts)}, read_set=read_set)
 
-    def _stored_places(self, txn: WriteTxn, base: TableState, rows: pa.Table) -> list[tuple[int, int]]:
+    def _stored_places(self, txn: WriteTxn, base: TableState, rows: pa.Table) -> list[int]:
         """Where ids of the new rows are stored already; an error for an append."""
         table = txn.root.reader.open(base)
         ids = rows.column("id")
         address = TableAddress.of(txn.root.location, base)
-        found: list[tuple[int, int]] = []
+        found: list[int] = []
         for batch in scan_fragments(address, [f.id for f in fragments_of(table)], ["id"], with_places=True):
             hits = pa.table(batch).filter(pc.is_in(batch.column("id"), value_set=ids.combine_chunks()))
             if hits.num_rows and self.sink.mode is LoadMode.APPEND:
                 raise KeyConflictError(self.sink.type_key, hits.column("id")[0].as_py())
-            found += zip(hits.column("_fragment").to_pylist(), hits.column("_offset").to_pylist(), strict=True)
+            found += hits.column(PLACE).to_pylist()
         return found
 
 
@@ -199,20 +200,17 @@ def _narrow_rows(address: TableAddress, fragment_ids: list[int], type_: TableTyp
     if batches:
         return pa.Table.from_batches(batches)
     schema = table_schema(type_)
-    places = [pa.field("_fragment", pa.int32()), pa.field("_offset", pa.int64())]
-    return pa.schema([*(schema.field(name) for name in wanted), *places]).empty_table()
+    return pa.schema([*(schema.field(name) for name in wanted), pa.field(PLACE, pa.int64())]).empty_table()
 
 
-def _last_per_id(rows: pa.Table) -> tuple[pa.Table, list[tuple[int, int]]]:
+def _last_per_id(rows: pa.Table) -> tuple[pa.Table, list[int]]:
     """The last row of every id, and the places of the others."""
     numbered = rows.append_column("#", pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by("id").aggregate([("#", "max")]).column("#_max").combine_chunks()
     if len(last) == rows.num_rows:
         return rows, []
     kept = pc.is_in(numbered.column("#"), value_set=last)
-    others = rows.filter(pc.invert(kept))
-    places = zip(others.column("_fragment").to_pylist(), others.column("_offset").to_pylist(), strict=True)
-    return rows.filter(kept), list(places)
+    return rows.filter(kept), rows.filter(pc.invert(kept)).column(PLACE).to_pylist()
 
 
 def _refuse_repeats(key: str, rows: pa.Table) -> None:

@@ -30,9 +30,11 @@ from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexS
 from omnigraph.storage.tables.reading import Table, first_line
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
 
-# Physical offset of a row within its fragment, and the fragment: what a row address is made of.
-_OFFSET_BITS = 32
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+PLACE = "_place"
+"""Where a row stands: its fragment in the upper half, its physical offset there in the lower."""
+
+OFFSET_BITS = 32
+_OFFSET_MASK = (1 << OFFSET_BITS) - 1
 _ROW_ID = "_rowid"
 
 
@@ -104,7 +106,7 @@ def scan_fragments(
     blobs_as_bytes: bool = False,
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments; `with_places` adds where each stands, as `_fragment` and `_offset`."""
+    """Rows of some fragments; `with_places` adds where each stands, as `PLACE`."""
     dataset = address.open()
     with _storage_errors(f"reading {address.uri}"):
         scanner = dataset.scanner(
@@ -120,11 +122,7 @@ def scan_fragments(
 
 
 def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    addresses = batch.column("_rowaddr").to_numpy(zero_copy_only=False)
-    fragment = pa.array((addresses >> _OFFSET_BITS).astype("int32"))
-    offset = pa.array((addresses & _OFFSET_MASK).astype("int64"))
-    rest = batch.drop_columns(["_rowaddr"])
-    return rest.append_column("_fragment", fragment).append_column("_offset", offset)
+    return batch.drop_columns(["_rowaddr"]).append_column(PLACE, batch.column("_rowaddr").view(pa.int64()))
 
 
 def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:
@@ -325,9 +323,9 @@ def _storage_errors(doing: str) -> Iterator[None]:
         raise StorageError(StorageErrorKind.TRANSIENT, f"{doing}: {first_line(error)}") from error
 
 
-def grouped(places: Iterable[tuple[int, int]]) -> list[RowPlaces]:
+def grouped(places: Iterable[int]) -> list[RowPlaces]:
     """Places by fragment, each fragment once, offsets in order."""
-    by_fragment: dict[int, list[int]] = {}
-    for fragment, offset in places:
-        by_fragment.setdefault(fragment, []).append(offset)
+    by_fragment: dict[int, set[int]] = {}
+    for place in places:
+        by_fragment.setdefault(place >> OFFSET_BITS, set()).add(place & _OFFSET_MASK)
     return [RowPlaces(fragment, sorted(offsets)) for fragment, offsets in sorted(by_fragment.items())]

@@ -1,0 +1,124 @@
+"""Rows of many fragments brought together by key: each bucket of keys is one task, which sees all rows that hold them.
+
+The joins of a run are exchanges. Rows travel as Arrow batches packed into one cell per bucket, so Spark moves a few
+large cells where a join would move and sort every row, and the tasks compare whole columns. Keys are compared exactly,
+by `receive`; hashes only choose the bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.pipeline.bucketing import buckets_of, key_hashes
+from omnigraph.pipeline.scanning import TableScan
+from omnigraph.pipeline.transport import spark_schema
+
+# What one task has to hold: enough to be worth its start, little enough for a small worker.
+_ROWS_PER_BUCKET: Final = 512 << 10
+_ROWS_PER_CELL: Final = 512 << 10
+_CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
+
+Receive: TypeAlias = Callable[[Mapping[str, pa.Table]], Iterable[pa.Table]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Rows on their way to the buckets of their `key`. Rows without a whole key stay behind."""
+
+    name: str
+    scan: TableScan
+    key: tuple[str, ...]
+
+
+def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema) -> DataFrame:
+    """What `receive` makes of each bucket. It gets a table per lane, with the columns of the lane's scan."""
+    rows = sum(fragment.rows for lane in lanes for fragment in lane.scan.fragments)
+    sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
+    if not sendings:
+        return spark.createDataFrame([], spark_schema(schema))
+    buckets = max(1, math.ceil(rows / _ROWS_PER_BUCKET))
+    sent = spark.range(0, len(sendings), 1, len(sendings)).mapInArrow(
+        _sender(lanes, sendings, buckets), spark_schema(_CELLS)
+    )
+    return sent.repartitionById(buckets, "bucket").mapInArrow(_receiver(lanes, receive), spark_schema(schema))
+
+
+def _sender(
+    lanes: Sequence[Lane], sendings: Sequence[tuple[int, tuple[int, ...]]], buckets: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                lane, fragments = sendings[number]
+                for rows in _chunks(lanes[lane].scan.read(fragments)):
+                    yield _packed(lanes[lane].key, rows, lane, buckets)
+
+    return send
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    parts: list[pa.RecordBatch] = []
+    for batch in batches:
+        parts.append(batch)
+        if sum(part.num_rows for part in parts) >= _ROWS_PER_CELL:
+            yield pa.Table.from_batches(parts)
+            parts = []
+    if parts:
+        yield pa.Table.from_batches(parts)
+
+
+def _packed(key: Sequence[str], rows: pa.Table, lane: int, buckets: int) -> pa.RecordBatch:
+    """A cell per bucket that gets any of these rows."""
+    for name in key:
+        if rows.column(name).null_count:
+            rows = rows.filter(rows.column(name).is_valid())
+    if not rows.num_rows:
+        return pa.RecordBatch.from_pylist([], schema=_CELLS)
+    batch = rows.combine_chunks().to_batches()[0]
+    chosen = buckets_of(key_hashes([batch.column(name) for name in key]), buckets)
+    if buckets > 1:
+        batch = batch.take(pa.array(np.argsort(chosen, kind="stable")))
+    counts = np.bincount(chosen, minlength=buckets)
+    ends = np.cumsum(counts)
+    taken = np.flatnonzero(counts)
+    cells = [batch.slice(ends[b] - counts[b], counts[b]).serialize().to_pybytes() for b in taken.tolist()]
+    return pa.record_batch([pa.array(taken, pa.int32()), pa.array([lane] * len(taken), pa.int32()), cells], _CELLS)
+
+
+def _receiver(
+    lanes: Sequence[Lane], receive: Receive
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    schemas = [lane.scan.transport_schema for lane in lanes]
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts: list[list[pa.RecordBatch]] = [[] for _ in lanes]
+        buckets = set()
+        for batch in batches:
+            buckets.update(batch.column("bucket").to_pylist())
+            for lane, cell in zip(batch.column("lane").to_pylist(), batch.column("rows"), strict=True):
+                parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
+        if buckets - {_task_number()}:
+            raise AssertionError(f"task {_task_number()} was given rows of the buckets {sorted(buckets)}")
+        tables = {
+            lane.name: pa.Table.from_batches(found, schema)
+            for lane, found, schema in zip(lanes, parts, schemas, strict=True)
+        }
+        if buckets:
+            for result in receive(tables):
+                yield from result.to_batches()
+
+    return unpack
+
+
+def _task_number() -> int:
+    """The bucket that this task is for. Rows of another would be compared without their equals."""
+    context = TaskContext.get()
+    return context.partitionId() if context else 0
