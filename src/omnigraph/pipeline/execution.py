@@ -123,6 +123,7 @@ class _Run:
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
     _judgements: list[Judgement] = field(default_factory=list)
+    _rejected: DataFrame | None = None
 
     def __post_init__(self) -> None:
         self.stages = Stages(self.progress)
@@ -162,6 +163,8 @@ class _Run:
                 outcomes.unpersist()
         for judgement in self._judgements:
             judgement.release()
+        if self._rejected is not None:
+            self._rejected.unpersist()
 
     def _on_new_branch(self, key: str | None, dry_run: bool) -> PipelineReport:
         base = self.model.base or ""
@@ -294,7 +297,8 @@ class _Run:
         self.rejected_total = ingested.rejected + judgement.rejected
         if not self.rejected_total:
             return
-        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames])
+        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames]).persist(StorageLevel.DISK_ONLY)
+        self._rejected = rejected
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
             indexes = self._row_indexes(rejected)
