@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.pipeline.bucketing import buckets_of, key_hashes
@@ -100,25 +99,15 @@ def _receiver(
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: list[list[pa.RecordBatch]] = [[] for _ in lanes]
-        buckets = set()
         for batch in batches:
-            buckets.update(batch.column("bucket").to_pylist())
             for lane, cell in zip(batch.column("lane").to_pylist(), batch.column("rows"), strict=True):
                 parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
-        if buckets - {_task_number()}:
-            raise AssertionError(f"task {_task_number()} was given rows of the buckets {sorted(buckets)}")
         tables = {
             lane.name: pa.Table.from_batches(found, schema)
             for lane, found, schema in zip(lanes, parts, schemas, strict=True)
         }
-        if buckets:
+        if any(parts):
             for result in receive(tables):
                 yield from result.to_batches()
 
     return unpack
-
-
-def _task_number() -> int:
-    """The bucket that this task is for. Rows of another would be compared without their equals."""
-    context = TaskContext.get()
-    return context.partitionId() if context else 0
