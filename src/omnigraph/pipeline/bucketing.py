@@ -38,11 +38,10 @@ def buckets_of(hashes: Hashes, count: int) -> NDArray[np.uint16]:
     return ((hashes >> _HALF) * np.uint64(count) >> _HALF).astype(np.uint16)
 
 
-def held_by_more_than(hashes: Hashes, most: int) -> NDArray[np.bool_]:
-    """Rows whose hash occurs more than `most` times."""
+def crowded(hashes: Hashes, most: int) -> Hashes:
+    """The hashes that occur more than `most` times, once each."""
     ordered = np.sort(hashes)
-    crowded = ordered[most:][ordered[most:] == ordered[: len(ordered) - most]]
-    return np.isin(hashes, crowded) if len(crowded) else np.zeros(len(hashes), np.bool_)
+    return np.unique(ordered[most:][ordered[most:] == ordered[: len(ordered) - most]])
 
 
 def _mixed(hashes: Hashes, words: Hashes) -> Hashes:

@@ -1,7 +1,7 @@
 """Rules that span rows, judged on executors: ids, uniqueness, endpoints, cardinality.
 
 The same rules and words as `engine.constraints`, which judges changes that fit in memory. Each rule is asked as a
-`Question`: an exchange finds the rows that may break it, and only those are looked at closely, with Spark's joins.
+`Question`: keys that may break it are found first, and only their rows are looked at closely, with Spark's joins.
 Rows to refuse are told by place, with the reason; nothing is removed here. A violation that no incoming row can be
 blamed for raises at once.
 """
@@ -9,11 +9,11 @@ blamed for raises at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
@@ -22,22 +22,24 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline import matching
+from omnigraph.pipeline.bucketing import Hashes
 from omnigraph.pipeline.exchange import Lane, exchange
 from omnigraph.pipeline.incoming import IncomingTables, IncomingType
-from omnigraph.pipeline.matching import ROLE, STORED
+from omnigraph.pipeline.matching import ROLE, lost_ends
+from omnigraph.pipeline.scanning import KeyFilter, TableScan
+from omnigraph.pipeline.suspicion import Suspects, crowded_keys, suspects, suspicion
 from omnigraph.storage.tables.distributed import PLACE
 
 _UNBOUNDED = Cardinality()
 _NEW, _OLD = "new", "old"
-_LOST = pa.schema([("type", pa.string()), ("property", pa.string()), ("reason", pa.string()), (PLACE, pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A rule on its way: rows that may break it, mostly none, and what makes of them the rows to refuse."""
+    """A rule of one type: who may break it, None for everybody, and the verdict on the rows of suspects."""
 
-    suspects: DataFrame
-    verdict: Callable[[DataFrame], DataFrame]
+    suspicion: DataFrame | None
+    verdict: Callable[[Suspects], DataFrame]
 
 
 def all_of(frames: Sequence[DataFrame]) -> DataFrame:
@@ -51,18 +53,25 @@ def all_of(frames: Sequence[DataFrame]) -> DataFrame:
 # Ids
 
 
-def met_ids(tables: IncomingTables, key: str, *, keep_last: bool) -> DataFrame:
+def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Question:
     """Rows of a type whose id comes in more than once or is stored already, each with its role.
 
-    One exchange of ids answers three questions: repeats, conflicts of an append, replaced rows of a merge.
+    It answers three questions: repeats, conflicts of an append, replaced rows of a merge.
     """
-    new = tables.fresh(key, list(dict.fromkeys(["id", *_key_columns(tables.by_key[key].type)])))
+    wanted = dict.fromkeys(["id", *_key_columns(tables.by_key[key].type)])
+    new, old = tables.fresh(key, list(wanted)), tables.stored(key, ["id"])
 
-    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        yield matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last)
+    def verdict(found: Suspects) -> DataFrame:
+        def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+            yield matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last)
 
-    lanes = [Lane(_NEW, new, ("id",)), Lane(_OLD, tables.stored(key, ["id"]), ("id",))]
-    return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
+        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
+        return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
+
+    # A merge expects to meet most of what is stored, so that looking for suspects would be in vain.
+    if merges and old.fragments:
+        return Question(None, verdict)
+    return Question(crowded_keys(tables.spark, [new, old], ["id"], 1), verdict)
 
 
 def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
@@ -97,16 +106,16 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
     _refuse_incomparable(type_, members)
     columns = [_column(type_, name) for name in members]
     wanted = list(dict.fromkeys(["id", *columns]))
+    new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
 
-    def verdict(suspects: DataFrame) -> DataFrame:
-        rows = suspects.where(f"not {STORED.name}")
+    def verdict(found: Suspects) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, columns, found)).dropna(subset=columns) for scan in (new, old))
         groups = rows.groupBy(*columns).agg(
             F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
         )
         told = [PLACE, "holder", *wanted]
         within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
-        staying = _staying(tables, key, suspects.where(STORED.name))
-        holders = staying.select(*columns, F.col("id").alias("holder"))
+        holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
         once = (
             all_of([within.select(*told), rows.join(holders, columns).select(*told)])
             .groupBy(PLACE)
@@ -115,18 +124,11 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
         reason = _unique_reason(type_, members, columns, F.col("holder"))
         return _refused(key, once, members[0] if len(members) == 1 else None, reason)
 
-    return Question(_crowded(tables, key, wanted, columns, 1), verdict)
+    return Question(crowded_keys(tables.spark, [new, old], columns, 1), verdict)
 
 
-def _crowded(tables: IncomingTables, key: str, columns: Sequence[str], by: Sequence[str], most: int) -> DataFrame:
-    """Incoming and stored rows that share their key `by` with more than `most - 1` others."""
-    new = tables.fresh(key, columns)
-
-    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        yield matching.crowded(rows[_NEW], rows[_OLD], by, most)
-
-    lanes = [Lane(_NEW, new, tuple(by)), Lane(_OLD, tables.stored(key, columns), tuple(by))]
-    return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, STORED]))
+def _among(scan: TableScan, key: Sequence[str], suspects: Suspects) -> TableScan:
+    return scan if suspects is None else replace(scan, among=KeyFilter(tuple(key), suspects))
 
 
 def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
@@ -137,34 +139,36 @@ def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
 # Ends of edges
 
 
-def dangling(tables: IncomingTables) -> Question | None:
+def dangling(tables: IncomingTables, edge: EdgeType) -> Question:
     """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
-    edges = [incoming.type for incoming in tables.types("edge") if isinstance(incoming.type, EdgeType)]
-    asked = [(f"{edge.type_key} {end}", edge, end, node) for edge in edges for end, node in _ends(edge)]
-    if not asked:
-        return None
-    nodes = {node: _node_lanes(tables, node) for _, _, _, node in asked}
-    known = {node: [lane.name for lane in lanes] for node, lanes in nodes.items()}
-    lanes = [lane for found in nodes.values() for lane in found]
-    lanes += [Lane(name, tables.fresh(edge.type_key, [end]), (end,)) for name, edge, end, _ in asked]
-    told = [(name, edge.type_key, edge.name, end, node) for name, edge, end, node in asked]
+    ends = {end: (tables.fresh(edge.type_key, [end]), _node_ids(tables, node)) for end, node in _ends(edge)}
 
-    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        for lane, key, name, end, node in told:
-            lost = matching.missing(rows[lane], end, [rows[other] for other in known[node]])
-            reasons = pc.binary_join_element_wise(
-                f"edge {name}: {end} '", lost.column(end), f"' not found in {node}", ""
-            )
-            same = ([value] * lost.num_rows for value in (key, end))
-            yield pa.table([*same, reasons, lost.column(PLACE)], schema=_LOST)
+    def lost(rows: Mapping[str, pa.Table]) -> Hashes:
+        found = [lost_ends(rows[end], end, [rows[f"{node} {name}"] for name in (_NEW, _OLD)]) for end, node in told]
+        return np.concatenate(found)
 
-    def verdict(lost: DataFrame) -> DataFrame:
+    def verdict(found: Suspects) -> DataFrame:
+        refused = []
+        for end, node in told:
+            edges, nodes = ends[end]
+            known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes.values()])
+            rows = tables.frame(_among(edges, [end], found))
+            missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
+            reason = F.concat(F.lit(f"edge {edge.name}: {end} '"), F.col(end), F.lit(f"' not found in {node}"))
+            refused.append(_refused(edge.type_key, missing, end, reason))
         # An edge that dangles at both ends is refused once, for its source.
         order = F.when(F.col("property") == "src", 0).otherwise(1)
         first = [F.min_by(name, order).alias(name) for name in ("property", "reason")]
-        return lost.groupBy("type", PLACE).agg(*first).select("type", PLACE, "property", "reason")
+        return all_of(refused).groupBy("type", PLACE).agg(*first).select("type", PLACE, "property", "reason")
 
-    return Question(exchange(tables.spark, lanes, receive, _LOST), verdict)
+    told = _ends(edge)
+    lanes = {
+        f"{node} {name}": Lane(f"{node} {name}", scan, ("id",))
+        for end, node in told
+        for name, scan in ends[end][1].items()
+    }
+    asking = [Lane(end, replace(scan, places=False), (end,)) for end, (scan, _) in ends.items()]
+    return Question(suspicion(tables.spark, [*lanes.values(), *asking], lost), verdict)
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
@@ -176,7 +180,7 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
         if edge.type_key in tables.by_key:
             continue
         for end, _ in (found for found in _ends(edge) if found[1] == name):
-            lost = _orphans(tables, edge, end, name).orderBy("id").limit(1).collect()
+            lost = _orphans(tables, edge, end, name)
             if lost:
                 raise BadRequestError(
                     f"edge {edge.name} '{lost[0][0]}' would be orphaned: {end} '{lost[0][1]}' not found in {name}"
@@ -184,27 +188,33 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
                 )
 
 
-def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> DataFrame:
-    """Committed edges, as `id` and the id they end in, that lead to no node of the run."""
-    edges = tables.committed(edge.type_key, ["id", end])
+def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
+    """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
+    edges, nodes = tables.committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
 
-    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        yield matching.missing(rows[_OLD], end, [rows[_NEW]]).select(["id", end])
+    def lost(rows: Mapping[str, pa.Table]) -> Hashes:
+        return lost_ends(rows[_OLD], end, [rows[_NEW]])
 
-    lanes = [Lane(_OLD, edges, (end,)), Lane(_NEW, tables.fresh(f"node:{node}", ["id"]), ("id",))]
-    schema = edges.transport_schema
-    return exchange(tables.spark, lanes, receive, pa.schema([schema.field("id"), schema.field(end)]))
+    lanes = [Lane(_OLD, replace(edges, columns=(end,), places=False), (end,)), Lane(_NEW, nodes, ("id",))]
+    (found,) = suspects([suspicion(tables.spark, lanes, lost)])
+    if found is not None and not len(found):
+        return []
+    present = tables.frame(_among(nodes, ["id"], found)).select(F.col("id").alias(end))
+    orphans = tables.frame(_among(edges, [end], found)).join(present, end, "left_anti")
+    return orphans.orderBy("id").select("id", end).limit(1).collect()
 
 
 def _ends(edge: EdgeType) -> tuple[tuple[str, str], ...]:
     return (("src", edge.from_type), ("dst", edge.to_type))
 
 
-def _node_lanes(tables: IncomingTables, node: str) -> list[Lane]:
+def _node_ids(tables: IncomingTables, node: str) -> dict[str, TableScan]:
     """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
     key = f"node:{node}"
-    scans = {_NEW: tables.fresh(key, ["id"]), _OLD: tables.stored(key, ["id"])}
-    return [Lane(f"{key} {name}", scan, ("id",)) for name, scan in scans.items()]
+    return {
+        name: replace(scan, places=False)
+        for name, scan in ((_NEW, tables.fresh(key, ["id"])), (_OLD, tables.stored(key, ["id"])))
+    }
 
 
 # Cardinality
@@ -220,29 +230,25 @@ def outside_cardinality(tables: IncomingTables, key: str) -> Question | None:
     if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
         return None
 
-    def verdict(suspects: DataFrame) -> DataFrame:
-        rows = suspects.where(f"not {STORED.name}").drop(STORED.name)
-        stored = suspects.where(STORED.name).select("id", "src")
+    most, columns = edge.cardinality.maximum, ["id", "src"]
+    new, old = tables.fresh(key, columns), tables.stored(key, columns)
+
+    def verdict(found: Suspects) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, ["src"], found)) for scan in (new, old))
+        stored = stored.select("id", "src")
         staying = _staying(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
         gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
         totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
         counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
-        found = _over(edge, rows, counted)
+        broken = _over(edge, rows, counted)
         if edge.cardinality.minimum:
-            found = found.unionByName(_under(tables, edge, rows, stored, counted))
-        return found.dropDuplicates([PLACE])
+            broken = broken.unionByName(_under(tables, edge, rows, stored, counted))
+        return broken.dropDuplicates([PLACE])
 
-    return Question(_counted_edges(tables, edge), verdict)
-
-
-def _counted_edges(tables: IncomingTables, edge: EdgeType) -> DataFrame:
-    """Edges of sources that have many of them; all edges where a source could have too few."""
-    key, columns = edge.type_key, ["id", "src"]
-    most = edge.cardinality.maximum
-    if most is not None and not edge.cardinality.minimum:
-        return _crowded(tables, key, columns, ["src"], most)
-    sides = ((tables.fresh(key, columns), False), (tables.stored(key, columns), True))
-    return all_of([tables.frame(scan).withColumn(STORED.name, F.lit(stored)) for scan, stored in sides])
+    # A source that has too few edges can't be told by the edges it has.
+    if most is None or edge.cardinality.minimum:
+        return Question(None, verdict)
+    return Question(crowded_keys(tables.spark, [new, old], ["src"], most), verdict)
 
 
 def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
@@ -265,7 +271,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     if tables.by_key[edge.type_key].replaces:
         before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
-        nodes = all_of([tables.frame(lane.scan).select("id") for lane in _node_lanes(tables, edge.from_type)])
+        nodes = all_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type).values()])
         lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:

@@ -22,23 +22,34 @@ from omnigraph.pipeline.transport import spark_schema
 
 # What one task has to hold: enough to be worth its start, little enough for a small worker.
 _ROWS_PER_BUCKET: Final = 512 << 10
-_ROWS_PER_CELL: Final = 512 << 10
+_ROWS_PER_CHUNK: Final = 512 << 10
+_ROWS_PER_CELL: Final = 4 << 10  # large cells are hard on the JVM's heap
 _CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
+HASH: Final = "hash"
+_HASHES: Final = pa.schema([(HASH, pa.uint64())])
 
 Receive: TypeAlias = Callable[[Mapping[str, pa.Table]], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Rows on their way to the buckets of their `key`. Rows without a whole key stay behind."""
+    """Rows on their way to the buckets of their `key`. Rows without a whole key stay behind.
+
+    Of a `hashed` lane only the hashes of the keys arrive, in order.
+    """
 
     name: str
     scan: TableScan
     key: tuple[str, ...]
+    hashed: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _HASHES if self.hashed else self.scan.transport_schema
 
 
 def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema) -> DataFrame:
-    """What `receive` makes of each bucket. It gets a table per lane, with the columns of the lane's scan."""
+    """What `receive` makes of each bucket. It gets a table per lane."""
     rows = sum(fragment.rows for lane in lanes for fragment in lane.scan.fragments)
     sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
     if not sendings:
@@ -58,7 +69,7 @@ def _sender(
             for number in batch.column(0).to_pylist():
                 lane, fragments = sendings[number]
                 for rows in _chunks(lanes[lane].scan.read(fragments)):
-                    yield _packed(lanes[lane].key, rows, lane, buckets)
+                    yield _packed(lanes[lane], rows, lane, buckets)
 
     return send
 
@@ -67,35 +78,51 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     parts: list[pa.RecordBatch] = []
     for batch in batches:
         parts.append(batch)
-        if sum(part.num_rows for part in parts) >= _ROWS_PER_CELL:
+        if sum(part.num_rows for part in parts) >= _ROWS_PER_CHUNK:
             yield pa.Table.from_batches(parts)
             parts = []
     if parts:
         yield pa.Table.from_batches(parts)
 
 
-def _packed(key: Sequence[str], rows: pa.Table, lane: int, buckets: int) -> pa.RecordBatch:
-    """A cell per bucket that gets any of these rows."""
-    for name in key:
+def _packed(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordBatch:
+    """Cells for the buckets that get any of these rows."""
+    for name in lane.key:
         if rows.column(name).null_count:
             rows = rows.filter(rows.column(name).is_valid())
     if not rows.num_rows:
         return pa.RecordBatch.from_pylist([], schema=_CELLS)
     batch = rows.combine_chunks().to_batches()[0]
-    chosen = buckets_of(key_hashes([batch.column(name) for name in key]), buckets)
-    if buckets > 1:
-        batch = batch.take(pa.array(np.argsort(chosen, kind="stable")))
-    counts = np.bincount(chosen, minlength=buckets)
-    ends = np.cumsum(counts)
-    taken = np.flatnonzero(counts)
-    cells = [batch.slice(ends[b] - counts[b], counts[b]).serialize().to_pybytes() for b in taken.tolist()]
-    return pa.record_batch([pa.array(taken, pa.int32()), pa.array([lane] * len(taken), pa.int32()), cells], _CELLS)
+    hashes = key_hashes([batch.column(name) for name in lane.key])
+    if lane.hashed:
+        hashes.sort()  # hashes in order are buckets in order
+        batch = pa.record_batch([pa.array(hashes)], _HASHES)
+    chosen = buckets_of(hashes, buckets)
+    if not lane.hashed and buckets > 1:
+        order = pa.array(np.argsort(chosen, kind="stable"))
+        batch = pa.record_batch([column.take(order) for column in batch.columns], batch.schema)
+    ends = np.cumsum(np.bincount(chosen, minlength=buckets))
+    spans = [
+        (bucket, at, min(_ROWS_PER_CELL, end - at))
+        for bucket, (start, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
+        for at in range(start, end, _ROWS_PER_CELL)
+    ]
+    cells = _binaries([batch.slice(at, count).serialize() for _, at, count in spans])
+    named = pa.array([bucket for bucket, _, _ in spans], pa.int32())
+    return pa.record_batch([named, pa.array([number] * len(spans), pa.int32()), cells], _CELLS)
+
+
+def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
+    offsets = np.cumsum([0, *(value.size for value in values)], dtype=np.int32)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
 
 
 def _receiver(
     lanes: Sequence[Lane], receive: Receive
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    schemas = [lane.scan.transport_schema for lane in lanes]
+    schemas = [lane.schema for lane in lanes]
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: list[list[pa.RecordBatch]] = [[] for _ in lanes]

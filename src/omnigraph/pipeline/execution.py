@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import BadRequestError, BranchNotFoundError
@@ -44,6 +45,9 @@ from omnigraph.storage.tables.distributed import TableAddress
 
 _COUNTS = "pipeline.counts"
 _SAMPLES = 10
+
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_WEIGHED, _UNWEIGHED, _UNSET = str(64 << 20), str((1 << 31) - 1), "1"
 
 
 def run(
@@ -136,6 +140,7 @@ class _Run:
     def to_commit(self, run_key: str | None, *, force: bool, dry_run: bool) -> PipelineReport:
         with self.stages.stage("read", f"{len(self.model.sources)} sources"):
             self.frames = SourceFrames(self.spark, self.model)
+            self._weighed_by_user = self.frames.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
             key = run_key or (None if force else self._fingerprint())
         self.intent = Intent(
             kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
@@ -214,6 +219,7 @@ class _Run:
         for order, (label, source, frame, type_key) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
                 task = self._task(catalog, tables, label, type_key)
+                self._size_batches(catalog, type_key)
                 outcomes = frame.mapInArrow(_mapper(task), spark_schema(OUTCOME_SCHEMA))
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
@@ -222,6 +228,17 @@ class _Run:
         if found.rejected and self._must_stop(found.rejected):
             self._refuse_now(found.rejected, self._kernel_rejections(found))
         return found
+
+    def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
+        """Spark weighs every batch anew after every row, which takes longer than handing the rows over.
+
+        Rows without blobs need no such care: their batches are bounded by a number of rows instead.
+        """
+        conf = self.frames.spark.conf
+        if not self._weighed_by_user:
+            types = [_type(catalog, type_key)] if type_key else list(table_types(catalog).values())
+            heavy = any(prop.type.is_blob for type_ in types for prop in type_.property_list)
+            conf.set(_BATCH_BYTES, _WEIGHED if heavy else _UNWEIGHED)
 
     def _inputs(self) -> Iterator[tuple[str, str, DataFrame, str | None]]:
         for mapping in self.model.mappings:

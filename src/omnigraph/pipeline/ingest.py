@@ -7,7 +7,6 @@ never travel back, and nothing it writes is named by any version yet.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from omnigraph.engine.external_blobs import ExternalBlobPolicy
     from omnigraph.engine.kernels import RejectedRow
+    from omnigraph.engine.kernels.ids import Mint
     from omnigraph.language.catalog import Catalog, TableType
     from omnigraph.pipeline.embedding import EmbedTask
     from omnigraph.storage.tables.distributed import TableAddress
@@ -50,7 +50,6 @@ OUTCOME_SCHEMA: Final = pa.schema(
 
 _FLUSH_ROWS: Final = 1 << 20
 _FLUSH_BYTES: Final = 192 << 20
-_CROCKFORD: Final = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
 _RECORD_CHARACTERS: Final = 4_000
 
 
@@ -160,21 +159,11 @@ class _Ingest:
         kind, _, name = key.partition(":")
         return self._catalog.nodes[name] if kind == "node" else self._catalog.edges[name]
 
-    def _mint(self, numbers: NDArray[np.int64]) -> Any:
+    def _mint(self, numbers: NDArray[np.int64]) -> Mint:
         """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
-        seed = hashlib.blake2b(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}".encode(), digest_size=16)
-        random = np.random.Generator(np.random.Philox(key=int.from_bytes(seed.digest())))
-        clock = [self._task.millis >> shift & 31 for shift in range(45, -1, -5)]
+        from omnigraph.engine.kernels.ids import seeded_ulids
 
-        def mint(count: int) -> pa.Array:
-            digits = np.empty((count, 26), np.uint8)
-            digits[:, :10] = clock
-            digits[:, 10:] = random.integers(0, 32, (count, 16), np.uint8)
-            offsets = np.arange(count + 1, dtype=np.int32) * 26
-            text = _CROCKFORD[digits].tobytes()
-            return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
-
-        return mint
+        return seeded_ulids(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}", self._task.millis)
 
     # Refusing
 

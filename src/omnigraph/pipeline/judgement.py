@@ -6,21 +6,30 @@ it along. Only where refused rows would have replaced stored ones is everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.language.catalog import NodeType
+from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline import checks
 from omnigraph.pipeline.checks import Question
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.matching import REPEAT, ROLE, TAKEN
 from omnigraph.pipeline.model import Duplicates, Pipeline
 from omnigraph.pipeline.rejections import refused_by_checks
+from omnigraph.pipeline.suspicion import Suspects, suspects
 from omnigraph.storage.tables.distributed import OFFSET_BITS, PLACE
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    key: str
+    question: Question
+    suspects: Suspects
 
 
 class Judgement:
@@ -46,13 +55,13 @@ class Judgement:
         self._kept: list[DataFrame] = []
 
     def judge(self) -> None:
-        keys = [key for key in sorted(self._tables.by_key) if self._may_meet(key)]
-        if keys:
-            self._judge_ids(keys)
-        refused = self._judge_rules()
+        # One job asks everything; most runs end there.
+        ids, *rules = self._ask([self._ids(), *(rule() for rule in self._rules)])
+        changed = self._judge_ids(ids)
+        refused = self._judge_rules(None if changed else rules)
         # A refused row that would have replaced a stored one brings that one back, which may break a rule anew.
         while refused and self._replacing:
-            refused = self._judge_rules()
+            refused = self._judge_rules(None)
         for node in list(self._tables.types("node")):
             checks.refuse_orphans(self._tables, node)
         for key in self._replacing:
@@ -75,13 +84,27 @@ class Judgement:
         graph_sources = any(source.is_graph for source in self._pipeline.sources.values())
         return graph_sources or any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
 
-    def _judge_ids(self, keys: list[str]) -> None:
-        for key in keys:
-            self._met[key] = self._keep(self._met_ids(key))
+    def _ask(self, rules: Sequence[Sequence[tuple[str, Question]]]) -> list[list[_Asked]]:
+        """Per rule the questions that anybody is suspected in, with the suspects."""
+        asked = [question.suspicion for rule in rules for _, question in rule if question.suspicion is not None]
+        answers = iter(suspects(asked))
+        found = []
+        for rule in rules:
+            answered = [(key, q, None if q.suspicion is None else next(answers)) for key, q in rule]
+            found.append([_Asked(key, q, who) for key, q, who in answered if who is None or len(who)])
+        return found
+
+    def _judge_ids(self, asked: Sequence[_Asked]) -> bool:
+        """Whether rows were taken out because of their ids."""
+        if not asked:
+            return False
+        self._met = {a.key: self._keep(a.question.verdict(a.suspects)) for a in asked}
         by_role = [frame.groupBy(ROLE.name).count().withColumn("type", F.lit(key)) for key, frame in self._met.items()]
         counts = {(row["type"], row[ROLE.name]): row["count"] for row in checks.all_of(by_role).collect()}
+        changed = False
         for key, met in self._met.items():
             if counts.get((key, REPEAT)):
+                changed = True
                 found = checks.repeats(self._tables, key, met)
                 if self._keeps_last:
                     self.superseded[key] = self._tables.take_out(key, found)
@@ -89,57 +112,54 @@ class Judgement:
                     self._take_out(found)
             if counts.get((key, TAKEN)):
                 if self._pipeline.mode is LoadMode.APPEND:
+                    changed = True
                     self._take_out(checks.taken_ids(key, met))
                 else:
                     self._replacing.append(key)
+        return changed
+
+    def _judge_rules(self, asked: Sequence[Sequence[_Asked]] | None) -> int:
+        """How many rows break a rule and were refused.
+
+        `asked` is right up to the first rule that refuses rows; later rules are asked again on what is left.
+        """
+        refused = 0
+        for number, rule in enumerate(self._rules):
+            broken = self._ask([rule()])[0] if refused or asked is None else asked[number]
+            if broken:
+                refused += self._take_out(checks.all_of([a.question.verdict(a.suspects) for a in broken]))
+        return refused
+
+    @property
+    def _rules(self) -> tuple[Callable[[], list[tuple[str, Question]]], ...]:
+        return (self._shared_values, self._dangling, self._outside_cardinality)
 
     @property
     def _keeps_last(self) -> bool:
         return self._pipeline.quality.duplicates_in(self._pipeline.mode) is Duplicates.LAST
 
-    def _met_ids(self, key: str) -> DataFrame:
-        return checks.met_ids(self._tables, key, keep_last=self._keeps_last)
+    def _ids(self) -> list[tuple[str, Question]]:
+        return [(key, self._met_ids(key)) for key in sorted(self._tables.by_key) if self._may_meet(key)]
 
-    def _judge_rules(self) -> int:
-        """One job asks all rules of all types, and most runs end there.
+    def _met_ids(self, key: str) -> Question:
+        merges = self._pipeline.mode is LoadMode.MERGE
+        return checks.met_ids(self._tables, key, merges=merges, keep_last=self._keeps_last)
 
-        What it found is right up to the first rule that refuses rows; later rules are asked again on what is left.
-        """
-        rules = (self._shared_values, self._dangling, self._outside_cardinality)
-        asked = self._suspicious([rule() for rule in rules])
-        refused = 0
-        for number, rule in enumerate(rules):
-            questions = self._suspicious([rule()])[0] if refused else asked[number]
-            if questions:
-                refused += self._take_out(checks.all_of([q.verdict(q.suspects) for q in questions]))
-        return refused
-
-    def _suspicious(self, rules: list[list[Question]]) -> list[list[Question]]:
-        """The questions, by rule, for which there is anything to look at."""
-        kept = [[Question(self._keep(q.suspects), q.verdict) for q in questions] for questions in rules]
-        every = [question for questions in kept for question in questions]
-        if not every:
-            return kept
-        numbered = [q.suspects.select(F.lit(number).alias("question")) for number, q in enumerate(every)]
-        present = {row[0] for row in checks.all_of(numbered).distinct().collect()}
-        suspicious = {id(every[number]) for number in present}
-        return [[question for question in questions if id(question) in suspicious] for questions in kept]
-
-    def _shared_values(self) -> list[Question]:
+    def _shared_values(self) -> list[tuple[str, Question]]:
         tables = self._tables
         return [
-            checks.shared_values(tables, key, members)
+            (key, checks.shared_values(tables, key, members))
             for key in sorted(tables.by_key)
             for members in tables.by_key[key].type.uniques
         ]
 
-    def _dangling(self) -> list[Question]:
-        question = checks.dangling(self._tables)
-        return [question] if question is not None else []
+    def _dangling(self) -> list[tuple[str, Question]]:
+        edges = [edge.type for edge in self._tables.types("edge") if isinstance(edge.type, EdgeType)]
+        return [(edge.type_key, checks.dangling(self._tables, edge)) for edge in edges]
 
-    def _outside_cardinality(self) -> list[Question]:
-        found = (checks.outside_cardinality(self._tables, edge.key) for edge in self._tables.types("edge"))
-        return [question for question in found if question is not None]
+    def _outside_cardinality(self) -> list[tuple[str, Question]]:
+        found = [(edge.key, checks.outside_cardinality(self._tables, edge.key)) for edge in self._tables.types("edge")]
+        return [(key, question) for key, question in found if question is not None]
 
     def _take_out(self, found: DataFrame) -> int:
         """Refuse rows, of any types, that a check found."""
@@ -174,5 +194,5 @@ class Judgement:
 
     def _replace_stored(self, key: str) -> None:
         """Take out the stored rows whose id comes in again. Refused rows no longer replace anything."""
-        met = self._met_ids(key) if self.rejected_by_type.get(key) else self._met[key]
+        met = self._met_ids(key).verdict(None) if self.rejected_by_type.get(key) else self._met[key]
         self._tables.note_updated(key, self._tables.take_out(key, checks.replaced_places(met)))

@@ -1,7 +1,6 @@
-"""What one bucket of an exchange can tell: ids that meet, keys that are crowded, ends that lead nowhere.
+"""What one bucket of an exchange can tell: ids that meet, keys that may be crowded, ends that lead nowhere.
 
-Runs on executors, on Arrow columns. All rows that could hold a key are at hand, so every answer is final. Hashes sort
-out the rows that stand alone, which are almost all of them.
+Runs on executors, on Arrow columns. All rows that could hold a key are at hand, so every answer is final.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.pipeline.bucketing import held_by_more_than, key_hashes
+from omnigraph.pipeline.bucketing import Hashes, crowded, key_hashes
 from omnigraph.storage.tables.distributed import PLACE
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
@@ -27,7 +26,7 @@ STORED: Final = pa.field("stored", pa.bool_())
 
 def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
     """New and stored rows whose id a new row holds as well, each with its `role`."""
-    rows = crowded(new, stored, ["id"], 1)
+    rows = _together(new, stored)
     is_stored = rows.column(STORED.name).to_numpy()
     codes = rows.column("id").combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     distinct = int(codes.max()) + 1 if len(codes) else 0
@@ -56,8 +55,8 @@ def _kept(
     return kept
 
 
-def crowded(new: pa.Table, stored: pa.Table, key: Sequence[str], most: int) -> pa.Table:
-    """New and stored rows, as `STORED` says, whose key may be held by more than `most` rows. No others are."""
+def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
+    """New and stored rows, as `STORED` says, whose id may be held by another one."""
     marked = [
         rows.append_column(STORED, pa.array(np.full(rows.num_rows, value)))
         for rows, value in ((new, False), (stored, True))
@@ -65,11 +64,12 @@ def crowded(new: pa.Table, stored: pa.Table, key: Sequence[str], most: int) -> p
     rows = pa.concat_tables(marked, promote_options="default").combine_chunks()
     if not rows.num_rows:
         return rows
-    batch = rows.to_batches()[0]
-    return rows.filter(pa.array(held_by_more_than(key_hashes([batch.column(name) for name in key]), most)))
+    hashes = key_hashes([rows.column("id").chunk(0)])
+    return rows.filter(pa.array(np.isin(hashes, crowded(hashes, 1))))
 
 
-def missing(rows: pa.Table, column: str, known: Sequence[pa.Table]) -> pa.Table:
-    """Rows whose value in `column` is the `id` of none of the known ones."""
+def lost_ends(ends: pa.Table, column: str, known: Sequence[pa.Table]) -> Hashes:
+    """Hashes of the values of `column` that are the `id` of none of the known rows."""
     ids = pa.chunked_array([chunk for table in known for chunk in table.column("id").chunks], pa.string())
-    return rows.filter(pc.invert(pc.is_in(rows.column(column), value_set=ids.combine_chunks())))
+    lost = ends.column(column).filter(pc.invert(pc.is_in(ends.column(column), value_set=ids.combine_chunks())))
+    return np.unique(key_hashes([lost.combine_chunks()])) if len(lost) else np.empty(0, np.uint64)

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.pipeline.bucketing import Hashes, key_hashes
 from omnigraph.pipeline.transport import spark_schema, to_transport, transport_schema
 from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
@@ -21,8 +23,25 @@ _ROWS_PER_TASK: Final = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Rows whose key has one of these hashes: every row that is meant, and hardly any other."""
+
+    columns: tuple[str, ...]
+    hashes: Hashes
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self.columns:
+            if batch.column(name).null_count:
+                batch = batch.filter(batch.column(name).is_valid())
+        return batch.filter(pa.array(np.isin(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
+
+
+@dataclass(frozen=True, slots=True)
 class TableScan:
-    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands."""
+    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands.
+
+    `among` is applied after `filter`, to columns of the scan.
+    """
 
     address: TableAddress
     fragments: tuple[FragmentSummary, ...]
@@ -31,6 +50,7 @@ class TableScan:
     names: Mapping[str, str]
     filter: str | None = None
     places: bool = False
+    among: KeyFilter | None = None
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -70,7 +90,8 @@ class TableScan:
         names = list(self.result_schema.names)
         for batch in batches:
             ordered = batch.select([*self.columns, *([PLACE] if self.places else [])])
-            yield to_transport(ordered.rename_columns(names))
+            rows = to_transport(ordered.rename_columns(names))
+            yield rows if self.among is None else self.among.of(rows)
 
 
 def scan_frame(spark: SparkSession, scan: TableScan) -> DataFrame:

@@ -6,6 +6,7 @@ character: a stored id never changes.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -15,6 +16,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from omnigraph.engine.kernels.scalars import UnfitError, stored_scalar
 from omnigraph.language.catalog import NodeType
@@ -27,6 +29,7 @@ _CROCKFORD: Final = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
 _TIME_DIGITS: Final = 10
 _RANDOM_DIGITS: Final = 16
 _ULID_LENGTH: Final = _TIME_DIGITS + _RANDOM_DIGITS
+_COUNTER_DIGITS: Final = 4
 
 _NEEDS_ESCAPING: Final = r'["\\\x00-\x1f]'
 # Below these, whole numbers lie apart in the column, so their shortest digits are all their digits.
@@ -38,15 +41,44 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]
 
 def new_ulids(count: int) -> pa.Array:
     """Fresh ULIDs as a string column: one millisecond, eighty random bits each."""
-    millis = time.time_ns() // 1_000_000
-    clock = np.array([(millis >> shift) & 31 for shift in range(5 * (_TIME_DIGITS - 1), -1, -5)], np.uint8)
-    noise = np.frombuffer(os.urandom(count * _RANDOM_DIGITS), np.uint8).reshape(count, _RANDOM_DIGITS)
     digits = np.empty((count, _ULID_LENGTH), np.uint8)
-    digits[:, :_TIME_DIGITS] = clock
+    digits[:, :_TIME_DIGITS] = _digits(time.time_ns() // 1_000_000, _TIME_DIGITS)
+    noise = np.frombuffer(os.urandom(count * _RANDOM_DIGITS), np.uint8).reshape(count, _RANDOM_DIGITS)
     digits[:, _TIME_DIGITS:] = noise & 31
-    text = _CROCKFORD[digits].tobytes()
-    offsets = np.arange(count + 1, dtype=np.int32) * _ULID_LENGTH
-    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
+    return _as_texts(_CROCKFORD[digits])
+
+
+def seeded_ulids(seed: str, millis: int) -> Mint:
+    """ULIDs that depend on the seed alone, so that work which runs twice makes the same ones.
+
+    The ids of one seed share sixty bits of its digest and are then counted, as ULIDs of one millisecond may be.
+    """
+    counted = 0
+    shared = int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest()) >> 4
+    prefix = [*_digits(millis, _TIME_DIGITS), *_digits(shared, _RANDOM_DIGITS - _COUNTER_DIGITS)]
+
+    def mint(count: int) -> pa.Array:
+        nonlocal counted
+        numbers = np.arange(counted, counted + count)
+        counted += count
+        if counted > 1 << 5 * _COUNTER_DIGITS:
+            raise ValueError(f"one seed can't make {counted} ids")
+        texts = np.empty((count, _ULID_LENGTH), np.uint8)
+        texts[:, :-_COUNTER_DIGITS] = _CROCKFORD[prefix]
+        for place in range(_COUNTER_DIGITS):
+            texts[:, _ULID_LENGTH - 1 - place] = _CROCKFORD[numbers >> 5 * place & 31]
+        return _as_texts(texts)
+
+    return mint
+
+
+def _digits(number: int, count: int) -> list[int]:
+    return [number >> shift & 31 for shift in range(5 * (count - 1), -1, -5)]
+
+
+def _as_texts(texts: NDArray[np.uint8]) -> pa.Array:
+    offsets = np.arange(len(texts) + 1, dtype=np.int32) * _ULID_LENGTH
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts.tobytes()))
 
 
 def key_ids(type_: NodeType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
