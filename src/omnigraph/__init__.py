@@ -6,14 +6,14 @@ __version__ = "0.10.0"
 __all__ = ["Graph", "__version__", "init", "open"]
 
 if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
+    from omnigraph.graph import Graph
     from omnigraph.opening import init, open
 
 
 def __getattr__(name: str) -> Any:
     """Importing the package costs nothing; the engine, and Lance with it, is loaded when first used."""
     if name == "Graph":
-        from omnigraph.engine.graph import Graph
+        from omnigraph.graph import Graph
 
         return Graph
     if name in ("init", "open"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnigraph.embeddings import EnvironmentEmbedder
-from omnigraph.engine.graph import Graph
+from omnigraph.graph import Graph
 
 
 def init(uri: str | Path, schema: str, *, actor: str | None = None, force: bool = False) -> Graph:

@@ -160,9 +160,10 @@ def test_the_choices_of_options_are_those_of_the_engine() -> None:
     from omnigraph.engine.output import CellLayout, ReadFormat
     from omnigraph.engine.receipts import LoadMode
     from omnigraph.engine.scope import KINDS, Operation
+    from omnigraph.pipeline.export import BulkFormat
 
     assert set(Mode) == set(LoadMode)
     assert list(Format) == list(ReadFormat) == list(FORMATS)
     assert list(CellLayout) == list(LAYOUTS)
-    assert {*ExportFormat} == {"ndjson", *FileFormat}
+    assert {*ExportFormat} == {*FileFormat, *BulkFormat}
     assert (set(EntityKind), set(ChangeOp)) == (set(KINDS), set(Operation))

@@ -41,6 +41,13 @@ ParamsFile: TypeAlias = Annotated[
 ]
 
 
+class Engine(StrEnum):
+    """Where the work of a command is done: in this process, or on Spark."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 class EntityKind(StrEnum):
     NODE = "node"
     EDGE = "edge"

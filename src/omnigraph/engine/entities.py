@@ -21,7 +21,7 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.differing import ROW_ID, all_rows
-from omnigraph.storage.tables.reading import identifier, literal
+from omnigraph.storage.tables.reading import TableReader, identifier, literal
 from omnigraph.storage.tables.taking import BlobDescriptors, RowIds, blob_bytes, take_rows
 
 _IDS_PER_PROBE = 1_000
@@ -36,7 +36,7 @@ def type_of(catalog: Catalog, type_key: str) -> TableType | None:
 class TypeState:
     """One type at one snapshot. The table is opened when its rows are first asked for."""
 
-    root: GraphRoot
+    reader: TableReader
     type: TableType
     state: TableState
 
@@ -49,7 +49,7 @@ class TypeState:
             type_ = type_of(catalog, type_key)
             if type_ is None:
                 raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
-            states[type_key] = cls(root, type_, state)
+            states[type_key] = cls(root.reader, type_, state)
         return states
 
     @property
@@ -63,7 +63,7 @@ class TypeState:
 
     @property
     def table(self) -> Table:
-        return self.root.reader.open(self.state)
+        return self.reader.open(self.state)
 
     @property
     def keys(self) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,6 +25,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables.taking import RowIds
 
 _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.
@@ -59,7 +61,7 @@ def export_lines(
 ) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
     for state in _chosen(root, snapshot, types, scope):
-        yield from _lines(state)
+        yield from entity_lines(state, _all_rows(state))
 
 
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
@@ -105,16 +107,20 @@ def _chosen(root: GraphRoot, snapshot: Snapshot, types: Collection[str], scope: 
     ]
 
 
-def _batches(state: TypeState) -> Iterator[pa.Table]:
-    if state.state.rows:
-        size = _ROWS_WITH_BLOBS if state.blob_columns else _ROWS
-        yield from state.batches(row_ids_of(state.keys_of_all()), size)
+def _all_rows(state: TypeState) -> RowIds:
+    """Every row of a type, in id order."""
+    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.uint64)
 
 
-def _lines(state: TypeState) -> Iterator[bytes]:
+def _batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+    yield from state.batches(row_ids, _ROWS_WITH_BLOBS if state.blob_columns else _ROWS)
+
+
+def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
+    """Some entities of a type in export form, in the order asked for. Bulk exports call it on executors."""
     encode = msgspec.json.Encoder().encode
     name, is_edge = state.type.name, state.type.kind == "edge"
-    for rows in _batches(state):
+    for rows in _batches(state, row_ids):
         ids = rows.column("id").to_pylist()
         data = property_values(state.type, rows)
         if not is_edge:
@@ -131,7 +137,7 @@ def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedF
     schema = _file_schema(state.type)
     written = 0
     with _writer(path, schema, format) as writer:
-        for rows in _batches(state):
+        for rows in _batches(state, _all_rows(state)):
             writer.write_table(rows.rename_columns(schema.names).cast(schema))
             written += rows.num_rows
     return ExportedFile(state.type_key, str(path), written)

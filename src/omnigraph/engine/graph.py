@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -100,7 +100,7 @@ class Graph:
         actor: str | None = None,
         force: bool = False,
         trace: Trace | None = None,
-    ) -> Graph:
+    ) -> Self:
         """A new graph with this schema. Refuses a location that holds one already.
 
         `force` only accepts the leavings of an interrupted init.
@@ -121,7 +121,7 @@ class Graph:
         actor: str | None = None,
         force: bool = False,
         trace: Trace | None = None,
-    ) -> Graph:
+    ) -> Self:
         """A new graph with one empty table per type key (`node:Person`, `edge:Knows`).
 
         Every table has a string column `id`. `source` and `catalog` are the accepted schema, stored beside it.
@@ -134,25 +134,25 @@ class Graph:
         return cls(create_root(location, tables, **options))  # type: ignore[arg-type]
 
     @classmethod
-    def open(cls, uri: str | Path, *, trace: Trace | None = None) -> Graph:
+    def open(cls, uri: str | Path, *, trace: Trace | None = None) -> Self:
         return cls(open_root(Location.parse(uri), trace))
 
-    def with_external_blobs(self, policy: ExternalBlobPolicy) -> Graph:
+    def with_external_blobs(self, policy: ExternalBlobPolicy) -> Self:
         """A handle on the same graph that admits external blobs by this policy."""
-        return Graph(self._root, external_blobs=policy, limits=self.limits, embedder=self.embedder)
+        return type(self)(self._root, external_blobs=policy, limits=self.limits, embedder=self.embedder)
 
-    def with_limits(self, limits: Limits) -> Graph:
+    def with_limits(self, limits: Limits) -> Self:
         """A handle on the same graph with other ceilings for what one write may hold in memory."""
-        return Graph(self._root, external_blobs=self.external_blobs, limits=limits, embedder=self.embedder)
+        return type(self)(self._root, external_blobs=self.external_blobs, limits=limits, embedder=self.embedder)
 
-    def with_embedding(self, embedder: Embedder) -> Graph:
+    def with_embedding(self, embedder: Embedder) -> Self:
         """A handle on the same graph that embeds the texts of `nearest` with this client."""
-        return Graph(self._root, external_blobs=self.external_blobs, limits=self.limits, embedder=embedder)
+        return type(self)(self._root, external_blobs=self.external_blobs, limits=self.limits, embedder=embedder)
 
     def close(self) -> None:
         self._root.close()
 
-    def __enter__(self) -> Graph:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -8,25 +8,35 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors import BadRequestError
+
 if TYPE_CHECKING:
+    from omnigraph.pipeline.bulk_load import BulkInput, load_on_spark
     from omnigraph.pipeline.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.execution import run
+    from omnigraph.pipeline.export import export_types
     from omnigraph.pipeline.frames import write_frame
-    from omnigraph.pipeline.maintenance import export_types, optimize_on_spark
-    from omnigraph.pipeline.model import Pipeline, load_pipeline, read_pipeline
+    from omnigraph.pipeline.maintenance import optimize_on_spark
+    from omnigraph.pipeline.model import Pipeline, SparkSettings, load_pipeline, read_pipeline
     from omnigraph.pipeline.plan import explain, validate
     from omnigraph.pipeline.reading import register_views, to_spark
     from omnigraph.pipeline.reembedding import reembed
     from omnigraph.pipeline.report import PipelineReport, StageEvent
-    from omnigraph.pipeline.session import spark_session, start_session
+    from omnigraph.pipeline.session import current_session, spark_session, start_session
+
+_SPARK_EXTRA = ("pyspark", "py4j", "pandas")
 
 _HOMES = {
+    "BulkInput": "bulk_load",
     "OmnigraphDataSource": "datasource",
     "Pipeline": "model",
     "PipelineReport": "report",
+    "SparkSettings": "model",
     "StageEvent": "report",
+    "current_session": "session",
     "explain": "plan",
-    "export_types": "maintenance",
+    "export_types": "export",
+    "load_on_spark": "bulk_load",
     "load_pipeline": "model",
     "optimize_on_spark": "maintenance",
     "read_pipeline": "model",
@@ -42,12 +52,16 @@ _HOMES = {
 }
 
 __all__ = [
+    "BulkInput",
     "OmnigraphDataSource",
     "Pipeline",
     "PipelineReport",
+    "SparkSettings",
     "StageEvent",
+    "current_session",
     "explain",
     "export_types",
+    "load_on_spark",
     "load_pipeline",
     "optimize_on_spark",
     "read_pipeline",
@@ -65,6 +79,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Spark is imported by the first thing that needs it, not by reading a pipeline file."""
-    if name in _HOMES:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
+    try:
         return getattr(importlib.import_module(f"omnigraph.pipeline.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _SPARK_EXTRA:
+            raise
+        raise BadRequestError(
+            f"this needs Spark, and {missing} is not installed; install the extra: pip install 'omnigraph[spark]'"
+        ) from None

@@ -1,4 +1,4 @@
-"""Rows of many fragments brought together by key: each bucket of keys is one task, which sees all rows that hold them.
+"""Rows of many fragments brought together by key: whoever looks at a bucket sees all rows that hold its keys.
 
 The joins of a run are exchanges. Rows travel as Arrow batches packed into one cell per bucket, so Spark moves a few
 large cells where a join would move and sort every row, and the tasks compare whole columns. Keys are compared exactly,
@@ -15,15 +15,17 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.pipeline.bucketing import buckets_of, key_hashes
 from omnigraph.pipeline.scanning import TableScan
 from omnigraph.pipeline.transport import spark_schema
 
-# What one task has to hold: enough to be worth its start, little enough for a small worker.
-_ROWS_PER_BUCKET: Final = 512 << 10
-_ROWS_PER_CHUNK: Final = 512 << 10
-_ROWS_PER_CELL: Final = 4 << 10  # large cells are hard on the JVM's heap
+# A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
+_ROWS_PER_BUCKET: Final = 64 << 10
+_BUCKETS_PER_TASK: Final = 16
+_MOST_BUCKETS: Final = 1 << 16
+_ROWS_PER_CHUNK: Final = 1 << 20
 _CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
 HASH: Final = "hash"
 _HASHES: Final = pa.schema([(HASH, pa.uint64())])
@@ -54,11 +56,14 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
     sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
     if not sendings:
         return spark.createDataFrame([], spark_schema(schema))
-    buckets = max(1, math.ceil(rows / _ROWS_PER_BUCKET))
+    buckets = min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
+    tasks = math.ceil(buckets / _BUCKETS_PER_TASK)
     sent = spark.range(0, len(sendings), 1, len(sendings)).mapInArrow(
         _sender(lanes, sendings, buckets), spark_schema(_CELLS)
     )
-    return sent.repartitionById(buckets, "bucket").mapInArrow(_receiver(lanes, receive), spark_schema(schema))
+    # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
+    task = F.col("bucket") % tasks
+    return sent.repartitionById(tasks, task).mapInArrow(_receiver(lanes, receive), spark_schema(schema))
 
 
 def _sender(
@@ -101,15 +106,12 @@ def _packed(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordB
     if not lane.hashed and buckets > 1:
         order = pa.array(np.argsort(chosen, kind="stable"))
         batch = pa.record_batch([column.take(order) for column in batch.columns], batch.schema)
-    ends = np.cumsum(np.bincount(chosen, minlength=buckets))
-    spans = [
-        (bucket, at, min(_ROWS_PER_CELL, end - at))
-        for bucket, (start, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True))
-        for at in range(start, end, _ROWS_PER_CELL)
-    ]
-    cells = _binaries([batch.slice(at, count).serialize() for _, at, count in spans])
-    named = pa.array([bucket for bucket, _, _ in spans], pa.int32())
-    return pa.record_batch([named, pa.array([number] * len(spans), pa.int32()), cells], _CELLS)
+    counts = np.bincount(chosen, minlength=buckets)
+    starts = np.cumsum(counts) - counts
+    given = np.flatnonzero(counts)
+    cells = [batch.slice(start, count).serialize() for start, count in zip(starts[given], counts[given], strict=True)]
+    numbers = pa.array(np.full(len(given), number, np.int32))
+    return pa.record_batch([pa.array(given, pa.int32()), numbers, _binaries(cells)], _CELLS)
 
 
 def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
@@ -125,15 +127,18 @@ def _receiver(
     schemas = [lane.schema for lane in lanes]
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts: list[list[pa.RecordBatch]] = [[] for _ in lanes]
+        buckets: dict[int, list[list[pa.RecordBatch]]] = {}
         for batch in batches:
-            for lane, cell in zip(batch.column("lane").to_pylist(), batch.column("rows"), strict=True):
+            numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
+            for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
+                parts = buckets.setdefault(bucket, [[] for _ in lanes])
                 parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
-        tables = {
-            lane.name: pa.Table.from_batches(found, schema)
-            for lane, found, schema in zip(lanes, parts, schemas, strict=True)
-        }
-        if any(parts):
+        while buckets:
+            _, parts = buckets.popitem()
+            tables = {
+                lane.name: pa.Table.from_batches(found, schema).combine_chunks()
+                for lane, found, schema in zip(lanes, parts, schemas, strict=True)
+            }
             for result in receive(tables):
                 yield from result.to_batches()
 

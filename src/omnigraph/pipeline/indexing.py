@@ -13,12 +13,13 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.indexes import declared_indexes
+from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.distributed import BuiltIndex, FragmentStaging, TableAddress, fragments_of
 from omnigraph.storage.tables.indexing import IndexNeed, IndexSpec, index_need
+from omnigraph.storage.tables.upkeep import PendingIndex
 
 _ROWS_PER_SEGMENT: Final = 4 << 20
 
@@ -50,6 +51,14 @@ def index_tables(
         built = [BuiltIndex(t.spec, t.need, tuple(segments[key, name])) for name, t in sorted(specs.items())]
         staged[key] = staging.add_indexes(tables[key][1], built).state
     return staged
+
+
+def waiting_indexes(root: GraphRoot, type_: TableType, state: TableState) -> list[PendingProperty]:
+    """Declared indexes of a table that can't be built yet, with the reason."""
+    table = root.reader.open(state)
+    needs = [(spec, index_need(table, spec)) for spec in declared_indexes(type_)]
+    waiting = [PendingIndex(spec.column, need.pending) for spec, need in needs if need.pending is not None]
+    return pending_properties(type_, waiting)
 
 
 def _tasks(root: GraphRoot, key: str, type_: TableType, state: TableState) -> Iterator[_SegmentTask]:

@@ -1,25 +1,28 @@
-"""Maintenance on executors: compaction and index builds of a branch as one commit that changes no content.
+"""Optimize on executors: compaction and index builds of a branch as one commit that changes no content.
 
-The same outcome as `Graph.optimize`, for tables that one machine would take too long for. Bulk exports live here as
-well: both read or rewrite whole tables.
+The same outcome and the same report as `Graph.optimize`, for tables that one machine would take too long for. Called
+by `omnigraph optimize --engine spark`. Executors write files; the driver alone commits them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan
+from omnigraph.engine.optimize import OptimizeReport, TableOptimized
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.topology_upkeep import refresh_topologies
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.indexing import index_tables
-from omnigraph.pipeline.reading import type_named, type_scan
-from omnigraph.pipeline.scanning import scan_frame
+from omnigraph.pipeline.indexing import index_tables, waiting_indexes
+from omnigraph.pipeline.report import Progress, Stages
+from omnigraph.pipeline.sources import spark_errors
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress
@@ -28,19 +31,12 @@ TARGET_ROWS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceOutcome:
-    """What a distributed optimize did. `commit` is None when there was nothing to do."""
+class _Compacted:
+    """A table after its rewrites, and how many fragments they took and made."""
 
-    compacted: dict[str, tuple[int, int]]
-    indexed: tuple[str, ...]
-    commit: PublishedCommit | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "compacted": {key: {"before": a, "after": b} for key, (a, b) in sorted(self.compacted.items())},
-            "indexed": list(self.indexed),
-            "commit_id": self.commit.commit_id if self.commit else None,
-        }
+    state: TableState
+    removed: int = 0
+    added: int = 0
 
 
 def optimize_on_spark(
@@ -51,41 +47,69 @@ def optimize_on_spark(
     types: Collection[str] | None = None,
     actor: str | None = None,
     target_rows: int = TARGET_ROWS,
-) -> MaintenanceOutcome:
+    progress: Progress | None = None,
+) -> OptimizeReport:
     """Compact the tables of a branch and make their indexes whole. Refused when a writer changes those tables."""
+    stages = Stages(progress)
     txn = graph.begin(branch, Intent(kind="optimize", actor=actor))
     known = table_types(txn.snapshot.catalog)
     if types is not None and (unknown := sorted(set(types) - known.keys())):
         raise BadRequestError(f"unknown type '{unknown[0]}'; write node:<Type> or edge:<Type>")
-    states = {key: txn.base.tables[key] for key in known if types is None or key in types}
-    staging = FragmentStaging(txn.root.reader, txn.root.trace)
-    compacted = _compacted(spark, txn.root.location, staging, states, target_rows)
-    latest = {**states, **compacted}
-    indexed = index_tables(spark, txn.root, {key: (known[key], state) for key, state in latest.items()})
-    changed = {key: StagedTable(state) for key, state in {**compacted, **indexed}.items()}
-    shrunk = {key: (states[key].fragments, state.fragments) for key, state in compacted.items()}
-    if not changed:
-        return MaintenanceOutcome({}, (), None)
-    published = graph.publish(txn, PublishPlan(staged=changed, strict=True))
-    return MaintenanceOutcome(shrunk, tuple(sorted(indexed)), published)
+    chosen = {key: type_ for key, type_ in known.items() if types is None or key in types}
+    before = {key: txn.base.tables[key] for key in chosen}
+    with spark_errors("optimize"):
+        with stages.stage("compact", f"{len(chosen)} tables"):
+            compacted = _compacted(spark, txn, before, target_rows)
+        with stages.stage("index"):
+            latest = {key: (type_, compacted[key].state) for key, type_ in chosen.items()}
+            indexed = index_tables(spark, txn.root, latest)
+    after = {key: indexed.get(key, table.state) for key, table in compacted.items()}
+    changed = {key: StagedTable(state) for key, state in after.items() if state != before[key]}
+    published = None
+    if changed:
+        with stages.stage("publish"):
+            published = graph.publish(txn, PublishPlan(staged=changed, strict=True))
+    refresh_topologies(graph.root, graph.snapshot(branch))
+    rows = [
+        TableOptimized(
+            key,
+            compacted[key].removed,
+            compacted[key].added,
+            committed=key in changed,
+            pending_indexes=tuple(waiting_indexes(txn.root, type_, after[key])),
+        )
+        for key, type_ in chosen.items()
+    ]
+    return OptimizeReport(graph.uri, branch, tuple(rows), published)
 
 
 def _compacted(
-    spark: SparkSession, location: Any, staging: FragmentStaging, states: dict[str, TableState], target_rows: int
-) -> dict[str, TableState]:
+    spark: SparkSession, txn: WriteTxn, states: Mapping[str, TableState], target_rows: int
+) -> dict[str, _Compacted]:
+    staging = FragmentStaging(txn.root.reader, txn.root.trace)
     plans = [
         (key, task) for key, state in sorted(states.items()) for task in staging.plan_compaction(state, target_rows)
     ]
-    if not plans:
-        return {}
-    shipped = [(TableAddress.of(location, states[key]), task) for key, task in plans]
-    rows = (
-        spark.range(0, len(plans), 1, len(plans)).mapInArrow(_compactor(shipped), "task long, result string").collect()
-    )
     results: dict[str, list[str]] = {}
-    for number, result in sorted((row[0], row[1]) for row in rows):
-        results.setdefault(plans[number][0], []).append(result)
-    return {key: staging.apply_compaction(states[key], found).state for key, found in results.items()}
+    if plans:
+        shipped = [(TableAddress.of(txn.root.location, states[key]), task) for key, task in plans]
+        tasks = spark.range(0, len(plans), 1, len(plans))
+        rows = tasks.mapInArrow(_compactor(shipped), "task long, result string").collect()
+        for number, result in sorted((row[0], row[1]) for row in rows):
+            results.setdefault(plans[number][0], []).append(result)
+    return {
+        key: _rewritten(staging, state, results[key]) if key in results else _Compacted(state)
+        for key, state in states.items()
+    }
+
+
+def _rewritten(staging: FragmentStaging, state: TableState, results: list[str]) -> _Compacted:
+    told = [json.loads(result) for result in results]
+    return _Compacted(
+        staging.apply_compaction(state, results).state,
+        sum(len(result["original_fragments"]) for result in told),
+        sum(len(result["new_fragments"]) for result in told),
+    )
 
 
 def _compactor(
@@ -99,22 +123,3 @@ def _compactor(
                 yield pa.RecordBatch.from_pydict({"task": [number], "result": [run_compaction(*shipped[number])]})
 
     return compact
-
-
-def export_types(
-    spark: SparkSession,
-    graph: Graph,
-    directory: str,
-    *,
-    format: str = "parquet",
-    types: Collection[str] = (),
-    branch: str | None = None,
-    snapshot: str | None = None,
-) -> dict[str, int]:
-    """One directory of files per type, all of one snapshot, in any format Spark writes; rows by type key."""
-    state = graph.snapshot(branch, snapshot=snapshot)
-    chosen = [type_named(state, name) for name in (types or state.types())]
-    for type_ in chosen:
-        frame = scan_frame(spark, type_scan(state, type_))
-        frame.write.format(format).mode("errorifexists").save(f"{directory.rstrip('/')}/{type_.kind}s/{type_.name}")
-    return {type_.type_key: state.count(type_.type_key) for type_ in chosen}

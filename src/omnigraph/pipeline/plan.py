@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -18,10 +18,21 @@ from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
-from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.model import OnError, Pipeline, Source, check_against, load_pipeline
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.session import spark_session
-from omnigraph.pipeline.sources import SourceFrames
+from omnigraph.pipeline.sources import SourceFrames, shown_path
+
+DRIVER: Final = "driver"
+EXECUTORS: Final = "executors"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a run and where it happens."""
+
+    where: str
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +41,13 @@ class PipelinePlan:
 
     pipeline: str
     target: str
+    inputs: tuple[Source, ...]
     sources: dict[str, list[str]]
-    steps: tuple[str, ...]
+    plan: tuple[Step, ...]
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return tuple(step.what for step in self.plan)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -42,11 +58,19 @@ class PipelinePlan:
         }
 
     def lines(self) -> Iterator[str]:
-        yield f"{self.pipeline} -> {self.target}"
-        for name, columns in self.sources.items():
-            yield f"  source {name}: {', '.join(columns)}"
-        for number, step in enumerate(self.steps, 1):
-            yield f"  {number}. {step}"
+        yield f"{self.pipeline} → {self.target}"
+        yield ""
+        yield "sources"
+        widest = max(len(source.name) for source in self.inputs)
+        for source in self.inputs:
+            origin = f"sql      {source.sql}" if source.sql else f"{source.format:<8} {source.path or ''}".rstrip()
+            yield f"  {source.name:<{widest}}  {origin}"
+            if columns := self.sources[source.name]:
+                yield f"  {'':<{widest}}  columns  {', '.join(columns)}"
+        yield ""
+        yield "steps"
+        for number, step in enumerate(self.plan, 1):
+            yield f"  {number:>2}  {step.where:<{len(EXECUTORS)}}  {step.what}"
 
 
 def validate(pipeline: Pipeline | str | Path, *, graph: Graph | str | Path | None = None) -> Pipeline:
@@ -73,10 +97,13 @@ def explain(
     try:
         with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session:
             frames = SourceFrames(session, model)
-            columns = {name: [c for c in frames.frame(name).columns if not c.startswith("#")] for name in model.sources}
+            columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.mapped(mapping)
-        return PipelinePlan(model.name, f"{opened.uri} ({model.branch})", columns, tuple(_steps(model, opened)))
+        target_shown = f"{shown_path(opened.uri)}, branch {model.branch}, mode {model.mode}"
+        return PipelinePlan(
+            model.name, target_shown, tuple(model.sources.values()), columns, tuple(_steps(model, opened))
+        )
     finally:
         if opened is not target:
             opened.close()
@@ -91,26 +118,27 @@ def _base(graph: Graph, model: Pipeline) -> Snapshot:
         return graph.snapshot(model.base)
 
 
-def _steps(model: Pipeline, graph: Graph) -> Iterator[str]:
+def _steps(model: Pipeline, graph: Graph) -> Iterator[Step]:
     state = _base(graph, model)
-    yield f"pin {state.branch} at commit {state.commit_id}"
+    yield Step(DRIVER, f"pin {state.branch} at commit {state.commit_id}")
     types: dict[str, TableType] = {}
     for mapping in model.mappings:
         types[mapping.type_key] = type_named(state, mapping.type_key)
         filtered = f" where {mapping.where}" if mapping.where else ""
-        yield f"type and write {mapping.type_key} from {mapping.source}{filtered} (executors)"
+        yield Step(EXECUTORS, f"type and write {mapping.type_key} from {mapping.source}{filtered}")
     for name, source in model.sources.items():
         if source.is_graph:
-            yield f"type and write the records of {name} (executors)"
+            yield Step(EXECUTORS, f"type and write the records of {name}")
     for step in model.embed:
-        yield f"embed {step.type_name}.{step.property} (executors, while writing)"
+        yield Step(EXECUTORS, f"embed {step.type_name}.{step.property} while writing")
     for key, type_ in sorted(types.items()):
-        yield from _rules(model, key, type_)
+        yield from (Step(EXECUTORS, rule) for rule in _rules(model, key, type_))
     if model.quality.on_error is OnError.QUARANTINE:
-        yield f"write rejected rows to {model.quality.quarantine}, at most {model.quality.max_rejected}"
+        allowed = f"at most {model.quality.max_rejected}"
+        yield Step(EXECUTORS, f"write rejected rows to {model.quality.quarantine}, {allowed}")
     if model.index:
-        yield "build declared indexes (executors)"
-    yield f"publish one commit on {model.branch} ({model.mode})"
+        yield Step(EXECUTORS, "build declared indexes")
+    yield Step(DRIVER, f"publish one commit on {model.branch} ({model.mode})")
 
 
 def _rules(model: Pipeline, key: str, type_: TableType) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.errors import RowsRejectedError
-from omnigraph.pipeline.sources import RowIndex
+from omnigraph.pipeline.sources import RowIndex, shown_path
 from omnigraph.storage.tables.distributed import TableAddress
 
 REJECTED_SCHEMA: Final = (
@@ -44,6 +44,10 @@ class RejectedSample:
     reason: str
     record: str | None = None
     checked: bool = False
+
+    def place(self) -> str:
+        """`file:row`, with a file below the working directory as it would be typed there."""
+        return f"{shown_path(self.file) if self.file else self.source}:{self.row}"
 
     def message(self) -> str:
         where = f"{self.file or self.source}, row {self.row}"

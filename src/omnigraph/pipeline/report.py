@@ -6,13 +6,14 @@ Built by `run` and shown by every face; the wire form has stable names.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias
 
 from omnigraph.pipeline.rejections import RejectedSample
+from omnigraph.pipeline.sources import shown_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,30 +130,50 @@ class PipelineReport:
         }
 
     def lines(self) -> Iterator[str]:
-        """The report as a table for a terminal."""
-        columns = ("type", "read", "accepted", "rejected", "inserted", "updated", "deleted")
-        rows = [(t.type_key, t.read, t.accepted, t.rejected, t.inserted, t.updated, t.deleted) for t in self.types]
-        total = ("total", *(sum(int(row[i]) for row in rows) for i in range(1, len(columns))))
-        cells = [columns, *([str(cell) for cell in row] for row in (*rows, total))] if rows else []
-        widths = [max(len(row[i]) for row in cells) for i in range(len(columns))] if cells else []
-        for row in cells:
-            yield "  ".join(
-                c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-            )
-        for sample in self.samples:
-            yield f"rejected: {sample.message()}"
+        """The report as text for a terminal."""
+        yield f"{self.pipeline} → {shown_path(self.graph)}, branch {self.branch}, mode {self.mode}"
+        if self.types:
+            yield ""
+            yield from _table(self.types)
+        if self.samples:
+            yield ""
+            shown = "" if len(self.samples) >= self.rejected else f", the first {len(self.samples)}"
+            yield f"{_counted(self.rejected, 'row')} rejected{shown}:"
+            yield from _aligned([(f"  {s.place()}", s.type_key or "", s.reason) for s in self.samples], right=())
         if self.quarantine:
-            yield f"rejected rows are in {self.quarantine}"
+            yield f"all of them are in {shown_path(self.quarantine)}"
+        yield ""
         yield self._outcome()
 
     def _outcome(self) -> str:
-        took = f"{self.seconds:.1f} s"
+        stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self.stages.items())
+        took = f"{self.seconds:.1f} s" + (f" ({stages})" if stages else "")
         if self.dry_run:
-            return f"dry run on {self.branch}: nothing was written ({took})"
+            return f"dry run on {self.branch}: nothing was written, {took}"
         if self.replayed:
-            return f"already done: commit {self.commit_id} on {self.branch} holds this run ({took})"
+            return f"already done: commit {self.commit_id} on {self.branch} holds this run, {took}"
         made = " (new branch)" if self.branch_created else ""
-        return f"commit {self.commit_id} on {self.branch}{made}, version {self.version} ({took})"
+        return f"commit {self.commit_id} on {self.branch}{made}, version {self.version}, {took}"
+
+
+def _table(types: tuple[TypeCounts, ...]) -> Iterator[str]:
+    """A row per type and their sum. What no type has is no column, except for what a reader looks for."""
+    columns = ["read", "accepted", "rejected", "inserted", "updated"]
+    columns += [name for name in ("deleted", "superseded") if any(getattr(t, name) for t in types)]
+    rows = [(t.type_key, *(f"{getattr(t, name):,}" for name in columns)) for t in types]
+    total = ("total", *(f"{sum(getattr(t, name) for t in types):,}" for name in columns))
+    yield from _aligned([("type", *columns), *rows, total], right=range(1, len(columns) + 1))
+
+
+def _aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = enumerate(zip(row, widths, strict=True))
+        yield "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in cells).rstrip()
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def recorded(counts: tuple[TypeCounts, ...]) -> str:

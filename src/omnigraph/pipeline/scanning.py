@@ -19,7 +19,7 @@ from omnigraph.pipeline.transport import spark_schema, to_transport, transport_s
 from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
-_ROWS_PER_TASK: Final = 512 << 10
+_ROWS_PER_TASK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

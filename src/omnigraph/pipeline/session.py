@@ -10,12 +10,16 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.jvm import launch_jvm, logging_options, own_interrupts, spark_defaults
 from omnigraph.pipeline.model import SparkSettings
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -28,7 +32,6 @@ _DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 _LOCAL_DEFAULTS: Final[dict[str, str]] = {
@@ -65,32 +68,70 @@ def _make_active(spark: SparkSession) -> None:
     spark.createDataFrame([], "nothing int")
 
 
+def current_session(given: SparkSession | None = None) -> SparkSession:
+    """The session to read with: the one given, the active one, or a new local one that lives as long as the process."""
+    return given or SparkSession.getActiveSession() or start_session(SparkSettings(), "omnigraph")
+
+
 def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """A new session with quiet logs."""
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say it also raises
     # Executors on this machine must run this interpreter and not whatever `python3` means there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name)
     remote = settings.remote or os.environ.get("SPARK_REMOTE")
-    if remote:
-        builder = builder.remote(remote)
-        chosen = dict(settings.conf)
-    else:
-        master = settings.master or os.environ.get("MASTER") or DEFAULT_MASTER
-        builder = builder.master(master)
-        local = _LOCAL_DEFAULTS if master.startswith("local[") else {}
-        if local:
-            # Spark would print a warning about the address it guesses, before any log level counts.
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        chosen = {**_DEFAULTS, **local, **settings.conf}
-        if settings.packages:
-            chosen["spark.jars.packages"] = ",".join(settings.packages)
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
     with warnings.catch_warnings():
         # Starting the JVM forks and at once becomes another program; Lance can't tell that from a worker.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
-        return builder.getOrCreate()
+        try:
+            return _remote(remote, settings, app_name) if remote else _classic(settings, app_name)
+        except PySparkException as error:
+            if "JAVA_GATEWAY_EXITED" not in str(error):
+                raise BadRequestError(f"Spark did not start: {str(error).splitlines()[0]}") from error
+            raise BadRequestError(
+                "Spark's Java process did not start; Spark needs Java 17 or newer on the PATH or in JAVA_HOME"
+            ) from None
+
+
+def _remote(address: str, settings: SparkSettings, app_name: str) -> SparkSession:
+    builder = SparkSession.builder.appName(app_name).remote(address)
+    for name, value in settings.conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _classic(settings: SparkSettings, app_name: str) -> SparkSession:
+    chosen = session_settings(settings, app_name)
+    if _is_local(chosen["spark.master"]):
+        # Spark would print a warning about the address it guesses, before any log level counts.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _start_context(chosen)
+    builder = SparkSession.builder
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
+    """Everything a new session is started with: the pipeline's word, then the user's spark-defaults, then ours."""
+    users = spark_defaults()
+    master = settings.master or os.environ.get("MASTER") or users.get("spark.master") or DEFAULT_MASTER
+    ours = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local(master) else {})
+    chosen = ours | users | {"spark.master": master, "spark.app.name": app_name} | dict(settings.conf)
+    if settings.packages:
+        chosen["spark.jars.packages"] = ",".join(settings.packages)
+    return chosen | logging_options(chosen)
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local[") or master == "local"
+
+
+def _start_context(conf: Mapping[str, str]) -> None:
+    """Spark's context on a JVM whose chatter we filter; a context or a JVM of this process that is there is used."""
+    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
+        launched = launch_jvm(conf)
+        with own_interrupts():
+            SparkContext(conf=launched.conf, gateway=launched.gateway)
 
 
 def session_of_run(spark: SparkSession, settings: SparkSettings) -> SparkSession:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every Spark program uses)
@@ -27,6 +30,12 @@ from omnigraph.pipeline.session import session_of_run
 
 _PARTITION_BITS: Final = 33
 _LINE_FORMATS: Final = frozenset({"csv", "json"})
+_MISSING_PACKAGE: Final = ("Class org.apache", "No FileSystem for scheme", "[DATA_SOURCE_NOT_FOUND]")
+_JAVA_CLASSES: Final = re.compile(r"^(java[\w.]*\.\w+: )+")
+_PACKAGE_REMEDY: Final = (
+    "Spark needs a package for this: name it under spark.packages in a pipeline file, or as spark.jars.packages in "
+    "spark-defaults.conf (for s3: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop)"
+)
 FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph", "avro", "binaryFile", "xml"})
 
 
@@ -73,13 +82,17 @@ class SourceFrames:
         self._frames: dict[str, DataFrame] = {}
         self._lance: dict[str, LanceSource] = {}
         for name, source in pipeline.sources.items():
-            with _spark_errors(f"source '{name}'"):
+            with spark_errors(f"source '{name}'"):
                 frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
                 frame.createOrReplaceTempView(name)
             self._frames[name] = frame
 
     def frame(self, name: str) -> DataFrame:
         return self._frames[name]
+
+    def columns(self, name: str) -> list[str]:
+        """The columns that a mapping can use."""
+        return [column for column in self._frames[name].columns if column != CORRUPT_COLUMN]
 
     def numbered(self, name: str) -> DataFrame:
         return _numbered(self._frames[name])
@@ -88,16 +101,16 @@ class SourceFrames:
         """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
         frame = _numbered(self._needed(mapping))
         corrupt = CORRUPT_COLUMN in frame.columns
-        with _spark_errors(f"{mapping.type_key}: where"):
+        with spark_errors(f"{mapping.type_key}: where"):
             if mapping.where is not None:
                 kept = F.expr(f"({mapping.where})")
                 frame = frame.where(kept | F.col(f"`{CORRUPT_COLUMN}`").isNotNull() if corrupt else kept)
         columns = [F.col(f"`{ROW_COLUMN}`"), *([F.col(f"`{CORRUPT_COLUMN}`")] if corrupt else [])]
         for name, expression in mapping.columns.items():
-            with _spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
+            with spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
                 frame.select(F.expr(expression))  # names the expression that is wrong, not just the mapping
             columns.append(F.expr(expression).alias(name))
-        with _spark_errors(mapping.type_key):
+        with spark_errors(mapping.type_key):
             return frame.select(*columns)
 
     def _needed(self, mapping: TypeMapping) -> DataFrame:
@@ -124,7 +137,7 @@ class SourceFrames:
                 "_metadata.file_block_start",
             )
             parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = [(_shown_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
+            found = [(_local_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
         else:
             partition = F.shiftright(row, _PARTITION_BITS)
             parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
@@ -149,7 +162,7 @@ class SourceFrames:
             return self._lance[name].fingerprint
         if not self._has_files(name):
             return None
-        with _spark_errors(f"source '{name}'"):
+        with spark_errors(f"source '{name}'"):
             files = self._load("binaryFile", source).select("path", "length", "modificationTime").collect()
         listed = sorted(f"{row[0]}\t{row[1]}\t{row[2].isoformat()}" for row in files)
         return hashlib.sha256("\n".join(listed).encode()).hexdigest()
@@ -163,7 +176,9 @@ class SourceFrames:
             lines = self.spark.read.options(**source.options).option("lineSep", "\n").text(self._path(source))
             return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
         if source.format == LANCE_FORMAT:
-            lance = self._lance[source.name] = LanceSource.opened(self._path(source), source.options)
+            lance = self._lance[source.name] = LanceSource.opened(
+                self._pipeline.resolved(source.path or ""), source.options
+            )
             return lance.frame(self.spark)
         if source.format in _LINE_FORMATS and source.options.get("multiLine", "false").lower() != "true":
             options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
@@ -182,29 +197,46 @@ class SourceFrames:
         return reader.load(self._path(source)) if source.path is not None else reader.load()
 
     def _path(self, source: Source) -> str:
-        return self._pipeline.resolved(source.path or "")
+        return hadoop_uri(self._pipeline.resolved(source.path or ""))
 
 
 def _numbered(frame: DataFrame) -> DataFrame:
     return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
 
 
-def _shown_path(uri: str) -> str:
-    """A local file as the path a user would type; anything else as its URI."""
+def hadoop_uri(path: str) -> str:
+    """A path by the name under which Hadoop knows its store: S3 has another one there than everywhere else."""
+    return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
+
+
+def shown_path(path: str) -> str:
+    """A path below the working directory as it would be typed there; any other as it is."""
+    return os.path.relpath(path) if path.startswith(f"{os.getcwd()}/") else path
+
+
+def _local_path(uri: str) -> str:
+    """A local file by its path; anything else as its URI."""
     path = unquote(uri)
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
 
 @contextmanager
-def _spark_errors(where: str) -> Iterator[None]:
+def spark_errors(where: str) -> Iterator[None]:
+    """What Spark refuses as one line that says where. Some of it Java throws past Spark's own error classes."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         raise BadRequestError(f"{where}: {short_reason(error)}") from None
 
 
 def short_reason(error: Exception) -> str:
-    """What Spark says, without its stack trace and plan."""
+    """What Spark says, without its stack trace and plan, and what to do when a part of Spark is missing."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
-    first = text.strip().split(";\n", 1)[0]
-    return first.split("\n", 1)[0].strip()
+    for line in text.splitlines():
+        if line.startswith("omnigraph.errors."):
+            return line.partition(": ")[2].strip()  # what our own code said on an executor
+    if isinstance(error, Py4JJavaError):
+        text = _JAVA_CLASSES.sub("", text.partition("\n: ")[2])
+    reason = text.strip().split(";\n", 1)[0].split("\n", 1)[0].strip()
+    missing = any(sign in reason for sign in _MISSING_PACKAGE)
+    return f"{reason}; {_PACKAGE_REMEDY}" if missing else reason

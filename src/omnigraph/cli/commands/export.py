@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, ReadBranch, Types, Uri
+from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri
 from omnigraph.cli.output import print_lines, print_warning
+from omnigraph.cli.progress import stages
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.usage import UsageError
+
+if TYPE_CHECKING:
+    from omnigraph.engine.export import ExportedFile
+    from omnigraph.engine.graph import Graph
 
 
 class Format(StrEnum):
     NDJSON = "ndjson"
     PARQUET = "parquet"
     ARROW = "arrow"
+    ORC = "orc"
+    CSV = "csv"
+    JSON = "json"
+
+
+_LOCAL_FILES = (Format.PARQUET, Format.ARROW)
 
 
 def export(
@@ -31,18 +42,22 @@ def export(
     at: AtTime = None,
     types: Types = None,
     format: Annotated[
-        Format, typer.Option("--format", help="Lines on stdout, or one file per type in --out.")
+        Format,
+        typer.Option("--format", help="Lines on stdout, or files in --out; orc, csv and json need --engine spark."),
     ] = Format.NDJSON,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The directory for parquet and arrow files.", metavar="DIR")
+        str | None,
+        typer.Option("--out", help="The directory for files: one per type, or on Spark a folder each.", metavar="DIR"),
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="spark writes a folder per type, from executors, also to a URI.")
+    ] = Engine.LOCAL,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
 ) -> None:
     """Write every entity of a state, one JSON object per line; `load` reads it back."""
     if jsonl:
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
-    if (out is None) is not (format is Format.NDJSON):
-        raise UsageError("--out DIR goes with --format parquet or arrow, and NDJSON goes to stdout")
+    _check(engine, format, out)
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
@@ -50,5 +65,29 @@ def export(
             graph.export_to(sys.stdout.buffer, **point.pinned, types=types or ())
             sys.stdout.buffer.flush()
             return
-        files = graph.export_files(out, format=format.value, **point.pinned, types=types or ())
+        if engine is Engine.SPARK:
+            files = _from_executors(graph, out, format, types or (), point)
+        else:
+            files = graph.export_files(out, format=format.value, **point.pinned, types=types or ())
     print_lines(f"{file.path}: {file.rows} entities" for file in files)
+
+
+def _check(engine: Engine, format: Format, out: str | None) -> None:
+    if engine is Engine.SPARK:
+        if out is None:
+            raise UsageError("--engine spark writes files: give --out DIR")
+        if format is Format.ARROW:
+            raise UsageError("--engine spark does not write arrow; choose ndjson, parquet, orc, csv or json")
+    elif format not in (Format.NDJSON, *_LOCAL_FILES):
+        raise UsageError(f"--format {format} needs --engine spark")
+    elif (out is None) is not (format is Format.NDJSON):
+        raise UsageError("--out DIR goes with --format parquet or arrow, and NDJSON goes to stdout")
+
+
+def _from_executors(
+    graph: Graph, out: str, format: Format, types: Sequence[str], point: ReadingPoint
+) -> list[ExportedFile]:
+    from omnigraph.pipeline import SparkSettings, export_types, spark_session
+
+    with stages("starting Spark") as progress, spark_session(SparkSettings(), "omnigraph export") as spark:
+        return export_types(spark, graph, out, format=format.value, types=types, progress=progress, **point.pinned)

@@ -1,22 +1,29 @@
-"""`omnigraph load`, and its old form `ingest`: graph records from a file as one commit."""
+"""`omnigraph load`, and its old form `ingest`: data from files as one commit.
+
+What one process can hold is loaded by the engine here; more, and other formats, by a pipeline on Spark. Both print
+the same receipt.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
-from omnigraph.cli.output import print_json, print_lines, print_warning
-from omnigraph.cli.progress import reading
+from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
+from omnigraph.cli.progress import reading, stages
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
+    from omnigraph.engine.kernels import Limits
     from omnigraph.engine.receipts import LoadReceipt
 
 
@@ -28,7 +35,23 @@ class Mode(StrEnum):
     MERGE = "merge"
 
 
-Data = Annotated[Path, typer.Option("--data", help="The records, one JSON object per line.", metavar="FILE")]
+class LoadEngine(StrEnum):
+    """As `Engine`, and the choice left to the data."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Data = Annotated[
+    list[str],
+    typer.Option(
+        "--data",
+        help="Graph records, one JSON object per line; - is stdin. On Spark also a directory, a pattern, a URI, "
+        "a compressed file, csv, parquet and orc files, or several of these (repeat it).",
+        metavar="FILE",
+    ),
+]
 _PIECE_BYTES = 1 << 20
 
 
@@ -46,16 +69,45 @@ def load(
     base: Annotated[
         str | None, typer.Option("--from", help="Create a missing branch from this one.", metavar="BASE")
     ] = None,
+    type_name: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            help="Every row is an entity of this type: its columns are properties; from and to, or src and dst, are "
+            "the ends of an edge.",
+            metavar="TYPE",
+        ),
+    ] = None,
+    format: Annotated[
+        DataFormat | None, typer.Option("--format", help="What the data are, when their names do not tell.")
+    ] = None,
+    engine: Annotated[
+        LoadEngine,
+        typer.Option(
+            "--engine",
+            help="auto loads a file of graph records in this process while it fits, and everything else on Spark.",
+        ),
+    ] = LoadEngine.AUTO,
     json: Json = False,
 ) -> None:
-    """Load graph records into a branch, all or nothing."""
+    """Load data into a branch as one commit, all or nothing."""
+    inputs = data_inputs(data, format, type_name)
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
     if mode is Mode.OVERWRITE:
         invocation.require_consent(target, "load --mode overwrite", json=json)
-    with open_graph(target) as graph, _pieces(data) as pieces:
-        receipt = graph.load(pieces, mode=mode.value, branch=branch, base=base, actor=invocation.actor)
+    where: dict[str, Any] = {"mode": mode.value, "branch": branch, "base": base, "actor": invocation.actor}
+    with open_graph(target) as graph:
+        if _goes_to_spark(inputs, engine, graph.limits):
+            from omnigraph.pipeline import load_on_spark
+
+            with stages("starting Spark") as progress:
+                bulk = [each.for_spark() for each in inputs]
+                receipt = load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
+        else:
+            with _pieces(inputs[0].path) as pieces:
+                receipt = graph.load(pieces, **where)
     if json:
         print_json(_wire(target.uri, receipt))
         return
@@ -68,9 +120,29 @@ def load(
     print_lines(lines)
 
 
+def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) -> bool:
+    """Which engine takes the data; a choice that was made for the user is told."""
+    first = inputs[0]
+    if len(inputs) > 1:
+        reason: str | None = f"there are {len(inputs)} inputs"
+    else:
+        reason = None if first.is_plain_file else f"'{first.given}' {first.why_not_in_process()}"
+    if engine is LoadEngine.LOCAL:
+        if reason is not None:
+            raise BadRequestError(
+                f"{reason}, and --engine local takes one plain file of graph records; use --engine spark"
+            )
+        return False
+    if engine is LoadEngine.AUTO and reason is None and (excess := first.excess(limits)) is not None:
+        reason = f"'{first.given}' {excess}"
+    if engine is LoadEngine.AUTO and reason is not None:
+        print_note(f"{reason}: loading on Spark")
+    return engine is LoadEngine.SPARK or reason is not None
+
+
 def ingest(
     ctx: typer.Context,
-    data: Data,
+    data: Annotated[str, typer.Option("--data", help="The records; - is stdin.", metavar="FILE")],
     uri: Uri = None,
     mode: Annotated[Mode, typer.Option("--mode", help="What to do with existing ids.")] = Mode.MERGE,
     branch: Branch = "main",
@@ -109,13 +181,16 @@ def _wire(uri: str, receipt: LoadReceipt) -> dict[str, Any]:
 
 
 @contextmanager
-def _pieces(path: Path) -> Iterator[Iterator[bytes]]:
-    """The bytes of a file, with a progress bar when a person watches."""
+def _pieces(path: str) -> Iterator[Iterator[bytes]]:
+    """The bytes of a file, with a progress bar when a person watches; or those of stdin."""
+    if path == STDIN:
+        yield iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b"")
+        return
     try:
-        file = path.open("rb")
+        file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in these ways)
     except FileNotFoundError:
         raise NotFoundError(f"'{path}' does not exist") from None
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
-    with file, reading(path.name, path.stat().st_size) as advance:
+    with file, reading(os.path.basename(path), os.path.getsize(path)) as advance:
         yield (advance(piece) for piece in iter(lambda: file.read(_PIECE_BYTES), b""))

@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.invocation import Invocation, open_graph
-from omnigraph.cli.options import Branch, Json, Uri
+from omnigraph.cli.options import Branch, Engine, Json, Uri
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.progress import tables
+from omnigraph.cli.progress import stages, tables
 from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
 
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+    from omnigraph.engine.optimize import OptimizeReport
 
-def optimize(ctx: typer.Context, uri: Uri = None, branch: Branch = "main", json: Json = False) -> None:
+
+def optimize(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Branch = "main",
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="spark rewrites and indexes large tables on executors.")
+    ] = Engine.LOCAL,
+    json: Json = False,
+) -> None:
     """Compact tables and bring their indexes up to date, in one commit that changes no content."""
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
-    with open_graph(target) as graph, tables("optimize") as progress:
-        report = graph.optimize(branch, progress=progress).to_dict() | {"uri": target.uri}
+    with open_graph(target) as graph:
+        done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
+        report = done.to_dict() | {"uri": target.uri}
     if json:
         print_json(report)
     else:
         print_lines(_optimize_lines(report), _upkeep_style)
+
+
+def _optimized(graph: Graph, branch: str) -> OptimizeReport:
+    with tables("optimize") as progress:
+        return graph.optimize(branch, progress=progress)
+
+
+def _optimized_on_spark(graph: Graph, branch: str) -> OptimizeReport:
+    from omnigraph.pipeline import SparkSettings, optimize_on_spark, spark_session
+
+    with stages("starting Spark") as progress, spark_session(SparkSettings(), "omnigraph optimize") as spark:
+        return optimize_on_spark(spark, graph, branch, progress=progress)
 
 
 def repair(

@@ -6,17 +6,18 @@ A thin skin over `omnigraph.pipeline`. Without `--store` the file says where the
 from __future__ import annotations
 
 import json as json_text
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import active_ui, stages
 
 if TYPE_CHECKING:
     from omnigraph.pipeline.report import Progress, StageEvent
@@ -56,7 +57,7 @@ def run(
         # One object per line, so that stages and the result can be read as they come.
         print(json_text.dumps(report.to_dict(), ensure_ascii=False))
     else:
-        print_lines(report.lines())
+        print_lines(report.lines(), _style)
 
 
 def validate(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
@@ -82,33 +83,36 @@ def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
 
 
 @contextmanager
-def _progress(*, json: bool) -> Iterator[Progress | None]:
-    """A JSON line per finished stage, a live line on a terminal, or nothing."""
+def _progress(*, json: bool) -> Iterator[Progress]:
+    """A JSON line per finished stage, or live lines on a terminal."""
     if json:
-        yield _tell
+        yield _JsonLines()
         return
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    with Bars(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True)
-    ) as bars:
-        tasks = {}
-
-        def show(event: StageEvent) -> None:
-            name = f"{event.stage} {event.detail}".strip()
-            if event.seconds is None:
-                tasks[name] = bars.add_task(name, total=1)
-            else:
-                bars.update(tasks[name], completed=1)
-
+    with stages("starting Spark", transient=False) as show:
         yield show
 
 
-def _tell(event: StageEvent) -> None:
-    if event.seconds is not None:
-        print(json_text.dumps(event.to_dict()), flush=True)
+class _JsonLines:
+    """Tells stages as they end. Spark's start is the first of them, with the address of its UI when it has one."""
+
+    def __init__(self) -> None:
+        self._began: float | None = monotonic()
+
+    def __call__(self, event: StageEvent) -> None:
+        if self._began is not None:
+            started = {"stage": "start", "state": "done", "seconds": round(monotonic() - self._began, 3)}
+            self._tell({**started, "spark_ui": active_ui()})
+            self._began = None
+        if event.seconds is not None:
+            self._tell(event.to_dict())
+
+    @staticmethod
+    def _tell(line: dict[str, Any]) -> None:
+        print(json_text.dumps(line, ensure_ascii=False), flush=True)
+
+
+def _style(line: str) -> str:
+    first = line.partition(" ")[0]
+    return {"type": "bold", "total": "bold", "commit": "green", "dry": "yellow", "already": "yellow"}.get(
+        first, "yellow" if line.endswith("rejected:") or " rejected, the first " in line else ""
+    )

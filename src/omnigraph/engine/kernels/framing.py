@@ -27,7 +27,8 @@ _SUSPECT_LINES: Final = 16
 _STREAM_BLOCK: Final = 50_000
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]+")
 _REMEDY: Final = (
-    "load it through the Spark pipeline (`omnigraph pipeline run`, or `load --engine auto`), or raise the limit"
+    "load it on Spark (`omnigraph load --engine spark`, or a pipeline with `omnigraph pipeline run`), "
+    "or raise the limit"
 )
 
 # A decimal integer of fewer digits is always below the largest 64-bit float.

@@ -68,7 +68,7 @@ class TypeMerge:
 
     def state(self, side: Side) -> TypeState | None:
         stored = self.states[side]
-        return None if stored is None else TypeState(self.root, self.type, stored)
+        return None if stored is None else TypeState(self.root.reader, self.type, stored)
 
     def touched_by(self, side: Side) -> bool:
         """Whether a side has another version than the base; its rows may still be the same."""
@@ -87,7 +87,7 @@ class TypeMerge:
         return self._since_base(Side.OURS)
 
     def _since_base(self, side: Side) -> TypeDelta:
-        before = None if self.base is None else TypeState(self.root, self.type, self.base)
+        before = None if self.base is None else TypeState(self.root.reader, self.type, self.base)
         return type_delta(TypePair(before, self.state(side)))
 
     def decide(self, resolutions: Resolutions) -> Decision:
@@ -197,7 +197,7 @@ def _changes_of_dropped_types(states: ThreeStates, receiver: Side) -> Iterator[M
         if state.lifetime in kept:
             continue
         before = base.get(state.lifetime)
-        pair = TypePair(None if before is None else TypeState(states.root, state.type, before), state)
+        pair = TypePair(None if before is None else TypeState(states.root.reader, state.type, before), state)
         if before is None or len(type_delta(pair)):
             dropper = states.head(receiver).ref.branch
             message = f"{type_key} was dropped on '{dropper}' while '{giver.branch}' changed its entities"

@@ -29,6 +29,7 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
 from omnigraph.storage.tables.reading import Table, first_line
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
+from omnigraph.storage.tables.taking import RowIds
 
 PLACE = "_place"
 """Where a row stands: its fragment in the upper half, its physical offset there in the lower."""
@@ -123,6 +124,15 @@ def scan_fragments(
 
 def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.drop_columns(["_rowaddr"]).append_column(PLACE, batch.column("_rowaddr").view(pa.int64()))
+
+
+def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
+    """The row ids of some fragments, in their order."""
+    with _storage_errors(f"reading {table.state.path}"):
+        fragments = [table.dataset.get_fragment(i) for i in fragment_ids]
+        scanner = table.dataset.scanner(columns=[], fragments=fragments, with_row_id=True, scan_in_order=True)
+        row_ids: RowIds = scanner.to_table().column("_rowid").to_numpy()
+    return row_ids
 
 
 def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:

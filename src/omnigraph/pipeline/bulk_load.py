@@ -1,0 +1,124 @@
+"""`load` for inputs beyond one process: the same commit and the same receipt as `Graph.load`, made by a pipeline.
+
+Called by the command line. It builds a pipeline in memory, of graph records or of rows of one type, and leaves
+everything else to `run`; like every load it takes all rows or none, and a key that its input holds twice is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
+
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.load import load_mode
+from omnigraph.engine.receipts import CommitReceipt, LoadReceipt
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.language.catalog import TableType
+from omnigraph.language.source import did_you_mean
+from omnigraph.pipeline.execution import run
+from omnigraph.pipeline.model import Duplicates, Pipeline, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.reading import type_named
+from omnigraph.pipeline.report import PipelineReport, Progress
+from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.sources import SourceFrames
+
+_ENDS = (("from", "to"), ("src", "dst"))
+
+
+@dataclass(frozen=True, slots=True)
+class BulkInput:
+    """Files of one format, by a path, directory or pattern that Spark understands."""
+
+    path: str
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_on_spark(
+    graph: Graph,
+    inputs: Sequence[BulkInput],
+    *,
+    mode: str,
+    branch: str = "main",
+    base: str | None = None,
+    type_name: str | None = None,
+    actor: str | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress | None = None,
+) -> LoadReceipt:
+    """Load graph records, or rows of the type `type_name`, as one commit; a missing branch is made from `base`."""
+    state = _target(graph, branch, base)  # what is wrong with the target is known before Java starts
+    type_ = None if type_name is None else type_named(state, type_name)
+    names = ["data", *(f"data_{number}" for number in range(2, len(inputs) + 1))]
+    sources = {name: Source(name, i.format, i.path, i.options) for name, i in zip(names, inputs, strict=True)}
+    pipeline = Pipeline(
+        name="load",
+        sources=sources,
+        branch=branch,
+        base=base,
+        mode=load_mode(mode),
+        quality=Quality(duplicates=Duplicates.REJECT),
+    )
+    with spark_session(SparkSettings(), "omnigraph load", spark) as session:
+        if type_ is not None:
+            frames = SourceFrames(session, pipeline)
+            mappings = [_by_name(type_, source, frames.columns(source.name)) for source in sources.values()]
+            pipeline = replace(pipeline, mappings=tuple(mappings))
+        report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress)
+    return _receipt(graph, report, base)
+
+
+def _target(graph: Graph, branch: str, base: str | None) -> Snapshot:
+    try:
+        return graph.snapshot(branch)
+    except BranchNotFoundError:
+        if base is None:
+            raise
+        return graph.snapshot(base)
+
+
+def _by_name(type_: TableType, source: Source, columns: Sequence[str]) -> TypeMapping:
+    """Columns become the properties they are called like. One that is called like none is refused: it would be lost."""
+    ends = next((pair for pair in _ENDS if set(pair) <= set(columns)), None) if type_.kind == "edge" else ()
+    if ends is None:
+        raise BadRequestError(
+            f"{source.path}: rows of the edge type {type_.name} need the columns from and to, or src and dst; "
+            f"there are {', '.join(columns)}"
+        )
+    rest = [column for column in columns if column not in ends]
+    known = {"id", *type_.properties}
+    for column in rest:
+        if column not in known:
+            hint = did_you_mean(column, known)
+            raise BadRequestError(
+                f"{source.path}: {type_.type_key} has no property for the column '{column}'"
+                + (f"; {hint}" if hint else "")
+                + "; a pipeline file can leave columns out or rename them (`omnigraph pipeline run`)"
+            )
+    select = {column: _quoted(column) for column in rest}
+    return TypeMapping(type_.name, source.name, select, *(_quoted(end) for end in ends))
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _receipt(graph: Graph, report: PipelineReport, base: str | None) -> LoadReceipt:
+    if report.commit_id is None:
+        raise AssertionError("a run that is no dry run ends with a commit")
+    loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
+    for counts in report.types:
+        kind, _, name = counts.type_key.partition(":")
+        loaded[kind][name] = counts.accepted
+    return LoadReceipt(
+        branch=report.branch,
+        base_branch=base,
+        branch_created=report.branch_created,
+        mode=load_mode(report.mode),
+        nodes_loaded=loaded["node"],
+        edges_loaded=loaded["edge"],
+        commit=CommitReceipt.of(graph.get_commit(report.commit_id)),
+    )

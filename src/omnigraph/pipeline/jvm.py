@@ -1,0 +1,104 @@
+"""The JVM of a Spark session: started by us so that what it prints is worth reading.
+
+Called by `session` for the first session of a process. What the user has configured in Spark's own places stays the
+user's; without a logging configuration the package's own shows errors only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+
+_LOG_SETTING: Final = "log4j2.configurationFile"
+_DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+_EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+# Java says this before any of its logging exists: Spark asks for the module, and no option silences the remark.
+_NOISE: Final = (b"WARNING: Using incubator modules",)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedJvm:
+    conf: SparkConf
+    gateway: Any
+
+
+def spark_defaults() -> dict[str, str]:
+    """What the user has set in spark-defaults.conf. Spark reads it as well, but lets what a program sets win."""
+    for directory in _configuration_directories():
+        file = directory / "spark-defaults.conf"
+        if file.exists():
+            lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+            pairs = (re.split(r"[\s=:]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+            return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    return {}
+
+
+def logging_options(conf: Mapping[str, str]) -> dict[str, str]:
+    """The setting that makes Spark log by our file, or nothing where the user has a configuration."""
+    configured = any((directory / "log4j2.properties").exists() for directory in _configuration_directories())
+    named = any(_LOG_SETTING in conf.get(option, "") for option in (_DEFAULT_OPTIONS, _EXTRA_OPTIONS))
+    if configured or named or "spark.log.level" in conf:
+        return {}
+    file = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {_DEFAULT_OPTIONS: f"{conf.get(_DEFAULT_OPTIONS, '')} -D{_LOG_SETTING}={file}".strip()}
+
+
+def _configuration_directories() -> list[Path]:
+    chosen = os.environ.get("SPARK_CONF_DIR")
+    return [Path(chosen)] if chosen else [Path(_find_spark_home()) / "conf"]
+
+
+def launch_jvm(conf: Mapping[str, str]) -> LaunchedJvm:
+    """Start Java with these settings; what it writes to stderr comes to ours, without the noise."""
+    settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    reading, writing = os.pipe()
+    try:
+        gateway = launch_gateway(settings, popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writing)
+        threading.Thread(target=_forward, args=(reading,), name="spark-stderr", daemon=True).start()
+    return LaunchedJvm(settings, gateway)
+
+
+def _forward(reading: int) -> None:
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_NOISE):
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C what it is in Python while Spark starts its context.
+
+    Spark's handler calls Java from within a call to Java, which ends in two stack traces; who stops the session
+    cancels its jobs as well. Py4J logs every interrupt with a trace of its own on the way.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread gets signals, and Spark leaves the others alone
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.getLogger().addFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
