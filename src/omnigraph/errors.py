@@ -32,16 +32,20 @@ class BadRequestError(OmniGraphError):
 class RowsRejectedError(BadRequestError):
     """A pipeline met rows it can't take and was not allowed to go on without them. Nothing was written.
 
-    `samples` are the first of them, ready to be shown; `total` counts rows of the input.
+    `samples` are the first of them, ready to be shown; `total` counts rows of the input. `key_conflict` is the type key
+    and id of the first one when an id was the trouble: it is stored already, or the input repeats it.
     """
 
-    def __init__(self, total: int, samples: Sequence[str], allowed: int = 0) -> None:
+    def __init__(
+        self, total: int, samples: Sequence[str], allowed: int = 0, key_conflict: tuple[str, str] | None = None
+    ) -> None:
         limit = f", {allowed} are allowed" if allowed else ""
         rows = "1 row was" if total == 1 else f"{total} rows were"
         super().__init__("\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples]))
         self.total = total
         self.samples = tuple(samples)
         self.allowed = allowed
+        self.key_conflict = key_conflict
 
 
 class NotFoundError(OmniGraphError):

@@ -26,6 +26,7 @@ def main(uri: str, inputs: str, master: str, mode: str = "merge") -> None:
         # Eager speculation: tasks that take a little longer than others are started twice.
         conf |= {
             "spark.executor.memory": "1g",
+            "spark.executor.extraJavaOptions": QUICK["spark.driver.extraJavaOptions"],
             "spark.speculation": "true",
             "spark.speculation.multiplier": "1.0",
             "spark.speculation.quantile": "0.1",

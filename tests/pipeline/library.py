@@ -76,4 +76,4 @@ def rejected_rows(report_path: str) -> list[dict[str, Any]]:
     """What a run put into its quarantine, in a fixed order."""
     files = sorted(Path(report_path).glob("*.json"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    return sorted(rows, key=lambda row: (row["file"] or "", row["row"], row["reason"]))
+    return sorted(rows, key=lambda row: (row.get("file", ""), row["row"], row["reason"]))

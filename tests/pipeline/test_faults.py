@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,17 +62,19 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
             continue
 
 
-def kill_when_writing(process: subprocess.Popen[str], graph: Path, wanted: Callable[[str], bool]) -> int:
-    """Kill one descendant, once executors have begun to leave data files behind."""
+def kill_when_writing(process: subprocess.Popen[str], graph: Path, *victims: str) -> None:
+    """Kill a descendant of each kind, one after the other, each as soon as more data files were left behind."""
     before = set(graph.glob("nodes/*/data/*"))
-    while process.poll() is None:
-        if set(graph.glob("nodes/*/data/*")) - before:
-            victims = [pid for pid, command in descendants(process.pid) if wanted(command)]
-            if victims:
-                os.kill(victims[0], signal.SIGKILL)
-                return victims[0]
+    waiting = list(victims)
+    while waiting:
+        assert process.poll() is None, f"{waiting} outlived the run: {process.communicate()[1][-4000:]}"
+        files = set(graph.glob("nodes/*/data/*"))
+        found = [pid for pid, command in descendants(process.pid) if waiting[0] in command] if files - before else []
+        if found:
+            os.kill(found[0], signal.SIGKILL)
+            before = files
+            del waiting[0]
         time.sleep(0.005)
-    raise AssertionError(f"the run ended before anything could be killed: {process.communicate()[1][-4000:]}")
 
 
 def many_readers(directory: Path, files: int = 6) -> set[str]:
@@ -91,23 +93,12 @@ def check_complete(graph: Graph, names: set[str]) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_an_executor_killed_while_it_writes_costs_time_and_nothing_else(tmp_path: Path) -> None:
+def test_workers_and_executors_killed_while_they_write_cost_time_and_nothing_else(tmp_path: Path) -> None:
     """Separate executor processes with eager speculation: files of lost and of needless attempts are never named."""
     graph = library(tmp_path / "graph")
     names = many_readers(tmp_path / "in")
     process = driver(graph.uri, tmp_path / "in", "local-cluster[2,1,1024]")
-    kill_when_writing(process, tmp_path / "graph", lambda command: "CoarseGrainedExecutorBackend" in command)
-    report = reported(process)
-    assert report["version"] == 2
-    check_complete(graph, names)
-
-
-@pytest.mark.timeout(400)
-def test_a_task_that_is_run_again_brings_its_rows_once(tmp_path: Path) -> None:
-    graph = library(tmp_path / "graph")
-    names = many_readers(tmp_path / "in")
-    process = driver(graph.uri, tmp_path / "in", "local[2,4]")
-    kill_when_writing(process, tmp_path / "graph", lambda command: "pyspark.daemon" in command)
+    kill_when_writing(process, tmp_path / "graph", "pyspark.daemon", "CoarseGrainedExecutorBackend")
     report = reported(process)
     assert report["version"] == 2
     check_complete(graph, names)

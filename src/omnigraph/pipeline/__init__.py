@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.execution import run
     from omnigraph.pipeline.export import export_types
+    from omnigraph.pipeline.frames import write_frame
     from omnigraph.pipeline.maintenance import optimize_on_spark
     from omnigraph.pipeline.model import Pipeline, SparkSettings, load_pipeline, read_pipeline
     from omnigraph.pipeline.plan import explain, validate
     from omnigraph.pipeline.reading import register_views, to_spark
+    from omnigraph.pipeline.reembedding import reembed
     from omnigraph.pipeline.report import PipelineReport, StageEvent
     from omnigraph.pipeline.session import current_session, spark_session, start_session
 
@@ -38,6 +40,7 @@ _HOMES = {
     "load_pipeline": "model",
     "optimize_on_spark": "maintenance",
     "read_pipeline": "model",
+    "reembed": "reembedding",
     "register": "datasource",
     "register_views": "reading",
     "run": "execution",
@@ -45,6 +48,7 @@ _HOMES = {
     "start_session": "session",
     "to_spark": "reading",
     "validate": "plan",
+    "write_frame": "frames",
 }
 
 __all__ = [
@@ -61,6 +65,7 @@ __all__ = [
     "load_pipeline",
     "optimize_on_spark",
     "read_pipeline",
+    "reembed",
     "register",
     "register_views",
     "run",
@@ -68,6 +73,7 @@ __all__ = [
     "start_session",
     "to_spark",
     "validate",
+    "write_frame",
 ]
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.scope import ChangeScope
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.location import Location
 from omnigraph.storage.root import open_root
@@ -27,21 +29,33 @@ CHANGES_SCHEMA: Final = (
 _AFTER: Final = "after:"
 
 
+# A long history must not become as many tasks.
+_MOST_TASKS: Final = 64
+
+
 @dataclass
-class CommitPartition(InputPartition):
-    """The commit at one version of the branch."""
+class CommitRange(InputPartition):
+    """The commits at some versions of the branch, both ends included."""
 
-    version: int
+    first: int
+    last: int
 
 
-class ChangeStreamReader(DataSourceStreamReader):
-    """Commits after the start, in order. `start` is beginning (default), now, or after:<commit id>."""
+class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Commits after the start, in order, at most `commits` in a micro-batch.
 
-    def __init__(self, location: Location, branch: str, start: str, types: frozenset[str]) -> None:
+    `start` is beginning (default), now, or after:<commit id>.
+    """
+
+    def __init__(
+        self, location: Location, branch: str, start: str, types: frozenset[str], commits: int | None = None
+    ) -> None:
         self._location = location
         self._branch = branch
         self._start = start
         self._types = types
+        self._commits = commits
+        self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         with self._graph() as graph:
@@ -54,33 +68,48 @@ class ChangeStreamReader(DataSourceStreamReader):
         # The first commit creates the graph and changes nothing that was there before.
         return {"version": 1}
 
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark counts rows, bytes or files; a commit is nearest to a file."""
+        return ReadAllAvailable() if self._commits is None else ReadMaxFiles(self._commits)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._end = self._newest()
+
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        with self._graph() as graph:
-            return {"version": max(graph.snapshot(self._branch).version, start["version"])}
+        newest = self._newest() if self._end is None else self._end
+        if isinstance(limit, ReadMaxFiles):
+            newest = min(newest, start["version"] + limit.max_files)
+        return {"version": max(newest, start["version"])}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [CommitPartition(version) for version in range(start["version"] + 1, end["version"] + 1)]
+        first, last = start["version"] + 1, end["version"]
+        size = max(1, -(-(last - first + 1) // _MOST_TASKS))
+        return [CommitRange(at, min(at + size - 1, last)) for at in range(first, last + 1, size)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        from datetime import UTC, datetime
-
-        from omnigraph.engine.scope import ChangeScope
-
-        if not isinstance(partition, CommitPartition):
+        if not isinstance(partition, CommitRange):
             return
         with self._graph() as graph:
-            entry = graph.snapshot(self._branch, version=partition.version).entry
-            commit = entry.commit
-            at = datetime.fromtimestamp(commit.authored_at / 1e6, UTC)
-            for change in graph.iter_commit_changes(commit.id, scope=ChangeScope.of(types=self._types)):
-                image = change.after or change.before
-                ends = image.endpoints if image is not None and image.endpoints is not None else (None, None)
-                cause = (commit.id, entry.version, at, commit.actor)
-                entity = (change.op.value, change.kind, change.type_name, change.id, *ends)
-                yield (*cause, *entity, _image(change.before), _image(change.after))
+            for version in range(partition.first, partition.last + 1):
+                yield from self._changes(graph, version)
+
+    def _changes(self, graph: Graph, version: int) -> Iterator[tuple[Any, ...]]:
+        entry = graph.snapshot(self._branch, version=version).entry
+        commit = entry.commit
+        at = datetime.fromtimestamp(commit.authored_at / 1e6, UTC)
+        for change in graph.iter_commit_changes(commit.id, scope=ChangeScope.of(types=self._types)):
+            image = change.after or change.before
+            ends = image.endpoints if image is not None and image.endpoints is not None else (None, None)
+            cause = (commit.id, entry.version, at, commit.actor)
+            entity = (change.op.value, change.kind, change.type_name, change.id, *ends)
+            yield (*cause, *entity, _image(change.before), _image(change.after))
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing is kept for a consumer, so there is nothing to let go of."""
+
+    def _newest(self) -> int:
+        with self._graph() as graph:
+            return graph.snapshot(self._branch).version
 
     def _graph(self) -> Graph:
         return Graph(open_root(self._location))

@@ -1,12 +1,11 @@
 """The Spark data source `omnigraph`: graph types as tables, the change feed as a stream, frames as commits.
 
 Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
-`start` and `types`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+`start`, `types` and `commitsPerBatch`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -26,8 +25,9 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.changes import CHANGES_SCHEMA, ChangeStreamReader
 from omnigraph.pipeline.reading import FilteringTypeReader, TypeReader, comparable_columns, type_named, type_scan
+from omnigraph.pipeline.streaming import TypeStreamWriter
 from omnigraph.pipeline.transport import spark_schema
-from omnigraph.pipeline.writing import Sink, TypeStreamWriter, TypeWriter
+from omnigraph.pipeline.writing import Sink, TypeWriter
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables.distributed import TableAddress
 
@@ -71,13 +71,13 @@ class OmnigraphDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
         start = self.options.get("start", "beginning")
-        return ChangeStreamReader(self._location(), self._branch(), start, types)
+        most = self.options.get("commitsPerBatch")
+        if most is not None and not (most.isdecimal() and int(most)):
+            raise BadRequestError(f"option commitsPerBatch is a whole number above 0, not '{most}'")
+        return ChangeStreamReader(self._location(), self._branch(), start, types, int(most) if most else None)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        named = self.options.get("runKey") or self.options.get("checkpointLocation")
-        if named is None:
-            raise BadRequestError("a stream into a graph needs a checkpointLocation, or the option runKey")
-        return TypeStreamWriter(self._sink(False), hashlib.sha256(named.encode()).hexdigest()[:32])
+        return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
 
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")

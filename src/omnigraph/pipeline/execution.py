@@ -27,7 +27,7 @@ from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, BranchNotFoundError, RowsRejectedError
+from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
@@ -36,7 +36,7 @@ from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import Judgement
 from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
-from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, samples, with_positions
+from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, short_reason
@@ -128,6 +128,7 @@ class _Run:
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
     _judgements: list[Judgement] = field(default_factory=list)
+    _rejected: DataFrame | None = None
 
     def __post_init__(self) -> None:
         self.stages = Stages(self.progress)
@@ -168,6 +169,8 @@ class _Run:
                 outcomes.unpersist()
         for judgement in self._judgements:
             judgement.release()
+        if self._rejected is not None:
+            self._rejected.unpersist()
 
     def _on_new_branch(self, key: str | None, dry_run: bool) -> PipelineReport:
         base = self.model.base or ""
@@ -305,14 +308,15 @@ class _Run:
         if self._must_stop(total):
             shown = samples(rejected, self._row_indexes(rejected), _SAMPLES)
             allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
-            raise RowsRejectedError(total, [sample.message() for sample in shown], allowed)
+            raise rows_rejected(total, shown, allowed)
 
     def _settle(self, ingested: _Ingested, judgement: Judgement) -> None:
         """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
         self.rejected_total = ingested.rejected + judgement.rejected
         if not self.rejected_total:
             return
-        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames])
+        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames]).persist(StorageLevel.DISK_ONLY)
+        self._rejected = rejected
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
             indexes = self._row_indexes(rejected)

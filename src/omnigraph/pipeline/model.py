@@ -19,6 +19,7 @@ from omnigraph.language.source import did_you_mean
 from omnigraph.pipeline.document import Located, read_document
 
 GRAPH_FORMAT = "graph"
+LANCE_FORMAT = "lance"
 DEFAULT_MAX_REJECTED = 1_000
 
 
@@ -216,8 +217,10 @@ def _sources(located: Located, places: dict[str, Located]) -> dict[str, Source]:
             member.complain("P010", f"source '{name}' is a query and takes no format, path or options")
         elif source.sql is None and not source.format:
             member.complain("P006", f"source '{name}' needs 'format', or 'sql' for a query over other sources")
-        elif source.is_graph and source.path is None:
+        elif source.path is None and source.format in (GRAPH_FORMAT, LANCE_FORMAT):
             member.complain("P006", f"source '{name}' needs 'path'")
+        elif source.format == LANCE_FORMAT and not options.get("version", "1").isdecimal():
+            given["options"].complain("P002", f"the version of the Lance source '{name}' must be a whole number")
         sources[name] = source
     return sources
 

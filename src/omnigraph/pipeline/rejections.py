@@ -7,7 +7,7 @@ place. Both end up as one frame of (source, row number, reason), which never vis
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,19 +15,26 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.errors import RowsRejectedError
 from omnigraph.pipeline.sources import RowIndex, shown_path
 from omnigraph.storage.tables.distributed import TableAddress
 
-REJECTED_SCHEMA: Final = "source string, row long, type string, property string, reason string, record string"
+REJECTED_SCHEMA: Final = (
+    "source string, row long, type string, property string, reason string, record string, checked boolean"
+)
 _REJECTED_ARROW: Final = pa.schema(
-    [(name, pa.int64() if name == "row" else pa.string()) for name in
-     ("source", "row", "type", "property", "reason", "record")]
-)  # fmt: skip
+    [("source", pa.string()), ("row", pa.int64())]
+    + [(name, pa.string()) for name in ("type", "property", "reason", "record")]
+    + [("checked", pa.bool_())]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedSample:
-    """One refused row, for a person: `row` of `file`, or of the source when it has no files."""
+    """One refused row, for a person: `row` of `file`, or of the source when it has no files.
+
+    `checked` rows were good by themselves and refused because of others; their record is the typed row.
+    """
 
     source: str
     file: str | None
@@ -36,6 +43,7 @@ class RejectedSample:
     property: str | None
     reason: str
     record: str | None = None
+    checked: bool = False
 
     def place(self) -> str:
         """`file:row`, with a file below the working directory as it would be typed there."""
@@ -64,8 +72,9 @@ def refused_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
         "row", "record", F.explode(F.from_json("problems", schema)).alias("problem")
     )
     return problems.select(
-        F.lit(source).alias("source"), "row", "problem.type", "problem.property", "problem.reason", "record"
-    )
+        F.lit(source).alias("source"), "row", "problem.type", "problem.property", "problem.reason", "record",
+        F.lit(False).alias("checked"),
+    )  # fmt: skip
 
 
 def refused_by_checks(refused: DataFrame, positions: DataFrame, all_rows: TableAddress, type_key: str) -> DataFrame:
@@ -99,6 +108,7 @@ def _describing(all_rows: TableAddress, type_key: str) -> Callable[[pa.Table, pa
                 refused.column("property"),
                 refused.column("reason"),
                 [json.dumps(row, default=str, ensure_ascii=False) for row in rows],
+                [True] * len(offsets),
             ],
             schema=_REJECTED_ARROW,
         )
@@ -114,9 +124,18 @@ def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) ->
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
-    return RejectedSample(
-        at.source, at.file, at.row, row["type"] or None, row["property"], row["reason"], row["record"]
-    )
+    type_key, property, reason, record = row["type"] or None, row["property"], row["reason"], row["record"]
+    return RejectedSample(at.source, at.file, at.row, type_key, property, reason, record, row["checked"])
+
+
+def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
+    """The end of a run because of its rows."""
+    first = shown[0] if shown else None
+    conflict = None
+    # Of the checks, only those of ids blame the id.
+    if first is not None and first.checked and first.property == "id" and first.type_key and first.record:
+        conflict = (first.type_key, str(json.loads(first.record)["id"]))
+    return RowsRejectedError(total, [sample.message() for sample in shown], allowed, conflict)
 
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:

@@ -46,18 +46,26 @@ _LOCAL_DEFAULTS: Final[dict[str, str]] = {
 @contextmanager
 def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | None = None) -> Iterator[SparkSession]:
     """A session for the length of a run. One that was given, or was active before, is left running."""
-    if given is not None:
-        yield given
-        return
-    active = SparkSession.getActiveSession()
-    if active is not None and settings.remote is None:
-        yield active
+    active = given or (SparkSession.getActiveSession() if settings.remote is None else None)
+    if active is not None:
+        try:
+            yield active
+        finally:
+            _make_active(active)
         return
     spark = start_session(settings, app_name)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Give a caller's session back as the active one; making a frame is the public way to say so.
+
+    A run works in sessions of its own, and Spark looks up data sources in whichever was active last.
+    """
+    spark.createDataFrame([], "nothing int")
 
 
 def current_session(given: SparkSession | None = None) -> SparkSession:
@@ -124,6 +132,15 @@ def _start_context(conf: Mapping[str, str]) -> None:
         launched = launch_jvm(conf)
         with own_interrupts():
             SparkContext(conf=launched.conf, gateway=launched.gateway)
+
+
+def session_of_run(spark: SparkSession, settings: SparkSettings) -> SparkSession:
+    """A session of the run's own: its views meet nobody else's, and settings of its file count in a given session."""
+    session = spark.newSession()
+    for name, value in settings.conf.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
 
 
 def ui_url(spark: SparkSession) -> str | None:

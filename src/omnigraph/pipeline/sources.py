@@ -24,7 +24,9 @@ from pyspark.sql.types import StringType, StructType
 
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.ingest import CORRUPT_COLUMN, ROW_COLUMN, TEXT_COLUMN
-from omnigraph.pipeline.model import Pipeline, Source, TypeMapping
+from omnigraph.pipeline.lance_source import LanceSource
+from omnigraph.pipeline.model import LANCE_FORMAT, Pipeline, Source, TypeMapping
+from omnigraph.pipeline.session import session_of_run
 
 _PARTITION_BITS: Final = 33
 _LINE_FORMATS: Final = frozenset({"csv", "json"})
@@ -75,9 +77,10 @@ class SourceFrames:
     """The sources of one pipeline in a session of their own, so that their names meet nobody else's views."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
-        self.spark = spark.newSession()
+        self.spark = session_of_run(spark, pipeline.spark)
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
+        self._lance: dict[str, LanceSource] = {}
         for name, source in pipeline.sources.items():
             with spark_errors(f"source '{name}'"):
                 frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
@@ -92,11 +95,11 @@ class SourceFrames:
         return [column for column in self._frames[name].columns if column != CORRUPT_COLUMN]
 
     def numbered(self, name: str) -> DataFrame:
-        return self._frames[name].withColumn(ROW_COLUMN, F.monotonically_increasing_id())
+        return _numbered(self._frames[name])
 
     def mapped(self, mapping: TypeMapping) -> DataFrame:
         """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
-        frame = self.numbered(mapping.source)
+        frame = _numbered(self._needed(mapping))
         corrupt = CORRUPT_COLUMN in frame.columns
         with spark_errors(f"{mapping.type_key}: where"):
             if mapping.where is not None:
@@ -110,12 +113,21 @@ class SourceFrames:
         with spark_errors(mapping.type_key):
             return frame.select(*columns)
 
+    def _needed(self, mapping: TypeMapping) -> DataFrame:
+        """The source of a mapping. Of a Lance dataset only what the mapping can mean; Spark prunes other formats."""
+        lance = self._lance.get(mapping.source)
+        if lance is None:
+            return self._frames[mapping.source]
+        return lance.frame(self.spark, [*mapping.columns.values(), mapping.where or ""])
+
     def row_index(self, name: str) -> RowIndex:
         """One pass over the source that counts the rows of each part."""
         numbered = self.numbered(name)
         row = F.col(f"`{ROW_COLUMN}`")
-        # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently.
-        counted = F.count(F.col(f"`{numbered.columns[0]}`"))
+        # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently. It refuses to
+        # read nothing but corrupt records, so that column won't do.
+        data = next(column for column in numbered.columns if column != CORRUPT_COLUMN)
+        counted = F.count(F.col(f"`{data}`"))
         found: list[tuple[str | None, int, int, int]]
         if self._has_files(name):
             numbered = self._frames[name].select(
@@ -129,7 +141,8 @@ class SourceFrames:
         else:
             partition = F.shiftright(row, _PARTITION_BITS)
             parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
-            found = [(None, p[0], p[1], p[2]) for p in sorted(parts)]
+            place = self._lance[name].uri if name in self._lance else None
+            found = [(place, p[0], p[1], p[2]) for p in sorted(parts)]
         spans = []
         file: str | None = None
         before = 0
@@ -145,6 +158,8 @@ class SourceFrames:
         source = self._pipeline.sources[name]
         if source.sql is not None:
             return hashlib.sha256(source.sql.encode()).hexdigest()
+        if name in self._lance:
+            return self._lance[name].fingerprint
         if not self._has_files(name):
             return None
         with spark_errors(f"source '{name}'"):
@@ -160,6 +175,11 @@ class SourceFrames:
         if source.is_graph:
             lines = self.spark.read.options(**source.options).option("lineSep", "\n").text(self._path(source))
             return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
+        if source.format == LANCE_FORMAT:
+            lance = self._lance[source.name] = LanceSource.opened(
+                self._pipeline.resolved(source.path or ""), source.options
+            )
+            return lance.frame(self.spark)
         if source.format in _LINE_FORMATS and source.options.get("multiLine", "false").lower() != "true":
             options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
             inferred = self._load(source.format, source, None, **options).schema
@@ -178,6 +198,10 @@ class SourceFrames:
 
     def _path(self, source: Source) -> str:
         return hadoop_uri(self._pipeline.resolved(source.path or ""))
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
 
 
 def hadoop_uri(path: str) -> str:

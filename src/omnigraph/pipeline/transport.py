@@ -1,29 +1,40 @@
-"""Arrow columns of the graph in types that Spark has, and their Spark schema.
+"""Arrow columns of Lance tables in types that Spark has, and their Spark schema.
 
-Spark knows no unsigned integers, no fixed-size lists and only microseconds; nothing is lost on the way there, and
-`from_transport` brings a batch back to exactly the types of the table.
+Spark knows no unsigned integers, half floats, dictionaries or fixed-size lists, and only microseconds; no value of a
+graph changes on the way there, and the row kernels bring values back to the types of their table.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+_WIDER: Final[dict[pa.DataType, pa.DataType]] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
+
 
 def transport_type(type_: pa.DataType) -> pa.DataType:
     if isinstance(type_, pa.ExtensionType):
         return pa.binary()
-    if pt.is_uint32(type_):
-        return pa.int64()
-    if pt.is_uint64(type_):
-        return pa.decimal128(20, 0)
+    if type_ in _WIDER:
+        return _WIDER[type_]
+    if pt.is_dictionary(type_):
+        return transport_type(type_.value_type)
     if pt.is_timestamp(type_):
         return pa.timestamp("us", tz="UTC")
     if pt.is_large_binary(type_):
         return pa.binary()
-    if pt.is_fixed_size_list(type_) or pt.is_list(type_):
+    if pt.is_fixed_size_list(type_) or pt.is_list(type_) or pt.is_large_list(type_):
         return pa.list_(pa.field("element", transport_type(type_.value_type)))
     if pt.is_struct(type_):
         return pa.struct([transport_field(type_.field(i)) for i in range(type_.num_fields)])

@@ -1,19 +1,19 @@
-"""Writing a DataFrame into one graph type as one commit: the sink of the data source, batch and streaming.
+"""Writing a DataFrame into one graph type as one commit: the sink of the data source.
 
 Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
 with, so it judges the ids, endpoints and unique values of the new rows in one process with the engine's own
-constraint stage; frames beyond the limits of the handle belong into a pipeline.
+constraint stage; frames beyond the limits of the handle are for `write_frame`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import as_table_rows, column_of, table_schema
@@ -46,10 +46,11 @@ _FLUSH_ROWS = 1 << 20
 
 @dataclass
 class WrittenRows(WriterCommitMessage):
-    """What one task wrote, in order."""
+    """What one task wrote, in order, and the schema it was typed with. `stream` names the stream it belongs to."""
 
     fragments: tuple[str, ...]
-    rows: int
+    schema: str
+    stream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Sink:
         type_ = self.type
         fragments: list[str] = []
         parts: list[pa.Table] = []
-        rows = seen = 0
+        seen = 0
         for batch in batches:
             rejected: list[RejectedRow] = []
             lines = pa.array(range(seen + 1, seen + batch.num_rows + 1), pa.int64())
@@ -92,30 +93,38 @@ class Sink:
             if refused:
                 raise BadRequestError(min(refused.items())[1][1])
             seen += batch.num_rows
-            rows += len(typed)
             parts.append(admitted)
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
                 fragments += self._flush(type_, parts)
                 parts = []
-        if rows and parts:
+        if any(part.num_rows for part in parts):
             fragments += self._flush(type_, parts)
-        return WrittenRows(tuple(fragments), rows)
+        return WrittenRows(tuple(fragments), self.schema_digest)
 
     def _flush(self, type_: TableType, parts: list[pa.Table]) -> list[str]:
         rows = as_table_rows(type_, pa.concat_tables(parts))
         return write_new_fragments(self.address, rows, table_schema(type_), replaces=self.mode is LoadMode.OVERWRITE)
 
-    def publish(self, messages: Sequence[WriterCommitMessage | None], key: str | None) -> PublishedCommit | None:
-        """One commit for everything the tasks wrote."""
+    def publish(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        key: str | None,
+        *,
+        unless: Callable[[WriteTxn], bool] | None = None,
+    ) -> PublishedCommit | None:
+        """One commit for everything the tasks wrote, or none when `unless` finds that it was made before."""
         written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
-        graph = Graph(open_root(self.location))
-        with graph:
-            if not written and self.mode is not LoadMode.OVERWRITE:
-                return None
+        if not written and self.mode is not LoadMode.OVERWRITE:
+            return None
+        with Graph(open_root(self.location)) as graph:
             intent = Intent(kind="pipeline", actor=self.actor, message="DataFrame write", idempotency_key=key)
             fragments = [text for message in written for text in message.fragments]
-            commit = _FrameCommit(graph, self, fragments)
-            return graph.commit(self.branch, commit.prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
+            commit = _FrameCommit(graph, self, fragments, {message.schema for message in written})
+
+            def prepare(txn: WriteTxn) -> PublishPlan | None:
+                return None if unless is not None and unless(txn) else commit.prepare(txn)
+
+            return graph.commit(self.branch, prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
 
 
 @dataclass
@@ -123,13 +132,14 @@ class _FrameCommit:
     graph: Graph
     sink: Sink
     fragments: list[str]
+    schemas: set[str]
     type: TableType = field(init=False)
 
     def __post_init__(self) -> None:
         self.type = self.sink.type
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
-        if txn.base.schema != self.sink.schema_digest:
+        if self.schemas - {txn.base.schema}:
             raise ConflictError("the schema changed while the frame was written; nothing was written, write it again")
         mode, key = self.sink.mode, self.sink.type_key
         staging = FragmentStaging(txn.root.reader, txn.root.trace)
@@ -141,7 +151,10 @@ class _FrameCommit:
         incoming = sum(f.rows for f in fresh)
         if incoming > self.graph.limits.rows:
             raise ResourceLimitError(
-                "rows of one DataFrame write", self.graph.limits.rows, incoming, "use omnigraph.pipeline.run for more"
+                "rows of one DataFrame write",
+                self.graph.limits.rows,
+                incoming,
+                "use omnigraph.pipeline.write_frame, which has no such limit",
             )
         rows = _narrow_rows(address, [f.id for f in fresh], self.type)
         superseded: list[int] = []
@@ -227,17 +240,3 @@ class TypeWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._sink.publish(messages, self._sink.run_key)
-
-
-class TypeStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write: one commit per micro-batch, recognised when Spark repeats it after a restart."""
-
-    def __init__(self, sink: Sink, query: str) -> None:
-        self._sink = sink
-        self._query = query
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._sink.written(iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
-        self._sink.publish(messages, f"stream:{self._query}:{batchId}")

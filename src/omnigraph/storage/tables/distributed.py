@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -36,6 +36,7 @@ PLACE = "_place"
 
 OFFSET_BITS = 32
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
+_ROW_ID = "_rowid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,11 @@ def fragments_of(table: Table) -> list[FragmentSummary]:
         FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path)
         for f in table.dataset.get_fragments()
     ]
+
+
+def fragment_descriptions(table: Table) -> dict[int, str]:
+    """Fragments by id, as the JSON of all their files: equal texts hold equal rows."""
+    return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table.dataset.get_fragments()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,36 @@ def delete_rows(address: TableAddress, places: RowPlaces) -> str | None:
     return None if left is None else json.dumps(left.to_json())
 
 
+def rewrite_column(
+    address: TableAddress,
+    fragment_id: int,
+    target: str,
+    columns: Sequence[str],
+    filter: str,
+    compute: Callable[[pa.Table], pa.Array],
+) -> str | None:
+    """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches.
+
+    `compute` gets a few thousand rows of `columns` at a time. The new values are held until the file is written.
+    """
+    dataset = address.open()
+    with _storage_errors(f"rewriting {target} of {address.uri}"):
+        fragment = dataset.get_fragment(fragment_id)
+        scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
+        parts = []
+        for batch in scanner.to_batches():
+            rows = pa.table(batch)
+            if rows.num_rows:
+                made = compute(rows.select(list(columns)))
+                parts.append(pa.table({_ROW_ID: rows.column(_ROW_ID), target: made}))
+        if not parts:
+            return None
+        values = pa.concat_tables(parts)
+        metadata, fields, offsets = fragment.update_columns(values, left_on=_ROW_ID, with_offsets=True)
+    rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows}
+    return json.dumps({**rewritten, "offsets": base64.b64encode(offsets).decode()})
+
+
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON."""
     with _storage_errors(f"indexing {address.uri}"):
@@ -197,6 +233,23 @@ class FragmentStaging(Staging):
         emptied = [number for number, text in remaining.items() if text is None]
         # The predicate is a note in the transaction; the fragments say what is gone.
         return self._commit(self._reader.open(base), LanceOperation.Delete(changed, emptied, "rows by place"))
+
+    def with_rewritten_columns(self, base: TableState, rewritten: Sequence[str]) -> StagedTable:
+        """The base with fragments as `rewrite_column` left them; indexes no longer cover them by that column."""
+        told = [json.loads(text) for text in rewritten]
+        if not told:
+            return StagedTable(base)
+        fragments = [FragmentMetadata.from_json(json.dumps(each["fragment"])) for each in told]
+        operation = LanceOperation.Update(
+            updated_fragments=fragments,
+            fields_modified=sorted({field for each in told for field in each["fields"]}),
+            update_mode="rewrite_columns",
+            updated_fragment_offsets={
+                fragment.id: base64.b64decode(each["offsets"]) for fragment, each in zip(fragments, told, strict=True)
+            },
+        )
+        staged = self._commit(self._reader.open(base), operation)
+        return StagedTable(staged.state, ChangeCounts(updated=sum(each["rows"] for each in told)))
 
     def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
         """The base with more index segments, all built on this very version."""

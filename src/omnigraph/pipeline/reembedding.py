@@ -1,0 +1,144 @@
+"""New vectors for stored rows, made on executors and published as one commit.
+
+A task takes a fragment, embeds the texts it finds there and writes one column file; every other column, blobs among
+them, stays in the file it is in. Needed when a schema gains an `@embed` property, or when the model changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import NodeType
+from omnigraph.language.source import did_you_mean
+from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.indexing import index_tables
+from omnigraph.pipeline.model import EmbedStep, SparkSettings
+from omnigraph.pipeline.reading import type_named
+from omnigraph.pipeline.session import spark_session
+from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, fragment_descriptions
+from omnigraph.storage.tables.reading import identifier
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedOutcome:
+    """How many rows got a vector. `commit` is None when there was none to embed."""
+
+    embedded: int
+    commit: PublishedCommit | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"embedded": self.embedded, "commit_id": self.commit.commit_id if self.commit else None}
+
+
+def reembed(
+    graph: Graph,
+    type_name: str,
+    property: str,
+    *,
+    spark: SparkSession | None = None,
+    only_missing: bool = True,
+    branch: str = "main",
+    index: bool = False,
+    actor: str | None = None,
+    config: EmbeddingConfig | None = None,
+) -> ReembedOutcome:
+    """Embed the source text of stored rows: those without a vector, or all of them when not `only_missing`.
+
+    Rows without a text keep what they have. When the branch moves meanwhile, only fragments that changed are embedded
+    again. `index` brings the declared indexes of the type to full coverage in the same commit.
+    """
+    told = {"embed.property": f"{type_name}.{property}"}
+    intent = Intent(kind="pipeline", actor=actor, message=f"embed {type_name}.{property}", details=told)
+    with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
+        txn = graph.begin(branch, intent)
+        used = config or config_from_environment(os.environ)
+        attempt = _Reembedding(session, EmbedStep(type_name, property), used, only_missing, index)
+        plan = attempt.prepare(txn)
+        if not plan.staged:
+            return ReembedOutcome(0, None)
+        published = graph.publish(txn, plan, attempt.prepare)
+    return ReembedOutcome(sum(counts.updated for counts in published.entry.commit.changes.values()), published)
+
+
+@dataclass
+class _Reembedding:
+    spark: SparkSession
+    step: EmbedStep
+    config: EmbeddingConfig
+    only_missing: bool
+    index: bool
+    # What became of fragments, by all that they consisted of: good for any head that still has them.
+    _done: dict[str, str | None] = field(default_factory=dict)
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        type_ = type_named(txn.snapshot, self.step.type_name)
+        if not isinstance(type_, NodeType) or self.step.property not in type_.properties:
+            hint = did_you_mean(self.step.property, type_.properties)
+            raise BadRequestError(
+                f"{type_.name} has no vector property '{self.step.property}'" + (f"; {hint}" if hint else "")
+            )
+        (task,) = embed_tasks([EmbedStep(type_.name, self.step.property)], txn.snapshot.catalog, self.config)[
+            type_.type_key
+        ]
+        key, state = type_.type_key, txn.state(type_.type_key)
+        described = fragment_descriptions(txn.root.reader.open(state))
+        new = [number for number, text in described.items() if text not in self._done]
+        address = TableAddress.of(txn.root.location, state)
+        for number, rewritten in self._embedded(address, task, new):
+            self._done[described[number]] = rewritten
+        found = [text for each in described.values() if (text := self._done[each]) is not None]
+        if not found:
+            return PublishPlan(staged={})
+        staged = FragmentStaging(txn.root.reader, txn.root.trace).with_rewritten_columns(state, found)
+        if self.index:
+            indexed = index_tables(self.spark, txn.root, {key: (type_, staged.state)}).get(key, staged.state)
+            staged = StagedTable(indexed, staged.changes)
+        return PublishPlan(staged={key: staged}, details={"embed.model": self.config.model})
+
+    def _embedded(
+        self, address: TableAddress, task: EmbedTask, fragments: Sequence[int]
+    ) -> Iterator[tuple[int, str | None]]:
+        if not fragments:
+            return
+        work = _rewriter(address, task, fragments, self.only_missing)
+        tasks = self.spark.range(0, len(fragments), 1, len(fragments))
+        for row in tasks.mapInArrow(work, "fragment long, rewritten string").collect():
+            yield row[0], row[1]
+
+
+def _rewriter(
+    address: TableAddress, task: EmbedTask, fragments: Sequence[int], only_missing: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    wanted = f"{identifier(task.source)} IS NOT NULL"
+    if only_missing:
+        wanted += f" AND {identifier(task.target)} IS NULL"
+
+    def rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from omnigraph.storage.tables.distributed import rewrite_column
+
+        type_ = address.open().schema.field(task.target).type
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                rewritten = rewrite_column(
+                    address,
+                    fragments[number],
+                    task.target,
+                    [task.source],
+                    wanted,
+                    lambda rows: task.vectors(rows.column(0), type_),
+                )
+                schema = pa.schema([("fragment", pa.int64()), ("rewritten", pa.string())])
+                yield pa.record_batch([[fragments[number]], [rewritten]], schema=schema)
+
+    return rewrite
