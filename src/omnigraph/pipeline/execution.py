@@ -48,6 +48,8 @@ _COUNTS = "pipeline.counts"
 _SAMPLES = 10
 
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNWEIGHED_ROWS = 8_192
 _WEIGHED, _UNWEIGHED, _UNSET = str(64 << 20), str((1 << 31) - 1), "1"
 
 
@@ -240,6 +242,9 @@ class _Run:
             types = [_type(catalog, type_key)] if type_key else list(table_types(catalog).values())
             heavy = any(prop.type.is_blob for type_ in types for prop in type_.property_list)
             conf.set(_BATCH_BYTES, _WEIGHED if heavy else _UNWEIGHED)
+            if not heavy:
+                rows = int(conf.get(_BATCH_ROWS) or 0)
+                conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
 
     def _inputs(self) -> Iterator[tuple[str, str, DataFrame, str | None]]:
         for mapping in self.model.mappings:
