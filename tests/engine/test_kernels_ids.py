@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.columns import rows_schema
 from omnigraph.engine.kernels import Grammar, decode
 from omnigraph.engine.kernels.coerce import from_stored
-from omnigraph.engine.kernels.ids import canonical_texts, is_spelling_of, key_ids, new_ulids
+from omnigraph.engine.kernels.ids import canonical_texts, is_spelling_of, key_ids, new_ulids, seeded_ulids
 from omnigraph.errors import BadRequestError
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.types import INTEGER_RANGES, Scalar
@@ -87,6 +88,24 @@ def test_ulids_are_distinct_and_begin_with_the_clock() -> None:
     assert len({ulid[:10] for ulid in minted}) == 1
     assert all(re.fullmatch("[0-7][0-9A-HJKMNP-TV-Z]{25}", ulid) for ulid in minted)
     assert new_ulids(0).to_pylist() == []
+
+
+def test_seeded_ulids_are_the_same_for_the_same_seed_and_no_other() -> None:
+    minted = [pa.concat_arrays([mint(3), mint(0), mint(2_000)]).to_pylist() for mint in _mints("a", "a", "b")]
+    assert minted[0] == minted[1]
+    assert len({*minted[0], *minted[2]}) == 4_006
+    assert len({ulid[:10] for ulid in minted[0]}) == 1
+    assert minted[0] == sorted(minted[0])
+    assert all(re.fullmatch("[0-7][0-9A-HJKMNP-TV-Z]{25}", ulid) for ulid in minted[0])
+
+
+def test_a_seed_never_runs_out_of_ulids() -> None:
+    (mint,) = _mints("a")
+    assert len(pc.unique(pa.concat_arrays([mint(1 << 20), mint(10)]))) == (1 << 20) + 10
+
+
+def _mints(*seeds: str) -> list[Any]:
+    return [seeded_ulids(seed, 1_700_000_000_000) for seed in seeds]
 
 
 @pytest.mark.parametrize("grammar", Grammar)

@@ -60,7 +60,7 @@ def load_on_spark(
         branch=branch,
         base=base,
         mode=load_mode(mode),
-        quality=Quality(duplicates=Duplicates.REJECT),
+        quality=Quality(duplicates=Duplicates.LOAD),
     )
     with spark_session(SparkSettings(), "omnigraph load", spark) as session:
         if type_ is not None:

@@ -25,7 +25,7 @@ from omnigraph.pipeline.transport import spark_schema
 _ROWS_PER_BUCKET: Final = 64 << 10
 _BUCKETS_PER_TASK: Final = 16
 _MOST_BUCKETS: Final = 1 << 16
-_ROWS_PER_CHUNK: Final = 1 << 20
+_ROWS_PER_CHUNK: Final = 1 << 18
 _CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
 HASH: Final = "hash"
 _HASHES: Final = pa.schema([(HASH, pa.uint64())])

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +39,7 @@ from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipe
 from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import spark_session, ui_url
-from omnigraph.pipeline.sources import RowIndex, SourceFrames, short_reason
+from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, short_reason
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.tables.distributed import TableAddress
@@ -95,7 +96,7 @@ def _clear_errors() -> Iterator[None]:
     """Spark wraps what its tasks raise; a user should read our words and not a stack trace of two languages."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if "TooManyRejectedError: " in text:
             first = text.split("TooManyRejectedError: ", 1)[1].split("\n", 1)[0].strip()
@@ -138,7 +139,7 @@ class _Run:
         self.quarantine: str | None = None
 
     def to_commit(self, run_key: str | None, *, force: bool, dry_run: bool) -> PipelineReport:
-        with self.stages.stage("read", f"{len(self.model.sources)} sources"):
+        with self.stages.stage("read", ", ".join(self.model.sources)):
             self.frames = SourceFrames(self.spark, self.model)
             self._weighed_by_user = self.frames.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
             key = run_key or (None if force else self._fingerprint())
@@ -321,7 +322,7 @@ class _Run:
             indexes = self._row_indexes(rejected)
             self.rejected_samples = samples(rejected, indexes, _SAMPLES)
             self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
-            with_positions(rejected, indexes).coalesce(1).write.mode("overwrite").json(self.quarantine)
+            with_positions(rejected, indexes).coalesce(1).write.mode("overwrite").json(hadoop_uri(self.quarantine))
 
     def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
         for row in rejected.select("source").distinct().collect():

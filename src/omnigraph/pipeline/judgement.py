@@ -19,7 +19,7 @@ from omnigraph.pipeline import checks
 from omnigraph.pipeline.checks import Question
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.matching import REPEAT, ROLE, TAKEN
-from omnigraph.pipeline.model import Duplicates, Pipeline
+from omnigraph.pipeline.model import Pipeline
 from omnigraph.pipeline.rejections import refused_by_checks
 from omnigraph.pipeline.suspicion import Suspects, suspects
 from omnigraph.storage.tables.distributed import OFFSET_BITS, PLACE
@@ -106,7 +106,7 @@ class Judgement:
             if counts.get((key, REPEAT)):
                 changed = True
                 found = checks.repeats(self._tables, key, met)
-                if self._keeps_last:
+                if self._keeps_last(key):
                     self.superseded[key] = self._tables.take_out(key, found)
                 else:
                     self._take_out(found)
@@ -134,16 +134,17 @@ class Judgement:
     def _rules(self) -> tuple[Callable[[], list[tuple[str, Question]]], ...]:
         return (self._shared_values, self._dangling, self._outside_cardinality)
 
-    @property
-    def _keeps_last(self) -> bool:
-        return self._pipeline.quality.duplicates_in(self._pipeline.mode) is Duplicates.LAST
+    def _keeps_last(self, key: str) -> bool:
+        type_ = self._tables.by_key[key].type
+        keyed = isinstance(type_, NodeType) and bool(type_.key)
+        return self._pipeline.quality.keeps_last(self._pipeline.mode, keyed=keyed)
 
     def _ids(self) -> list[tuple[str, Question]]:
         return [(key, self._met_ids(key)) for key in sorted(self._tables.by_key) if self._may_meet(key)]
 
     def _met_ids(self, key: str) -> Question:
         merges = self._pipeline.mode is LoadMode.MERGE
-        return checks.met_ids(self._tables, key, merges=merges, keep_last=self._keeps_last)
+        return checks.met_ids(self._tables, key, merges=merges, keep_last=self._keeps_last(key))
 
     def _shared_values(self) -> list[tuple[str, Question]]:
         tables = self._tables

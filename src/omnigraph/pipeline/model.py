@@ -31,10 +31,14 @@ class OnError(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """What a repeated id of one input means: the last row counts, or every later row is a bad row."""
+    """What a repeated id of one input means: the last row counts, or every later row is a bad row.
+
+    `load` refuses a repeated key in every mode; of an id that is no key, a merge takes the last row.
+    """
 
     LAST = "last"
     REJECT = "reject"
+    LOAD = "load"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +95,11 @@ class Quality:
     max_rejected: int = DEFAULT_MAX_REJECTED
     duplicates: Duplicates | None = None
 
-    def duplicates_in(self, mode: LoadMode) -> Duplicates:
-        """A merge takes the last row of an id, an append or overwrite refuses the repeat, unless the file says."""
-        return self.duplicates or (Duplicates.LAST if mode is LoadMode.MERGE else Duplicates.REJECT)
+    def keeps_last(self, mode: LoadMode, *, keyed: bool) -> bool:
+        """Whether the last row of a repeated id counts. By default a merge takes it; any other mode refuses it."""
+        if self.duplicates is None or (self.duplicates is Duplicates.LOAD and not keyed):
+            return mode is LoadMode.MERGE
+        return self.duplicates is Duplicates.LAST
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _steps(model: Pipeline, graph: Graph) -> Iterator[Step]:
 
 def _rules(model: Pipeline, key: str, type_: TableType) -> Iterator[str]:
     if isinstance(type_, NodeType) and type_.key:
-        duplicates = model.quality.duplicates_in(model.mode)
+        duplicates = "last" if model.quality.keeps_last(model.mode, keyed=True) else "reject"
         stored = {LoadMode.APPEND: ", refuse stored ids", LoadMode.MERGE: ", replace stored ids"}.get(model.mode, "")
         yield f"check {key}: repeated ids ({duplicates}){stored}"
     for members in type_.uniques:

@@ -51,20 +51,21 @@ def new_ulids(count: int) -> pa.Array:
 def seeded_ulids(seed: str, millis: int) -> Mint:
     """ULIDs that depend on the seed alone, so that work which runs twice makes the same ones.
 
-    The ids of one seed share sixty bits of its digest and are then counted, as ULIDs of one millisecond may be.
+    A million ids share sixty bits of a digest and are counted, as ULIDs of one millisecond may be; then comes the next.
     """
     counted = 0
-    shared = int.from_bytes(hashlib.blake2b(seed.encode(), digest_size=8).digest()) >> 4
-    prefix = [*_digits(millis, _TIME_DIGITS), *_digits(shared, _RANDOM_DIGITS - _COUNTER_DIGITS)]
 
     def mint(count: int) -> pa.Array:
         nonlocal counted
         numbers = np.arange(counted, counted + count)
         counted += count
-        if counted > 1 << 5 * _COUNTER_DIGITS:
-            raise ValueError(f"one seed can't make {counted} ids")
         texts = np.empty((count, _ULID_LENGTH), np.uint8)
-        texts[:, :-_COUNTER_DIGITS] = _CROCKFORD[prefix]
+        texts[:, :_TIME_DIGITS] = _CROCKFORD[_digits(millis, _TIME_DIGITS)]
+        series = numbers >> 5 * _COUNTER_DIGITS
+        for one in np.unique(series).tolist():
+            digest = hashlib.blake2b(f"{seed}\n{one}".encode(), digest_size=8).digest()
+            shared = _digits(int.from_bytes(digest), _RANDOM_DIGITS - _COUNTER_DIGITS)
+            texts[series == one, _TIME_DIGITS:-_COUNTER_DIGITS] = _CROCKFORD[shared]
         for place in range(_COUNTER_DIGITS):
             texts[:, _ULID_LENGTH - 1 - place] = _CROCKFORD[numbers >> 5 * place & 31]
         return _as_texts(texts)
