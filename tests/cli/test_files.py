@@ -84,6 +84,22 @@ print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy", "obst
     assert loaded.stdout.strip().splitlines()[-1] == "[]"
 
 
+def test_commands_do_without_pandas_and_spark_gets_it(tmp_path: Path) -> None:
+    (tmp_path / "s.pg").write_text(SCHEMA)
+    program = """
+import sys
+from omnigraph.cli.main import main
+try:
+    main(["init", "--schema", "s.pg", "graph"])
+except SystemExit as left:
+    print(left.code, "lance" in sys.modules, "pandas" in sys.modules)
+import pyspark.sql
+import pandas
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == ["initialized graph", "0 True False"]
+
+
 def test_a_piped_run_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "s.pg").write_text(SCHEMA)
     (tmp_path / "q.gq").write_text(QUERIES)

@@ -19,7 +19,7 @@ BRANCHES_EACH = 10
 
 
 def start(uri: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}", "OMNIGRAPH_TEST_QUICK_START": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "tests.engine.fleet", str(uri), *arguments],
         stdin=subprocess.PIPE,

@@ -22,6 +22,7 @@ WRITERS, ROUNDS = 5, 6
 def start(place: Place, *arguments: str, kill_at: str | None = None) -> subprocess.Popen[str]:
     environment = {**os.environ, **place.environment, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
     environment["OMNIGRAPH_KILL_AT"] = kill_at or ":0"
+    environment["OMNIGRAPH_TEST_QUICK_START"] = "1"
     return subprocess.Popen(
         [sys.executable, "-m", "tests.engine.keeper", place.uri, *arguments],
         stdin=subprocess.PIPE,

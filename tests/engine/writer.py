@@ -30,7 +30,7 @@ class OtherProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": search},
+            env={**os.environ, "PYTHONPATH": search, "OMNIGRAPH_TEST_QUICK_START": "1"},
             cwd=REPOSITORY,
         )
         assert self.answer() == {"ready": True}

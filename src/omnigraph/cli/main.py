@@ -39,6 +39,7 @@ from omnigraph.cli.commands import (
 from omnigraph.cli.deprecated import spelled_out
 from omnigraph.cli.flags import GlobalFlags, hoisted
 from omnigraph.cli.invocation import path_of
+from omnigraph.cli.quick_start import leave_pandas_out
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import OmniGraphError
 
@@ -164,6 +165,7 @@ app = _built()
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
+    leave_pandas_out()
     try:
         code = run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

@@ -387,6 +387,7 @@ def _exact_names(spark: SparkSession) -> SparkSession:
     """A session for our own joins: columns of the graph differ by case, and user settings stay the user's."""
     session = spark.newSession()
     session.conf.set("spark.sql.caseSensitive", "true")
+    session.conf.set("spark.sql.session.timeZone", "UTC")  # reasons tell moments as the graph does
     return session
 
 
