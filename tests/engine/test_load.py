@@ -241,7 +241,7 @@ def test_a_key_of_another_kind_of_write_is_refused(graph: Graph) -> None:
 
 
 def test_an_input_beyond_the_limits_is_refused_with_a_way_out(graph: Graph) -> None:
-    with pytest.raises(ResourceLimitError, match="Spark pipeline") as refused:
+    with pytest.raises(ResourceLimitError, match="load --engine spark") as refused:
         graph.with_limits(Limits(rows=1)).load(lines(INES, VASE), mode="append")
     assert refused.value.limit == 1
     assert graph.snapshot().version == 1

@@ -59,6 +59,11 @@ def test_both_engines_make_the_same_graph_and_the_same_receipt(
     assert everything(there, "nightly") == everything(here, "nightly")
     assert there.snapshot().count("node:Reader") == 0
 
+    twice = ndjson(tmp_path / "twice.ndjson", [edge("Likes", f"r{n}", f"b{n}", id="e2") for n in (2, 3)])
+    for graph, engine in ((here, "local"), (there, "spark")):
+        load(capsys, graph, "--data", str(twice), "--engine", engine, "--branch", "nightly", mode="merge")
+    assert everything(there, "nightly") == everything(here, "nightly")
+
 
 def test_rows_of_one_type_are_taken_by_their_column_names(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]

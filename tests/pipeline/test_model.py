@@ -51,11 +51,23 @@ def test_a_file_says_everything_a_run_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "rule"), [("merge", Duplicates.LAST), ("append", Duplicates.REJECT), ("overwrite", Duplicates.REJECT)]
+    ("rule", "merged_keys", "merged_ids", "appended"),
+    [
+        (None, True, True, False),
+        (Duplicates.LAST, True, True, True),
+        (Duplicates.REJECT, False, False, False),
+        (Duplicates.LOAD, False, True, False),
+    ],
 )
-def test_a_repeated_id_means_what_the_mode_says(mode: str, rule: Duplicates) -> None:
-    pipeline = read_pipeline(f"version: 1\nmode: {mode}\nsources: {{a: {{format: graph, path: x}}}}")
-    assert pipeline.quality.duplicates_in(pipeline.mode) is rule
+def test_whether_the_last_row_of_a_repeated_id_counts(
+    rule: Duplicates | None, merged_keys: bool, merged_ids: bool, appended: bool
+) -> None:
+    quality = f"\nquality: {{duplicates: {rule}}}" if rule else ""
+    given = read_pipeline(f"version: 1{quality}\nsources: {{a: {{format: graph, path: x}}}}").quality
+    assert given.keeps_last(LoadMode.MERGE, keyed=True) is merged_keys
+    assert given.keeps_last(LoadMode.MERGE, keyed=False) is merged_ids
+    for mode in (LoadMode.APPEND, LoadMode.OVERWRITE):
+        assert [given.keeps_last(mode, keyed=keyed) for keyed in (True, False)] == [appended, appended]
 
 
 MISTAKES = [

@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def start(place: Place, uri: str, *arguments: str, kill_at: str | None = None) -> subprocess.Popen[str]:
     environment = {**os.environ, **place.environment, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
     environment.pop("OMNIGRAPH_KILL_AT", None)
-    environment["OMNIGRAPH_TEST_QUICK_START"] = "1"
+    environment |= {"OMNIGRAPH_TEST_QUICK_START": "1", "PYTHONFAULTHANDLER": "1"}
     if kill_at:
         environment["OMNIGRAPH_KILL_AT"] = kill_at
     return subprocess.Popen(
