@@ -30,6 +30,7 @@ _TIME_DIGITS: Final = 10
 _RANDOM_DIGITS: Final = 16
 _ULID_LENGTH: Final = _TIME_DIGITS + _RANDOM_DIGITS
 _COUNTER_DIGITS: Final = 4
+_COUNTER_BITS: Final = 5 * _COUNTER_DIGITS
 
 _NEEDS_ESCAPING: Final = r'["\\\x00-\x1f]'
 # Below these, whole numbers lie apart in the column, so their shortest digits are all their digits.
@@ -57,15 +58,15 @@ def seeded_ulids(seed: str, millis: int) -> Mint:
 
     def mint(count: int) -> pa.Array:
         nonlocal counted
-        numbers = np.arange(counted, counted + count)
-        counted += count
+        first, counted = counted, counted + count
+        numbers = np.arange(first, counted)
         texts = np.empty((count, _ULID_LENGTH), np.uint8)
         texts[:, :_TIME_DIGITS] = _CROCKFORD[_digits(millis, _TIME_DIGITS)]
-        series = numbers >> 5 * _COUNTER_DIGITS
-        for one in np.unique(series).tolist():
-            digest = hashlib.blake2b(f"{seed}\n{one}".encode(), digest_size=8).digest()
+        for series in range(first >> _COUNTER_BITS, (counted - 1 >> _COUNTER_BITS) + 1):
+            digest = hashlib.blake2b(f"{seed}\n{series}".encode(), digest_size=8).digest()
             shared = _digits(int.from_bytes(digest), _RANDOM_DIGITS - _COUNTER_DIGITS)
-            texts[series == one, _TIME_DIGITS:-_COUNTER_DIGITS] = _CROCKFORD[shared]
+            rows = slice(max(0, (series << _COUNTER_BITS) - first), (series + 1 << _COUNTER_BITS) - first)
+            texts[rows, _TIME_DIGITS:-_COUNTER_DIGITS] = _CROCKFORD[shared]
         for place in range(_COUNTER_DIGITS):
             texts[:, _ULID_LENGTH - 1 - place] = _CROCKFORD[numbers >> 5 * place & 31]
         return _as_texts(texts)
