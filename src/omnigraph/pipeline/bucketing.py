@@ -41,7 +41,7 @@ def buckets_of(hashes: Hashes, count: int) -> NDArray[np.uint16]:
 def crowded(hashes: Hashes, most: int) -> Hashes:
     """The hashes that occur more than `most` times, once each."""
     ordered = np.sort(hashes)
-    return np.unique(ordered[most:][ordered[most:] == ordered[: len(ordered) - most]])
+    return np.unique(ordered[most:][ordered[most:] == ordered[: max(0, len(ordered) - most)]])
 
 
 def _mixed(hashes: Hashes, words: Hashes) -> Hashes:

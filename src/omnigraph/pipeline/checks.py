@@ -58,8 +58,7 @@ def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) 
 
     It answers three questions: repeats, conflicts of an append, replaced rows of a merge.
     """
-    wanted = dict.fromkeys(["id", *_key_columns(tables.by_key[key].type)])
-    new, old = tables.fresh(key, list(wanted)), tables.stored(key, ["id"])
+    new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
 
     def verdict(found: Suspects) -> DataFrame:
         def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
@@ -79,7 +78,7 @@ def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
     type_ = tables.by_key[key].type
     names = _key_members(type_)
     if names:
-        reason = _unique_reason(type_, names, _key_columns(type_), F.col("id"))
+        reason = _unique_reason(type_, names, list(_key_columns(type_).values()), F.col("id"))
     else:
         reason = F.concat(F.lit(f"the input holds the {key} id '"), F.col("id"), F.lit("' more than once"))
     rows = met.where(F.col(ROLE.name) == matching.REPEAT)
@@ -104,8 +103,8 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
     """Incoming rows that share a `@unique` tuple with an earlier incoming row, or with a stored row that stays."""
     type_ = tables.by_key[key].type
     _refuse_incomparable(type_, members)
-    columns = [_column(type_, name) for name in members]
-    wanted = list(dict.fromkeys(["id", *columns]))
+    named = _columns(type_, members)
+    columns, wanted = list(named.values()), {"id": "id", **named}
     new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
 
     def verdict(found: Suspects) -> DataFrame:
@@ -113,13 +112,13 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
         groups = rows.groupBy(*columns).agg(
             F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
         )
-        told = [PLACE, "holder", *wanted]
+        told = [PLACE, "holder", *wanted.values()]
         within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
         holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
         once = (
             all_of([within.select(*told), rows.join(holders, columns).select(*told)])
             .groupBy(PLACE)
-            .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted))
+            .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted.values()))
         )
         reason = _unique_reason(type_, members, columns, F.col("holder"))
         return _refused(key, once, members[0] if len(members) == 1 else None, reason)
@@ -325,10 +324,11 @@ def _unique_reason(type_: TableType, members: Sequence[str], columns: Sequence[s
 
 
 def _shown(type_: TableType, name: str, column: str) -> Column:
-    value = F.col(f"`{column}`")
+    value = F.col(column)
     prop = type_.properties.get(name)
     if prop is not None and prop.type.scalar is Scalar.DATETIME:
-        return F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
+        # Spark shows moments in the zone of the session, the graph in UTC.
+        return F.date_format(F.to_utc_timestamp(value, F.current_timezone()), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
     return value.cast("string")
 
 
@@ -336,12 +336,18 @@ def _key_members(type_: TableType) -> tuple[str, ...]:
     return type_.key if isinstance(type_, NodeType) else ()
 
 
-def _key_columns(type_: TableType) -> list[str]:
-    """Where the members of a key are read: a single text is the id itself."""
+def _key_columns(type_: TableType) -> dict[str, str]:
+    """Where the members of a key are read, and what they are called meanwhile: a single text is the id itself."""
     names = _key_members(type_)
     if len(names) == 1 and type_.properties[names[0]].type.scalar is Scalar.STRING:
-        return ["id"]
-    return [_column(type_, name) for name in names]
+        return {"id": "id"}
+    return _columns(type_, names)
+
+
+def _columns(type_: TableType, names: Sequence[str]) -> dict[str, str]:
+    """Columns of a rule by names of our own: Spark may not tell a graph's names apart that differ by case."""
+    columns = [_column(type_, name) for name in names]
+    return {c: c if c in type_.system_columns else f"member_{number}" for number, c in enumerate(columns)}
 
 
 def _refuse_incomparable(type_: TableType, members: Sequence[str]) -> None:

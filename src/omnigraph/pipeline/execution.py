@@ -185,7 +185,7 @@ class _Run:
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Everything between the captured head and the publish. May run again on a newer head."""
         ingested = self._ingest(txn)
-        tables = IncomingTables(_exact_names(self.spark), txn)
+        tables = IncomingTables(self.frames.spark, txn)
         catalog = txn.snapshot.catalog
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
@@ -295,7 +295,7 @@ class _Run:
 
     def _build_indexes(self, tables: IncomingTables) -> None:
         current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
-        for key, state in index_tables(self.spark, tables.txn.root, current).items():
+        for key, state in index_tables(tables.spark, tables.txn.root, current).items():
             tables.replace_current(key, state)
 
     # Rejections
@@ -381,14 +381,6 @@ def _mapper(task: IngestTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         return task(batches)
 
     return ingest
-
-
-def _exact_names(spark: SparkSession) -> SparkSession:
-    """A session for our own joins: columns of the graph differ by case, and user settings stay the user's."""
-    session = spark.newSession()
-    session.conf.set("spark.sql.caseSensitive", "true")
-    session.conf.set("spark.sql.session.timeZone", "UTC")  # reasons tell moments as the graph does
-    return session
 
 
 def _type(catalog: Catalog, key: str) -> TableType:

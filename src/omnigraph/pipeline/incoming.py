@@ -7,8 +7,9 @@ more whenever rows are taken out. Checks read the newest; only the last one can 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,9 @@ from omnigraph.storage.tables.distributed import (
     TableAddress,
     fragments_of,
 )
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, str]
+"""Columns of a table, with other names for them where it is a mapping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +98,32 @@ class IncomingTables:
     def address(self, state: TableState) -> TableAddress:
         return TableAddress.of(self.txn.root.location, state)
 
-    def fresh(self, key: str, columns: Sequence[str]) -> TableScan:
+    def fresh(self, key: str, columns: Columns) -> TableScan:
         """Incoming rows that are still in, with their places. Nothing when the run does not write the type."""
         incoming = self.by_key.get(key)
         if incoming is None:
             return self._scan(self.txn.state(key), columns, lambda _: False)
         return self._scan(incoming.current, columns, lambda f: f.id in incoming.fragments)
 
-    def stored(self, key: str, columns: Sequence[str]) -> TableScan:
+    def stored(self, key: str, columns: Columns) -> TableScan:
         """Rows of the captured head, with their places. Nothing when the run replaces the type."""
         incoming = self.by_key.get(key)
         replaced = incoming is not None and incoming.replaces
         return self._scan(self.txn.state(key), columns, lambda _: not replaced)
 
-    def committed(self, key: str, columns: Sequence[str]) -> TableScan:
+    def committed(self, key: str, columns: Columns) -> TableScan:
         """Rows of the captured head, whatever the run does to the type."""
         return self._scan(self.txn.state(key), columns, lambda _: True)
 
     def frame(self, scan: TableScan) -> DataFrame:
         return scan_frame(self.spark, scan)
 
-    def _scan(self, state: TableState, columns: Sequence[str], wanted: Callable[[FragmentSummary], bool]) -> TableScan:
+    def _scan(self, state: TableState, columns: Columns, wanted: Callable[[FragmentSummary], bool]) -> TableScan:
         table = self.open(state)
         fragments = tuple(f for f in fragments_of(table) if wanted(f))
         schema: pa.Schema = table.schema
-        return TableScan(self.address(state), fragments, schema, tuple(columns), {}, places=True)
+        names = columns if isinstance(columns, Mapping) else {}
+        return TableScan(self.address(state), fragments, schema, tuple(columns), names, places=True)
 
     def take_out(self, key: str, places: DataFrame) -> int:
         """Remove rows by place; one task per fragment writes its deletions."""
