@@ -33,6 +33,14 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
     return hashes
 
 
+def with_whole_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    """Rows that have a value in every column of the key."""
+    for name in key:
+        if rows.column(name).null_count:
+            rows = rows.filter(rows.column(name).is_valid())
+    return rows
+
+
 def buckets_of(hashes: Hashes, count: int) -> NDArray[np.uint16]:
     """Buckets `0 .. count - 1`, about equally full."""
     return ((hashes >> _HALF) * np.uint64(count) >> _HALF).astype(np.uint16)

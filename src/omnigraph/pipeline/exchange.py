@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.pipeline.bucketing import buckets_of, key_hashes
+from omnigraph.pipeline.bucketing import buckets_of, key_hashes, with_whole_key
 from omnigraph.pipeline.scanning import TableScan
+from omnigraph.pipeline.tasks import on_executors
 from omnigraph.pipeline.transport import spark_schema
 
 # A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
@@ -26,6 +27,7 @@ _ROWS_PER_BUCKET: Final = 64 << 10
 _BUCKETS_PER_TASK: Final = 16
 _MOST_BUCKETS: Final = 1 << 16
 _ROWS_PER_CHUNK: Final = 1 << 18
+_BYTES_PER_CHUNK: Final = 64 << 20  # offsets of Arrow texts, and of cells, end at two gigabytes
 _CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
 HASH: Final = "hash"
 _HASHES: Final = pa.schema([(HASH, pa.uint64())])
@@ -52,29 +54,29 @@ class Lane:
 
 def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema) -> DataFrame:
     """What `receive` makes of each bucket. It gets a table per lane."""
-    rows = sum(fragment.rows for lane in lanes for fragment in lane.scan.fragments)
     sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
     if not sendings:
         return spark.createDataFrame([], spark_schema(schema))
-    buckets = min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
+    buckets = bucket_count(lanes)
     tasks = math.ceil(buckets / _BUCKETS_PER_TASK)
-    sent = spark.range(0, len(sendings), 1, len(sendings)).mapInArrow(
-        _sender(lanes, sendings, buckets), spark_schema(_CELLS)
-    )
+    sent = on_executors(spark, len(sendings), _sender(lanes, sendings, buckets), spark_schema(_CELLS))
     # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
     task = F.col("bucket") % tasks
     return sent.repartitionById(tasks, task).mapInArrow(_receiver(lanes, receive), spark_schema(schema))
 
 
+def bucket_count(lanes: Sequence[Lane]) -> int:
+    rows = sum(fragment.rows for lane in lanes for fragment in lane.scan.fragments)
+    return min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
+
+
 def _sender(
     lanes: Sequence[Lane], sendings: Sequence[tuple[int, tuple[int, ...]]], buckets: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                lane, fragments = sendings[number]
-                for rows in _chunks(lanes[lane].scan.read(fragments)):
-                    yield _packed(lanes[lane], rows, lane, buckets)
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    def send(number: int) -> Iterator[pa.RecordBatch]:
+        lane, fragments = sendings[number]
+        for rows in _chunks(lanes[lane].scan.read(fragments)):
+            yield _packed(lanes[lane], rows, lane, buckets)
 
     return send
 
@@ -83,7 +85,8 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     parts: list[pa.RecordBatch] = []
     for batch in batches:
         parts.append(batch)
-        if sum(part.num_rows for part in parts) >= _ROWS_PER_CHUNK:
+        rows, size = sum(part.num_rows for part in parts), sum(part.nbytes for part in parts)
+        if rows >= _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
             yield pa.Table.from_batches(parts)
             parts = []
     if parts:
@@ -92,12 +95,10 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _packed(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordBatch:
     """Cells for the buckets that get any of these rows."""
-    for name in lane.key:
-        if rows.column(name).null_count:
-            rows = rows.filter(rows.column(name).is_valid())
-    if not rows.num_rows:
+    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    batch = with_whole_key(batch, lane.key)
+    if not batch.num_rows:
         return pa.RecordBatch.from_pylist([], schema=_CELLS)
-    batch = rows.combine_chunks().to_batches()[0]
     hashes = key_hashes([batch.column(name) for name in lane.key])
     if lane.hashed:
         hashes.sort()  # hashes in order are buckets in order

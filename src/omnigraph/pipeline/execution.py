@@ -28,7 +28,7 @@ from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import BadRequestError, BranchNotFoundError
-from omnigraph.language.catalog import Catalog, EdgeType, TableType
+from omnigraph.language.catalog import Catalog, EdgeType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
 from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
@@ -39,7 +39,7 @@ from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipe
 from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import spark_session, ui_url
-from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, short_reason
+from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.tables.distributed import TableAddress
@@ -50,7 +50,7 @@ _SAMPLES = 10
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _UNWEIGHED_ROWS = 8_192
-_WEIGHED, _UNWEIGHED, _UNSET = str(64 << 20), str((1 << 31) - 1), "1"
+_UNWEIGHED, _UNSET = str((1 << 31) - 1), "1"
 
 
 def run(
@@ -103,10 +103,9 @@ def _clear_errors() -> Iterator[None]:
         if "TooManyRejectedError: " in text:
             first = text.split("TooManyRejectedError: ", 1)[1].split("\n", 1)[0].strip()
             raise BadRequestError(f"more rows were rejected than max_rejected allows, such as: {first}") from None
-        for line in text.splitlines():
-            if line.startswith("omnigraph.errors."):
-                raise BadRequestError(line.partition(": ")[2].strip()) from error
-        raise BadRequestError(f"Spark could not run the pipeline: {short_reason(error)}") from error
+        said = own_words(text)
+        reason = said or f"Spark could not run the pipeline: {short_reason(error)}"
+        raise BadRequestError(reason) from error
 
 
 @dataclass
@@ -186,12 +185,12 @@ class _Run:
         """Everything between the captured head and the publish. May run again on a newer head."""
         ingested = self._ingest(txn)
         tables = IncomingTables(self.frames.spark, txn)
-        catalog = txn.snapshot.catalog
+        types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
             for key in sorted({f.type_key for f in ingested.fragments}):
                 written = [f for f in ingested.fragments if f.type_key == key]
-                tables.add(_type(catalog, key), written, replaces=replaces)
+                tables.add(types[key], written, replaces=replaces)
         judgement = Judgement(tables, self.model, ingested.outcomes, self._refuse_now)
         self._judgements.append(judgement)
         with self.stages.stage("check"):
@@ -239,10 +238,13 @@ class _Run:
         """
         conf = self.frames.spark.conf
         if not self._weighed_by_user:
-            types = [_type(catalog, type_key)] if type_key else list(table_types(catalog).values())
-            heavy = any(prop.type.is_blob for type_ in types for prop in type_.property_list)
-            conf.set(_BATCH_BYTES, _WEIGHED if heavy else _UNWEIGHED)
-            if not heavy:
+            types = table_types(catalog)
+            chosen = [types[type_key]] if type_key else types.values()
+            heavy = any(prop.type.is_blob for type_ in chosen for prop in type_.property_list)
+            if heavy:
+                conf.unset(_BATCH_BYTES)
+            else:
+                conf.set(_BATCH_BYTES, _UNWEIGHED)
                 rows = int(conf.get(_BATCH_ROWS) or 0)
                 conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
 
@@ -381,11 +383,6 @@ def _mapper(task: IngestTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         return task(batches)
 
     return ingest
-
-
-def _type(catalog: Catalog, key: str) -> TableType:
-    kind, _, name = key.partition(":")
-    return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
 def _read_set(tables: IncomingTables) -> ReadSet:

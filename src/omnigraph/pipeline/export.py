@@ -6,7 +6,7 @@ formats are tables for other tools. Nothing passes through the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +25,7 @@ from omnigraph.pipeline.reading import type_named, type_scan
 from omnigraph.pipeline.report import Progress, Stages
 from omnigraph.pipeline.scanning import scan_frame
 from omnigraph.pipeline.sources import hadoop_uri, spark_errors
+from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 
@@ -88,7 +89,7 @@ def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFram
     if not groups:
         return spark.createDataFrame([], "value string")
     task = _LinesTask(state.root.location, type_, state.table(type_.type_key).state, tuple(groups))
-    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(_writer(task), "value string")
+    return on_executors(spark, len(groups), task.batches, "value string")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class _LinesTask:
     state: TableState
     groups: tuple[tuple[int, ...], ...]
 
-    def lines(self, group: int) -> Iterator[list[str]]:
+    def batches(self, group: int) -> Iterator[pa.RecordBatch]:
         from omnigraph.engine.entities import TypeState
         from omnigraph.engine.export import entity_lines
         from omnigraph.storage.tables import TableReader
@@ -111,17 +112,7 @@ class _LinesTask:
         for line in entity_lines(entities, fragment_row_ids(entities.table, self.groups[group])):
             batch.append(line.decode())
             if len(batch) == _LINES_PER_BATCH:
-                yield batch
+                yield pa.RecordBatch.from_pydict({"value": batch})
                 batch = []
         if batch:
-            yield batch
-
-
-def _writer(task: _LinesTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for group in batch.column(0).to_pylist():
-                for lines in task.lines(group):
-                    yield pa.RecordBatch.from_pydict({"value": lines})
-
-    return write
+            yield pa.RecordBatch.from_pydict({"value": batch})

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties
 from omnigraph.language.catalog import TableType
+from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.distributed import BuiltIndex, FragmentStaging, TableAddress, fragments_of
@@ -40,7 +41,7 @@ def index_tables(
     tasks = [task for key, (type_, state) in sorted(tables.items()) for task in _tasks(root, key, type_, state)]
     if not tasks:
         return {}
-    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_builder(tasks), "task long, segment string").collect()
+    rows = on_executors(spark, len(tasks), _builder(tasks), "task long, segment string").collect()
     segments: dict[tuple[str, str], list[str]] = {}
     for number, segment in sorted((row[0], row[1]) for row in rows):
         segments.setdefault((tasks[number].key, tasks[number].spec.name), []).append(segment)
@@ -77,16 +78,13 @@ def _tasks(root: GraphRoot, key: str, type_: TableType, state: TableState) -> It
             yield _SegmentTask(key, address, spec, need, tuple(group))
 
 
-def _builder(tasks: list[_SegmentTask]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _builder(tasks: list[_SegmentTask]) -> Callable[[int], Iterator[pa.RecordBatch]]:
     # What an executor needs of a task; segments that will be replaced stay with the driver.
     shipped = [(task.address, task.spec, task.fragment_ids) for task in tasks]
 
-    def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def build(number: int) -> Iterator[pa.RecordBatch]:
         from omnigraph.storage.tables.distributed import build_index_segment
 
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                segment = build_index_segment(*shipped[number])
-                yield pa.RecordBatch.from_pydict({"task": [number], "segment": [segment]})
+        yield pa.RecordBatch.from_pydict({"task": [number], "segment": [build_index_segment(*shipped[number])]})
 
     return build

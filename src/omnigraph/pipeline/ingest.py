@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.external_blobs import ExternalBlobPolicy
     from omnigraph.engine.kernels import RejectedRow
     from omnigraph.engine.kernels.ids import Mint
-    from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.language.catalog import Catalog
     from omnigraph.pipeline.embedding import EmbedTask
     from omnigraph.storage.tables.distributed import TableAddress
 
@@ -82,10 +82,12 @@ class TooManyRejectedError(Exception):
 
 class _Ingest:
     def __init__(self, task: IngestTask) -> None:
+        from omnigraph.engine.indexes import table_types
         from omnigraph.language.catalog import Catalog
 
         self._task = task
         self._catalog: Catalog = Catalog.from_json(task.catalog)
+        self._types = table_types(self._catalog)
         self._buffers: dict[str, _Buffer] = {}
         self._outcomes: list[dict[str, Any]] = []
         self._accepted: dict[str, int] = {}
@@ -116,7 +118,7 @@ class _Ingest:
     def _mapped(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64]]]:
         from omnigraph.engine.kernels import type_batch
 
-        type_ = self._type(self._task.type_key or "")
+        type_ = self._types[self._task.type_key or ""]
         batch = self._without_corrupt(type_.type_key, batch)
         numbers = _numbers(batch)
         loose = batch.drop_columns([ROW_COLUMN])
@@ -154,10 +156,6 @@ class _Ingest:
         for key, typed in decoded.by_type.items():
             if len(typed):
                 yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1]
-
-    def _type(self, key: str) -> TableType:
-        kind, _, name = key.partition(":")
-        return self._catalog.nodes[name] if kind == "node" else self._catalog.edges[name]
 
     def _mint(self, numbers: NDArray[np.int64]) -> Mint:
         """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
@@ -206,7 +204,7 @@ class _Ingest:
 
     def _admitted(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.int64]]:
         """Rows without those that name an external object which the policy does not admit."""
-        type_ = self._type(key)
+        type_ = self._types[key]
         if not any(prop.type.is_blob for prop in type_.property_list):
             return rows, numbers
         from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
@@ -230,9 +228,8 @@ class _Ingest:
         from omnigraph.storage.tables.distributed import write_new_fragments
 
         buffer = self._buffers.pop(key)
-        type_ = self._type(key)
-        # Lance takes twice as long for many small chunks.
-        rows = as_table_rows(type_, pa.concat_tables(buffer.parts).combine_chunks())
+        type_ = self._types[key]
+        rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
         numbers = np.concatenate(buffer.numbers)
         start = 0
         for text in write_new_fragments(

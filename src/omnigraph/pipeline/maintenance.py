@@ -23,6 +23,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.indexing import index_tables, waiting_indexes
 from omnigraph.pipeline.report import Progress, Stages
 from omnigraph.pipeline.sources import spark_errors
+from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress
@@ -93,8 +94,7 @@ def _compacted(
     results: dict[str, list[str]] = {}
     if plans:
         shipped = [(TableAddress.of(txn.root.location, states[key]), task) for key, task in plans]
-        tasks = spark.range(0, len(plans), 1, len(plans))
-        rows = tasks.mapInArrow(_compactor(shipped), "task long, result string").collect()
+        rows = on_executors(spark, len(plans), _compactor(shipped), "task long, result string").collect()
         for number, result in sorted((row[0], row[1]) for row in rows):
             results.setdefault(plans[number][0], []).append(result)
     return {
@@ -114,12 +114,10 @@ def _rewritten(staging: FragmentStaging, state: TableState, results: list[str]) 
 
 def _compactor(
     shipped: list[tuple[TableAddress, str]],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def compact(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    def compact(number: int) -> Iterator[pa.RecordBatch]:
         from omnigraph.storage.tables.distributed import run_compaction
 
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield pa.RecordBatch.from_pydict({"task": [number], "result": [run_compaction(*shipped[number])]})
+        yield pa.RecordBatch.from_pydict({"task": [number], "result": [run_compaction(*shipped[number])]})
 
     return compact

@@ -64,7 +64,7 @@ def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
     rows = pa.concat_tables(marked, promote_options="default").combine_chunks()
     if not rows.num_rows:
         return rows
-    hashes = key_hashes([rows.column("id").chunk(0)])
+    hashes = key_hashes([rows.column("id").combine_chunks()])
     return rows.filter(pa.array(np.isin(hashes, crowded(hashes, 1))))
 
 

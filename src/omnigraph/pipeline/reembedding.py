@@ -25,6 +25,7 @@ from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.model import EmbedStep, SparkSettings
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, fragment_descriptions
 from omnigraph.storage.tables.reading import identifier
@@ -112,33 +113,30 @@ class _Reembedding:
         if not fragments:
             return
         work = _rewriter(address, task, fragments, self.only_missing)
-        tasks = self.spark.range(0, len(fragments), 1, len(fragments))
-        for row in tasks.mapInArrow(work, "fragment long, rewritten string").collect():
+        for row in on_executors(self.spark, len(fragments), work, "fragment long, rewritten string").collect():
             yield row[0], row[1]
 
 
 def _rewriter(
     address: TableAddress, task: EmbedTask, fragments: Sequence[int], only_missing: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
     wanted = f"{identifier(task.source)} IS NOT NULL"
     if only_missing:
         wanted += f" AND {identifier(task.target)} IS NULL"
 
-    def rewrite(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rewrite(number: int) -> Iterator[pa.RecordBatch]:
         from omnigraph.storage.tables.distributed import rewrite_column
 
         type_ = address.open().schema.field(task.target).type
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                rewritten = rewrite_column(
-                    address,
-                    fragments[number],
-                    task.target,
-                    [task.source],
-                    wanted,
-                    lambda rows: task.vectors(rows.column(0), type_),
-                )
-                schema = pa.schema([("fragment", pa.int64()), ("rewritten", pa.string())])
-                yield pa.record_batch([[fragments[number]], [rewritten]], schema=schema)
+        rewritten = rewrite_column(
+            address,
+            fragments[number],
+            task.target,
+            [task.source],
+            wanted,
+            lambda rows: task.vectors(rows.column(0), type_),
+        )
+        schema = pa.schema([("fragment", pa.int64()), ("rewritten", pa.string())])
+        yield pa.record_batch([[fragments[number]], [rewritten]], schema=schema)
 
     return rewrite

@@ -6,7 +6,7 @@ frame is made; executors open that version and nothing newer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.pipeline.bucketing import Hashes, key_hashes
+from omnigraph.pipeline.bucketing import Hashes, key_hashes, with_whole_key
+from omnigraph.pipeline.tasks import on_executors
 from omnigraph.pipeline.transport import spark_schema, to_transport, transport_schema
 from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
@@ -30,9 +31,7 @@ class KeyFilter:
     hashes: Hashes
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for name in self.columns:
-            if batch.column(name).null_count:
-                batch = batch.filter(batch.column(name).is_valid())
+        batch = with_whole_key(batch, self.columns)
         return batch.filter(pa.array(np.isin(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
 
 
@@ -99,15 +98,4 @@ def scan_frame(spark: SparkSession, scan: TableScan) -> DataFrame:
     groups = scan.groups()
     if not groups:
         return spark.createDataFrame([], schema)
-    return spark.range(0, len(groups), 1, len(groups)).mapInArrow(_reader(scan, groups), schema)
-
-
-def _reader(
-    scan: TableScan, groups: list[tuple[int, ...]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from scan.read(groups[number])
-
-    return read
+    return on_executors(spark, len(groups), lambda number: scan.read(groups[number]), schema)

@@ -229,12 +229,17 @@ def spark_errors(where: str) -> Iterator[None]:
         raise BadRequestError(f"{where}: {short_reason(error)}") from None
 
 
+def own_words(text: str) -> str | None:
+    """What our own code said on an executor, within what Spark made of it."""
+    lines = (line for line in text.splitlines() if line.startswith("omnigraph.errors."))
+    return next((line.partition(": ")[2].strip() for line in lines), None)
+
+
 def short_reason(error: Exception) -> str:
     """What Spark says, without its stack trace and plan, and what to do when a part of Spark is missing."""
     text = str(error).split("\n\nJVM stacktrace", 1)[0]
-    for line in text.splitlines():
-        if line.startswith("omnigraph.errors."):
-            return line.partition(": ")[2].strip()  # what our own code said on an executor
+    if said := own_words(text):
+        return said
     if isinstance(error, Py4JJavaError):
         text = _JAVA_CLASSES.sub("", text.partition("\n: ")[2])
     reason = text.strip().split(";\n", 1)[0].split("\n", 1)[0].strip()

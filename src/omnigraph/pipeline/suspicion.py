@@ -15,15 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.pipeline.bucketing import Hashes, crowded
-from omnigraph.pipeline.exchange import HASH, Lane, exchange
+from omnigraph.pipeline.exchange import HASH, Lane, bucket_count, exchange
 from omnigraph.pipeline.scanning import TableScan
 
 Suspects: TypeAlias = Hashes | None
 """Hashes of keys; None for everybody, where naming them would not pay."""
 
-# The hashes of a question visit the driver, and travel to every task that looks closer.
+# The hashes of a question visit the driver, and travel to every task that looks closer: eight megabytes at most.
 _MOST_NAMED: Final = 1 << 20
-_MOST_NAMED_BY_A_BUCKET: Final = 1 << 14
 _FOUND: Final = pa.schema([("hashes", pa.binary())])
 
 
@@ -40,12 +39,13 @@ def crowded_keys(spark: SparkSession, scans: Sequence[TableScan], key: Sequence[
 def suspicion(
     spark: SparkSession, lanes: Sequence[Lane], found: Callable[[Mapping[str, pa.Table]], Hashes]
 ) -> DataFrame:
-    """What `found` tells of each bucket, packed; null for a bucket that would name too many."""
+    """What `found` tells of each bucket, packed; null for a bucket that would name more than its share."""
+    share = _MOST_NAMED // bucket_count(lanes)
 
     def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
         hashes = found(rows)
         if len(hashes):
-            yield pa.table([[hashes.tobytes() if len(hashes) <= _MOST_NAMED_BY_A_BUCKET else None]], schema=_FOUND)
+            yield pa.table([[hashes.tobytes() if len(hashes) <= share else None]], schema=_FOUND)
 
     return exchange(spark, lanes, receive, _FOUND)
 
@@ -65,6 +65,6 @@ def suspects(frames: Sequence[DataFrame]) -> list[Suspects]:
 
 
 def _together(cells: Sequence[bytes | None]) -> Suspects:
-    if None in cells or sum(len(cell) for cell in cells if cell is not None) > 8 * _MOST_NAMED:
+    if None in cells:
         return None
     return np.concatenate([np.empty(0, np.uint64), *(np.frombuffer(cell, np.uint64) for cell in cells if cell)])

@@ -20,6 +20,7 @@ from omnigraph.engine.columns import as_table_rows, column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.indexes import table_types
 from omnigraph.engine.kernels import RejectedRow, type_batch
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import LoadMode
@@ -69,9 +70,7 @@ class Sink:
 
     @property
     def type(self) -> TableType:
-        kind, _, name = self.type_key.partition(":")
-        catalog = Catalog.from_json(self.catalog)
-        return catalog.nodes[name] if kind == "node" else catalog.edges[name]
+        return table_types(Catalog.from_json(self.catalog))[self.type_key]
 
     def written(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Type and write what one task got; the first bad row ends the whole write."""

@@ -145,7 +145,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
     """Data files for these rows, and the fragments that describe them, as JSON. No version names them yet."""
     with _storage_errors(f"writing {address.uri}"):
         written = write_fragments(
-            rows,
+            rows.combine_chunks(),  # many small chunks take Lance twice as long
             address.open(),
             schema=schema,
             mode="overwrite" if replaces else "append",
