@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.pipeline.bucketing import buckets_of, key_hashes, with_whole_key
 from omnigraph.pipeline.scanning import TableScan
-from omnigraph.pipeline.tasks import on_executors
+from omnigraph.pipeline.tasks import OnBatches, map_batches, on_executors
 from omnigraph.pipeline.transport import spark_schema
 
 # A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
@@ -62,7 +62,7 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
     sent = on_executors(spark, len(sendings), _sender(lanes, sendings, buckets), spark_schema(_CELLS))
     # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
     task = F.col("bucket") % tasks
-    return sent.repartitionById(tasks, task).mapInArrow(_receiver(lanes, receive), spark_schema(schema))
+    return map_batches(sent.repartitionById(tasks, task), _receiver(lanes, receive), spark_schema(schema))
 
 
 def bucket_count(lanes: Sequence[Lane]) -> int:
@@ -122,9 +122,7 @@ def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
     )
 
 
-def _receiver(
-    lanes: Sequence[Lane], receive: Receive
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _receiver(lanes: Sequence[Lane], receive: Receive) -> OnBatches:
     schemas = [lane.schema for lane in lanes]
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -40,6 +39,7 @@ from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, ro
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
+from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.tables.distributed import TableAddress
@@ -222,7 +222,7 @@ class _Run:
             with self.stages.stage("write", label):
                 task = self._task(catalog, tables, label, type_key)
                 self._size_batches(catalog, type_key)
-                outcomes = frame.mapInArrow(_mapper(task), spark_schema(OUTCOME_SCHEMA))
+                outcomes = map_batches(frame, task, spark_schema(OUTCOME_SCHEMA))
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
                 self._gather(found, outcomes, order, source)
@@ -376,13 +376,6 @@ class _Run:
             stages=self.stages.seconds,
             spark_ui=ui_url(self.spark),
         )
-
-
-def _mapper(task: IngestTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def ingest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return task(batches)
-
-    return ingest
 
 
 def _read_set(tables: IncomingTables) -> ReadSet:

@@ -291,9 +291,13 @@ def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
 
 
 def packed_positions(numbers: NDArray[np.int64]) -> bytes:
-    """Row numbers of a fragment, in order. Mostly consecutive, so their differences compress to almost nothing."""
-    return zlib.compress(np.diff(numbers, prepend=np.int64(0)).astype("<i8").tobytes(), 1)
+    """Row numbers of a fragment, in order, as the runs they mostly are: each by its first number and its length."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
+    lengths = np.diff(starts, append=len(numbers))
+    return zlib.compress(np.stack([numbers[starts], lengths]).astype("<i8").tobytes(), 1)
 
 
 def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
-    return np.cumsum(np.frombuffer(zlib.decompress(packed), "<i8"))
+    firsts, lengths = np.frombuffer(zlib.decompress(packed), "<i8").reshape(2, -1)
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,8 @@ _DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.python.filterPushdown.enabled": "true",
+    # Over TCP every Python task waits for a delayed acknowledgement, which takes longer than most of our tasks.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
 _LOCAL_DEFAULTS: Final[dict[str, str]] = {
     # Spark's 200 are meant for a cluster; on one machine each costs a little for nothing.

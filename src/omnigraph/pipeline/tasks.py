@@ -1,4 +1,4 @@
-"""Numbered pieces of work on executors, each a task of its own.
+"""Work on executors: numbered pieces, each a task of its own, or the batches of a frame.
 
 What reads, exchanges, indexes, compacts, exports and embeds fragments is spread this way. Work is pickled: it imports
 the engine only when it runs, after the fork.
@@ -6,11 +6,16 @@ the engine only when it runs, after the fork.
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+
+OnBatches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def on_executors(
@@ -23,4 +28,20 @@ def on_executors(
             for number in batch.column(0).to_pylist():
                 yield from work(number)
 
-    return spark.range(0, count, 1, count).mapInArrow(run, schema)
+    return map_batches(spark.range(0, count, 1, count), run, schema)
+
+
+def map_batches(frame: DataFrame, work: OnBatches, schema: StructType | str) -> DataFrame:
+    """What `work` makes of the batches of each partition."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from work(batches)
+        _settle()
+
+    return frame.mapInArrow(run, schema)
+
+
+def _settle() -> None:
+    """Spark's workers look for garbage after every task, and would visit all that Lance brought along each time."""
+    if "lance" in sys.modules and not gc.get_freeze_count():
+        gc.freeze()

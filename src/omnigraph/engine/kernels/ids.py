@@ -26,6 +26,7 @@ from omnigraph.language.values import canonical_text, composite_id
 Mint: TypeAlias = Callable[[int], pa.Array]
 
 _CROCKFORD: Final = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
+_DIGIT_PAIRS: Final = np.stack([np.repeat(_CROCKFORD, 32), np.tile(_CROCKFORD, 32)], 1).view(np.uint16)[:, 0]
 _TIME_DIGITS: Final = 10
 _RANDOM_DIGITS: Final = 16
 _ULID_LENGTH: Final = _TIME_DIGITS + _RANDOM_DIGITS
@@ -61,14 +62,14 @@ def seeded_ulids(seed: str, millis: int) -> Mint:
         first, counted = counted, counted + count
         numbers = np.arange(first, counted)
         texts = np.empty((count, _ULID_LENGTH), np.uint8)
-        texts[:, :_TIME_DIGITS] = _CROCKFORD[_digits(millis, _TIME_DIGITS)]
         for series in range(first >> _COUNTER_BITS, (counted - 1 >> _COUNTER_BITS) + 1):
             digest = hashlib.blake2b(f"{seed}\n{series}".encode(), digest_size=8).digest()
-            shared = _digits(int.from_bytes(digest), _RANDOM_DIGITS - _COUNTER_DIGITS)
+            shared = _digits(int.from_bytes(digest) << _COUNTER_BITS, _RANDOM_DIGITS)
             rows = slice(max(0, (series << _COUNTER_BITS) - first), (series + 1 << _COUNTER_BITS) - first)
-            texts[rows, _TIME_DIGITS:-_COUNTER_DIGITS] = _CROCKFORD[shared]
-        for place in range(_COUNTER_DIGITS):
-            texts[:, _ULID_LENGTH - 1 - place] = _CROCKFORD[numbers >> 5 * place & 31]
+            texts[rows] = _CROCKFORD[_digits(millis, _TIME_DIGITS) + shared]
+        pairs = texts.view(np.uint16)
+        pairs[:, -2] = _DIGIT_PAIRS[numbers >> 10 & 1023]
+        pairs[:, -1] = _DIGIT_PAIRS[numbers & 1023]
         return _as_texts(texts)
 
     return mint
@@ -80,7 +81,7 @@ def _digits(number: int, count: int) -> list[int]:
 
 def _as_texts(texts: NDArray[np.uint8]) -> pa.Array:
     offsets = np.arange(len(texts) + 1, dtype=np.int32) * _ULID_LENGTH
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts.tobytes()))
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(texts))
 
 
 def key_ids(type_: NodeType, rows: pa.Table | pa.RecordBatch) -> pa.Array:
