@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.pipeline import ends as ends_of_edges
 from omnigraph.pipeline import exchange as exchanging
-from omnigraph.pipeline.bucketing import buckets_of, crowded, key_hashes
+from omnigraph.pipeline import matching
+from omnigraph.pipeline.bucketing import buckets_of, crowded, every_hash, key_hashes
 from omnigraph.pipeline.exchange import HASH, Lane, exchange
-from omnigraph.pipeline.matching import REPEAT, REPLACED, TAKEN, lost_ends, met_ids
+from omnigraph.pipeline.matching import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
 from omnigraph.pipeline.reading import type_named, type_scan
+from omnigraph.pipeline.scanning import TableScan
+from omnigraph.pipeline.suspicion import suspects
 from omnigraph.storage.tables.distributed import PLACE
 
 texts = st.text(max_size=40)
@@ -106,12 +112,58 @@ def _rows(ids: list[str], first: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.string()), PLACE: pa.array(range(first, first + len(ids)), pa.int64())})
 
 
-@given(small_ids, small_ids, small_ids)
-def test_ends_are_lost_when_nobody_has_their_id(ends: list[str], new: list[str], stored: list[str]) -> None:
-    known = [pa.table({"id": pa.array(ids, pa.string())}) for ids in (new, stored)]
-    found = lost_ends(pa.table({"src": pa.array(ends, pa.string())}), "src", known)
-    lost = sorted(set(ends) - set(new) - set(stored))
-    assert set(found.tolist()) == set(key_hashes([pa.array(lost, pa.string())]).tolist())
+def _hashes_of(ids: Iterable[str]) -> set[int]:
+    return set(key_hashes([pa.array(sorted(ids), pa.string())]).tolist())
+
+
+@given(st.lists(small_ids, max_size=3), st.lists(small_ids, max_size=3))
+def test_a_value_is_unknown_when_it_is_no_id(known: list[list[str]], values: list[list[str]]) -> None:
+    ids, chunks = ([pa.array(part, pa.string()) for part in parts] for parts in (known, values))
+    lost = _hashes_of(set(chain(*values)) - set(chain(*known)))
+    assert set(every_hash(KnownIds(ids).missing(chunks)).tolist()) == lost
+    together = unknown(pa.chunked_array(chunks, pa.string()), pa.concat_arrays([pa.array([], pa.string()), *ids]))
+    assert set(together.tolist()) == lost
+
+
+def test_many_ids_are_looked_up_in_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "_LEAST_WAITING", 1 << 16)
+    known = KnownIds([pa.array([f"id {n}" for n in range(part, 100_000, 3)]) for part in range(3)])
+    rounds = list(known.missing(pa.array([f"id {n}" for n in range(0, 110_000, step)]) for step in (1, 2, 5, 1)))
+    assert len(rounds) > 4, "several buckets, several times"
+    assert set(every_hash(rounds).tolist()) == _hashes_of(f"id {n}" for n in range(100_000, 110_000))
+
+
+def test_both_ways_of_looking_for_ends_find_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "node Person { name: String @key }\nnode Place { name: String @key }\nedge Visits: Person -> Place {}"
+    with Graph.init(f"{tmp_path}/graph", schema) as graph:
+        for part in range(2):
+            names = range(part, 40, 2)
+            people = [f'{{"type":"Person","data":{{"name":"p{n}"}}}}' for n in names]
+            places = [f'{{"type":"Place","data":{{"name":"q{n}"}}}}' for n in names]
+            visits = [f'{{"edge":"Visits","from":"p{n}","to":"q{n}"}}' for n in names]
+            graph.load("\n".join([*people, *places, *visits]), mode="append")
+        state = graph.snapshot()
+
+        def scan(name: str, columns: list[str], fragments: slice) -> TableScan:
+            whole = type_scan(state, type_named(state, name), columns)
+            return replace(whole, fragments=whole.fragments[fragments])
+
+        edges = scan("Visits", ["src", "dst"], slice(None))
+        ends = {"src": "Person", "dst": "Place"}
+        # Half of the people are left out, and one of two scans of places finds nothing.
+        nodes = {
+            "Person": [scan("Person", ["id"], slice(1))],
+            "Place": [scan("Place", ["id"], slice(None)), scan("Place", ["id"], slice(0))],
+        }
+        ways = [
+            ends_of_edges._looked_up(spark, edges, edges.groups(1), ends, nodes),
+            ends_of_edges._exchanged(spark, edges, ends, nodes),
+            ends_of_edges.lost_ends(spark, edges, ends, nodes),
+        ]
+        found = suspects(ways)
+    assert [set(each.tolist()) for each in found if each is not None] == [
+        _hashes_of(f"p{n}" for n in range(1, 40, 2))
+    ] * 3
 
 
 def test_a_bucket_has_all_rows_of_its_keys(
@@ -127,11 +179,11 @@ def test_a_bucket_has_all_rows_of_its_keys(
         monkeypatch.setattr(exchanging, "_ROWS_PER_BUCKET", 64)
         monkeypatch.setattr(exchanging, "_BUCKETS_PER_TASK", 5)
 
-        def counted(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
+        def counted(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
             hashes = set(rows["hashes"].column(HASH).to_pylist())
             for name, times in Counter(rows["rows"].column("name").to_pylist()).items():
                 known = int(key_hashes([pa.array([name])])[0]) in hashes
-                yield pa.table({"name": [name], "times": [times], "hashed": [known]})
+                yield pa.record_batch({"name": [name], "times": [times], "hashed": [known]})
 
         lanes = [Lane("rows", scan, ("name",)), Lane("hashes", scan, ("name",), hashed=True)]
         schema = pa.schema([("name", pa.string()), ("times", pa.int64()), ("hashed", pa.bool_())])

@@ -6,7 +6,7 @@ well, so nothing may be concluded from equal hashes alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -46,6 +46,11 @@ def buckets_of(hashes: Hashes, count: int) -> NDArray[np.uint16]:
     return ((hashes >> _HALF) * np.uint64(count) >> _HALF).astype(np.uint16)
 
 
+def every_hash(found: Iterable[Hashes]) -> Hashes:
+    """Each of these hashes once."""
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
+
+
 def crowded(hashes: Hashes, most: int) -> Hashes:
     """The hashes that occur more than `most` times, once each."""
     ordered = np.sort(hashes)
@@ -75,11 +80,11 @@ def _values(column: pa.Array) -> Hashes:
 
 def _texts(column: pa.Array) -> Hashes:
     """Texts eight bytes at a time, all rows at once."""
-    starts = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
-    lengths = np.diff(starts)
-    starts = starts[:-1].astype(np.int64)
+    offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
+    lengths = np.diff(offsets)
+    starts = offsets[:-1].astype(np.int64) - offsets[0]
     data = column.buffers()[2]
-    held = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    held = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.empty(0, np.uint8)
     # Reading a whole word at the last byte must stay within the array.
     padded = np.concatenate([held, np.zeros(_WORD, np.uint8)])
     words = np.lib.stride_tricks.as_strided(padded[:_WORD].view(np.uint64), (len(held) + 1,), (1,))

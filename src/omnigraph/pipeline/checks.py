@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
@@ -22,12 +21,12 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline import matching
-from omnigraph.pipeline.bucketing import Hashes
+from omnigraph.pipeline.ends import lost_ends
 from omnigraph.pipeline.exchange import Lane, exchange
 from omnigraph.pipeline.incoming import IncomingTables, IncomingType
-from omnigraph.pipeline.matching import ROLE, lost_ends
+from omnigraph.pipeline.matching import ROLE
 from omnigraph.pipeline.scanning import KeyFilter, TableScan
-from omnigraph.pipeline.suspicion import Suspects, crowded_keys, suspects, suspicion
+from omnigraph.pipeline.suspicion import Suspects, crowded_keys, suspects
 from omnigraph.storage.tables.distributed import PLACE
 
 _UNBOUNDED = Cardinality()
@@ -61,8 +60,8 @@ def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) 
     new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
 
     def verdict(found: Suspects) -> DataFrame:
-        def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-            yield matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last)
+        def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+            yield from matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
 
         lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
@@ -140,18 +139,15 @@ def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
 
 def dangling(tables: IncomingTables, edge: EdgeType) -> Question:
     """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
-    ends = {end: (tables.fresh(edge.type_key, [end]), _node_ids(tables, node)) for end, node in _ends(edge)}
-
-    def lost(rows: Mapping[str, pa.Table]) -> Hashes:
-        found = [lost_ends(rows[end], end, [rows[f"{node} {name}"] for name in (_NEW, _OLD)]) for end, node in told]
-        return np.concatenate(found)
+    ends = _ends(edge)
+    edges = tables.fresh(edge.type_key, list(ends))
+    nodes = {node: _node_ids(tables, node) for node in ends.values()}
 
     def verdict(found: Suspects) -> DataFrame:
         refused = []
-        for end, node in told:
-            edges, nodes = ends[end]
-            known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes.values()])
-            rows = tables.frame(_among(edges, [end], found))
+        for end, node in ends.items():
+            known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes[node]])
+            rows = tables.frame(_among(replace(edges, columns=(end,)), [end], found))
             missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
             reason = F.concat(F.lit(f"edge {edge.name}: {end} '"), F.col(end), F.lit(f"' not found in {node}"))
             refused.append(_refused(edge.type_key, missing, end, reason))
@@ -160,14 +156,7 @@ def dangling(tables: IncomingTables, edge: EdgeType) -> Question:
         first = [F.min_by(name, order).alias(name) for name in ("property", "reason")]
         return all_of(refused).groupBy("type", PLACE).agg(*first).select("type", PLACE, "property", "reason")
 
-    told = _ends(edge)
-    lanes = {
-        f"{node} {name}": Lane(f"{node} {name}", scan, ("id",))
-        for end, node in told
-        for name, scan in ends[end][1].items()
-    }
-    asking = [Lane(end, replace(scan, places=False), (end,)) for end, (scan, _) in ends.items()]
-    return Question(suspicion(tables.spark, [*lanes.values(), *asking], lost), verdict)
+    return Question(lost_ends(tables.spark, replace(edges, places=False), ends, nodes), verdict)
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
@@ -178,7 +167,7 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
     for edge in tables.catalog.incident_edges(name):
         if edge.type_key in tables.by_key:
             continue
-        for end, _ in (found for found in _ends(edge) if found[1] == name):
+        for end in (end for end, node in _ends(edge).items() if node == name):
             lost = _orphans(tables, edge, end, name)
             if lost:
                 raise BadRequestError(
@@ -190,12 +179,8 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
 def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
     """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
     edges, nodes = tables.committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
-
-    def lost(rows: Mapping[str, pa.Table]) -> Hashes:
-        return lost_ends(rows[_OLD], end, [rows[_NEW]])
-
-    lanes = [Lane(_OLD, replace(edges, columns=(end,), places=False), (end,)), Lane(_NEW, nodes, ("id",))]
-    (found,) = suspects([suspicion(tables.spark, lanes, lost)])
+    asking = replace(edges, columns=(end,), places=False)
+    (found,) = suspects([lost_ends(tables.spark, asking, {end: node}, {node: [replace(nodes, places=False)]})])
     if found is not None and not len(found):
         return []
     present = tables.frame(_among(nodes, ["id"], found)).select(F.col("id").alias(end))
@@ -203,17 +188,15 @@ def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> lis
     return orphans.orderBy("id").select("id", end).limit(1).collect()
 
 
-def _ends(edge: EdgeType) -> tuple[tuple[str, str], ...]:
-    return (("src", edge.from_type), ("dst", edge.to_type))
+def _ends(edge: EdgeType) -> dict[str, str]:
+    """The node type of each end."""
+    return {"src": edge.from_type, "dst": edge.to_type}
 
 
-def _node_ids(tables: IncomingTables, node: str) -> dict[str, TableScan]:
+def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
     """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
     key = f"node:{node}"
-    return {
-        name: replace(scan, places=False)
-        for name, scan in ((_NEW, tables.fresh(key, ["id"])), (_OLD, tables.stored(key, ["id"])))
-    }
+    return [replace(scan, places=False) for scan in (tables.fresh(key, ["id"]), tables.stored(key, ["id"]))]
 
 
 # Cardinality
@@ -270,7 +253,7 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     if tables.by_key[edge.type_key].replaces:
         before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
-        nodes = all_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type).values()])
+        nodes = all_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type)])
         lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.pipeline.bucketing import buckets_of, key_hashes, with_whole_key
-from omnigraph.pipeline.scanning import TableScan
+from omnigraph.pipeline.scanning import TableScan, in_chunks
 from omnigraph.pipeline.tasks import OnBatches, map_batches, on_executors
 from omnigraph.pipeline.transport import spark_schema
 
@@ -26,13 +26,11 @@ from omnigraph.pipeline.transport import spark_schema
 _ROWS_PER_BUCKET: Final = 64 << 10
 _BUCKETS_PER_TASK: Final = 16
 _MOST_BUCKETS: Final = 1 << 16
-_ROWS_PER_CHUNK: Final = 1 << 18
-_BYTES_PER_CHUNK: Final = 64 << 20  # offsets of Arrow texts, and of cells, end at two gigabytes
 _CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
 HASH: Final = "hash"
 _HASHES: Final = pa.schema([(HASH, pa.uint64())])
 
-Receive: TypeAlias = Callable[[Mapping[str, pa.Table]], Iterable[pa.Table]]
+Receive: TypeAlias = Callable[[Mapping[str, pa.Table]], Iterable[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schem
 
 
 def bucket_count(lanes: Sequence[Lane]) -> int:
-    rows = sum(fragment.rows for lane in lanes for fragment in lane.scan.fragments)
+    rows = sum(lane.scan.rows for lane in lanes)
     return min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
 
 
@@ -75,27 +73,15 @@ def _sender(
 ) -> Callable[[int], Iterator[pa.RecordBatch]]:
     def send(number: int) -> Iterator[pa.RecordBatch]:
         lane, fragments = sendings[number]
-        for rows in _chunks(lanes[lane].scan.read(fragments)):
+        for rows in in_chunks(lanes[lane].scan.read(fragments)):
             yield _packed(lanes[lane], rows, lane, buckets)
 
     return send
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    parts: list[pa.RecordBatch] = []
-    for batch in batches:
-        parts.append(batch)
-        rows, size = sum(part.num_rows for part in parts), sum(part.nbytes for part in parts)
-        if rows >= _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
-            yield pa.Table.from_batches(parts)
-            parts = []
-    if parts:
-        yield pa.Table.from_batches(parts)
-
-
 def _packed(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordBatch:
     """Cells for the buckets that get any of these rows."""
-    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
     batch = with_whole_key(batch, lane.key)
     if not batch.num_rows:
         return pa.RecordBatch.from_pylist([], schema=_CELLS)
@@ -138,7 +124,6 @@ def _receiver(lanes: Sequence[Lane], receive: Receive) -> OnBatches:
                 lane.name: pa.Table.from_batches(found, schema).combine_chunks()
                 for lane, found, schema in zip(lanes, parts, schemas, strict=True)
             }
-            for result in receive(tables):
-                yield from result.to_batches()
+            yield from receive(tables)
 
     return unpack

@@ -1,11 +1,8 @@
-"""What one bucket of an exchange can tell: ids that meet, keys that may be crowded, ends that lead nowhere.
-
-Runs on executors, on Arrow columns. All rows that could hold a key are at hand, so every answer is final.
-"""
+"""Ids that meet, and ids that nobody has, told of Arrow columns that hold all rows in question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.pipeline.bucketing import Hashes, crowded, key_hashes
+from omnigraph.pipeline.bucketing import Hashes, buckets_of, crowded, every_hash, key_hashes
 from omnigraph.storage.tables.distributed import PLACE
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
@@ -22,6 +19,10 @@ stands in the way of, a stored one that a new one may replace."""
 
 ROLE: Final = pa.field("role", pa.string())
 STORED: Final = pa.field("stored", pa.bool_())
+
+_NO_IDS: Final = pa.array([], pa.string())
+_IDS_PER_BUCKET: Final = 32 << 10
+_LEAST_WAITING: Final = 32 << 20
 
 
 def met_ids(new: pa.Table, stored: pa.Table, *, keep_last: bool) -> pa.Table:
@@ -68,8 +69,42 @@ def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
     return rows.filter(pa.array(np.isin(hashes, crowded(hashes, 1))))
 
 
-def lost_ends(ends: pa.Table, column: str, known: Sequence[pa.Table]) -> Hashes:
-    """Hashes of the values of `column` that are the `id` of none of the known rows."""
-    ids = pa.chunked_array([chunk for table in known for chunk in table.column("id").chunks], pa.string())
-    lost = ends.column(column).filter(pc.invert(pc.is_in(ends.column(column), value_set=ids.combine_chunks())))
-    return np.unique(key_hashes([lost.combine_chunks()])) if len(lost) else np.empty(0, np.uint64)
+def unknown(values: pa.ChunkedArray, ids: pa.Array) -> Hashes:
+    """Hashes of the values that are none of the ids."""
+    left = values.filter(pc.invert(pc.is_in(values, value_set=ids)))
+    return every_hash(key_hashes([chunk]) for chunk in left.chunks if len(chunk))
+
+
+class KnownIds:
+    """Ids to look many others up in: in buckets, so that a processor's cache has all that a lookup needs."""
+
+    def __init__(self, chunks: Sequence[pa.Array]) -> None:
+        buckets = 1 + sum(map(len, chunks)) // _IDS_PER_BUCKET
+        split = [_split(chunk, buckets) for chunk in chunks]
+        self._ids = [pa.concat_arrays([_NO_IDS, *parts]) for parts in zip(*split, strict=True)] or [_NO_IDS]
+        # A lookup prepares all ids of a bucket, so it should be worth that.
+        self._enough = max(_LEAST_WAITING, 2 * sum(ids.nbytes for ids in self._ids))
+
+    def missing(self, values: Iterable[pa.Array]) -> Iterator[Hashes]:
+        """Hashes of the values that are none of the ids; some may be told more than once."""
+        waiting: list[list[pa.Array]] = []
+        size = 0
+        for chunk in values:
+            waiting.append(_split(chunk, len(self._ids)))
+            size += chunk.nbytes
+            if size >= self._enough:
+                yield from self._look_up(waiting)
+                waiting, size = [], 0
+        yield from self._look_up(waiting)
+
+    def _look_up(self, waiting: Sequence[Sequence[pa.Array]]) -> Iterator[Hashes]:
+        for bucket, ids in enumerate(self._ids):
+            yield unknown(pa.chunked_array([parts[bucket] for parts in waiting], pa.string()), ids)
+
+
+def _split(values: pa.Array, buckets: int) -> list[pa.Array]:
+    """The values of each bucket."""
+    chosen = buckets_of(key_hashes([values]), buckets)
+    grouped = values.take(pa.array(np.argsort(chosen, kind="stable")))
+    counts = np.bincount(chosen, minlength=buckets)
+    return [grouped.slice(end - count, count) for end, count in zip(np.cumsum(counts), counts, strict=True)]

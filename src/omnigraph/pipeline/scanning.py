@@ -21,6 +21,9 @@ from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAd
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 1 << 20
+_SAMPLE_ROWS: Final = 1 << 10
+_ROWS_PER_CHUNK: Final = 1 << 18
+_BYTES_PER_CHUNK: Final = 64 << 20  # offsets of Arrow texts, and of cells, end at two gigabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +64,47 @@ class TableScan:
         """The schema of the batches that `read` gives."""
         return transport_schema(self.result_schema)
 
-    def groups(self) -> list[tuple[int, ...]]:
+    @property
+    def fragment_ids(self) -> list[int]:
+        return [fragment.id for fragment in self.fragments]
+
+    @property
+    def rows(self) -> int:
+        return sum(fragment.rows for fragment in self.fragments)
+
+    def groups(self, rows_per_task: int = _ROWS_PER_TASK) -> list[tuple[int, ...]]:
         """Fragments by task, in order."""
         groups: list[tuple[int, ...]] = []
         current: list[int] = []
         rows = 0
         for fragment in self.fragments:
-            if current and rows + fragment.rows > _ROWS_PER_TASK:
+            if current and rows + fragment.rows > rows_per_task:
                 groups.append(tuple(current))
                 current, rows = [], 0
             current.append(fragment.id)
             rows += fragment.rows
         return [*groups, tuple(current)] if current else groups
 
-    def read(self, fragment_ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def bytes_per_row(self) -> float:
+        """About what a row takes in memory, told by the first ones."""
+        first = next(self.read(self.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
+        return first.nbytes / first.num_rows if first is not None and first.num_rows else 0.0
+
+    def read(
+        self, fragment_ids: Sequence[int], *, limit: int | None = None, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         from omnigraph.storage.tables.distributed import scan_fragments
 
+        if not fragment_ids:
+            return
         blobs = any(isinstance(self.schema.field(c).type, pa.ExtensionType) for c in self.columns)
         batches = scan_fragments(
             self.address,
             fragment_ids,
             self.columns,
             filter=self.filter,
+            limit=limit,
+            batch_rows=batch_rows,
             with_places=self.places,
             blobs_as_bytes=blobs,
         )
@@ -91,6 +113,20 @@ class TableScan:
             ordered = batch.select([*self.columns, *([PLACE] if self.places else [])])
             rows = to_transport(ordered.rename_columns(names))
             yield rows if self.among is None else self.among.of(rows)
+
+
+def in_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in fewer pieces, large enough for work on whole columns."""
+    parts: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        parts.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
+            yield pa.Table.from_batches(parts).combine_chunks()
+            parts, rows, size = [], 0, 0
+    if parts:
+        yield pa.Table.from_batches(parts).combine_chunks()
 
 
 def scan_frame(spark: SparkSession, scan: TableScan) -> DataFrame:

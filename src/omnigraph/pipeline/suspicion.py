@@ -17,6 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from omnigraph.pipeline.bucketing import Hashes, crowded
 from omnigraph.pipeline.exchange import HASH, Lane, bucket_count, exchange
 from omnigraph.pipeline.scanning import TableScan
+from omnigraph.pipeline.tasks import on_executors
+from omnigraph.pipeline.transport import spark_schema
 
 Suspects: TypeAlias = Hashes | None
 """Hashes of keys; None for everybody, where naming them would not pay."""
@@ -39,15 +41,23 @@ def crowded_keys(spark: SparkSession, scans: Sequence[TableScan], key: Sequence[
 def suspicion(
     spark: SparkSession, lanes: Sequence[Lane], found: Callable[[Mapping[str, pa.Table]], Hashes]
 ) -> DataFrame:
-    """What `found` tells of each bucket, packed; null for a bucket that would name more than its share."""
+    """What `found` tells of each bucket of an exchange."""
     share = _MOST_NAMED // bucket_count(lanes)
+    return exchange(spark, lanes, lambda rows: _told(found(rows), share), _FOUND)
 
-    def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.Table]:
-        hashes = found(rows)
-        if len(hashes):
-            yield pa.table([[hashes.tobytes() if len(hashes) <= share else None]], schema=_FOUND)
 
-    return exchange(spark, lanes, receive, _FOUND)
+def suspicion_by_task(spark: SparkSession, tasks: int, found: Callable[[int], Hashes]) -> DataFrame:
+    """What `found` tells in each of a number of tasks."""
+    if not tasks:
+        return spark.createDataFrame([], spark_schema(_FOUND))
+    share = _MOST_NAMED // tasks
+    return on_executors(spark, tasks, lambda number: _told(found(number), share), spark_schema(_FOUND))
+
+
+def _told(hashes: Hashes, share: int) -> Iterator[pa.RecordBatch]:
+    """Hashes packed; null for more than their share."""
+    if len(hashes):
+        yield pa.record_batch([[hashes.tobytes() if len(hashes) <= share else None]], schema=_FOUND)
 
 
 def suspects(frames: Sequence[DataFrame]) -> list[Suspects]:

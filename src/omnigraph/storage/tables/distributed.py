@@ -103,6 +103,7 @@ def scan_fragments(
     columns: Sequence[str],
     *,
     filter: str | None = None,
+    limit: int | None = None,
     with_places: bool = False,
     blobs_as_bytes: bool = False,
     batch_rows: int | None = None,
@@ -113,6 +114,7 @@ def scan_fragments(
         scanner = dataset.scanner(
             columns=list(columns),
             filter=filter,
+            limit=limit,
             fragments=[dataset.get_fragment(i) for i in fragment_ids],
             with_row_address=with_places,
             batch_size=batch_rows,
