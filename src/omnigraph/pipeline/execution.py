@@ -34,7 +34,7 @@ from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
 from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import Judgement
-from omnigraph.pipeline.model import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import spark_session, ui_url
@@ -218,11 +218,15 @@ class _Run:
         check_against(self.model, catalog)
         tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
         found = _Ingested([], {}, {}, 0)
-        for order, (label, source, frame, type_key) in enumerate(self._inputs()):
+        for order, (label, source, mapping) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
-                task = self._task(catalog, tables, label, type_key)
+                type_key = mapping.type_key if mapping else None
+                task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
                 self._size_batches(catalog, type_key)
-                outcomes = map_batches(frame, task, spark_schema(OUTCOME_SCHEMA))
+                if mapping is None:
+                    outcomes = map_batches(self.frames.numbered(source), task, schema)
+                else:
+                    outcomes = self.frames.through(mapping, task, schema)
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
                 self._gather(found, outcomes, order, source)
@@ -248,17 +252,13 @@ class _Run:
                 rows = int(conf.get(_BATCH_ROWS) or 0)
                 conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
 
-    def _inputs(self) -> Iterator[tuple[str, str, DataFrame, str | None]]:
+    def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
+        """What to ingest: a label, a source, and how its rows are mapped if they are not graph records."""
         for mapping in self.model.mappings:
-            yield (
-                f"{mapping.type_key} from {mapping.source}",
-                mapping.source,
-                self.frames.mapped(mapping),
-                mapping.type_key,
-            )
+            yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
         for name, source in self.model.sources.items():
             if source.is_graph:
-                yield f"records of {name}", name, self.frames.numbered(name), None
+                yield f"records of {name}", name, None
 
     def _task(
         self, catalog: Catalog, tables: Mapping[str, TableAddress], label: str, type_key: str | None

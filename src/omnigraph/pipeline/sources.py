@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
+import numpy as np
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +27,9 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.ingest import CORRUPT_COLUMN, ROW_COLUMN, TEXT_COLUMN
 from omnigraph.pipeline.lance_source import LanceSource
 from omnigraph.pipeline.model import LANCE_FORMAT, Pipeline, Source, TypeMapping
+from omnigraph.pipeline.parquet_source import ParquetFiles, local_path
 from omnigraph.pipeline.session import session_of_run
+from omnigraph.pipeline.tasks import OnBatches, map_batches, on_executors
 
 _PARTITION_BITS: Final = 33
 _LINE_FORMATS: Final = frozenset({"csv", "json"})
@@ -36,6 +39,8 @@ _PACKAGE_REMEDY: Final = (
     "Spark needs a package for this: name it under spark.packages in a pipeline file, or as spark.jars.packages in "
     "spark-defaults.conf (for s3: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop)"
 )
+# With these, a file that can't be read is no error.
+_LENIENT: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph", "avro", "binaryFile", "xml"})
 
 
@@ -81,6 +86,7 @@ class SourceFrames:
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         self._lance: dict[str, LanceSource] = {}
+        self._parquet: dict[str, ParquetFiles | None] = {}
         for name, source in pipeline.sources.items():
             with spark_errors(f"source '{name}'"):
                 frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
@@ -113,6 +119,33 @@ class SourceFrames:
         with spark_errors(mapping.type_key):
             return frame.select(*columns)
 
+    def through(self, mapping: TypeMapping, work: OnBatches, schema: StructType) -> DataFrame:
+        """What `work` makes of the rows of a mapping."""
+        mapped = self.mapped(mapping)
+        files = self._read_by_tasks(mapping.source)
+        if files is None:
+            return map_batches(mapped, work, schema)
+        columns = mapping.columns
+        return on_executors(
+            self.spark, len(files.parts), lambda part: work(_counted(files.read(part, columns), part)), schema
+        )
+
+    def _read_by_tasks(self, name: str) -> ParquetFiles | None:
+        """The files of a source that tasks read by themselves; for all of its mappings, or rows had two numbers."""
+        if name not in self._parquet:
+            files = self._parquet_files(name)
+            mappings = [mapping for mapping in self._pipeline.mappings if mapping.source == name]
+            plain = files is not None and all(m.where is None and files.serves(m.columns) for m in mappings)
+            self._parquet[name] = files if plain else None
+        return self._parquet[name]
+
+    def _parquet_files(self, name: str) -> ParquetFiles | None:
+        source = self._pipeline.sources[name]
+        lenient = any(self.spark.conf.get(setting, "false") == "true" for setting in _LENIENT)
+        if source.format != "parquet" or source.options or lenient:
+            return None
+        return ParquetFiles.opened(self._frames[name].inputFiles(), self._frames[name].schema)
+
     def _needed(self, mapping: TypeMapping) -> DataFrame:
         """The source of a mapping. Of a Lance dataset only what the mapping can mean; Spark prunes other formats."""
         lance = self._lance.get(mapping.source)
@@ -121,7 +154,12 @@ class SourceFrames:
         return lance.frame(self.spark, [*mapping.columns.values(), mapping.where or ""])
 
     def row_index(self, name: str) -> RowIndex:
-        """One pass over the source that counts the rows of each part."""
+        """One pass over the source that counts the rows of each part, where nobody knows them."""
+        if (files := self._parquet.get(name)) is not None:
+            return RowIndex(
+                name,
+                tuple(Span(n << _PARTITION_BITS, p.rows, p.file, p.before) for n, p in enumerate(files.parts)),
+            )
         numbered = self.numbered(name)
         row = F.col(f"`{ROW_COLUMN}`")
         # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently. It refuses to
@@ -137,7 +175,7 @@ class SourceFrames:
                 "_metadata.file_block_start",
             )
             parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
-            found = [(_local_path(p[0]), p[1], p[2], p[3]) for p in sorted(parts)]
+            found = [(local_path(p[0]) or p[0], p[1], p[2], p[3]) for p in sorted(parts)]
         else:
             partition = F.shiftright(row, _PARTITION_BITS)
             parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
@@ -200,6 +238,14 @@ class SourceFrames:
         return hadoop_uri(self._pipeline.resolved(source.path or ""))
 
 
+def _counted(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
+    """Rows with numbers as Spark would give them to a partition."""
+    row = part << _PARTITION_BITS
+    for batch in batches:
+        yield batch.append_column(ROW_COLUMN, pa.array(np.arange(row, row + batch.num_rows)))
+        row += batch.num_rows
+
+
 def _numbered(frame: DataFrame) -> DataFrame:
     return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
 
@@ -212,12 +258,6 @@ def hadoop_uri(path: str) -> str:
 def shown_path(path: str) -> str:
     """A path below the working directory as it would be typed there; any other as it is."""
     return os.path.relpath(path) if path.startswith(f"{os.getcwd()}/") else path
-
-
-def _local_path(uri: str) -> str:
-    """A local file by its path; anything else as its URI."""
-    path = unquote(uri)
-    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
 
 
 @contextmanager

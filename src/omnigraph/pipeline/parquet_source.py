@@ -1,0 +1,146 @@
+"""Parquet files that a task types right where it reads them.
+
+What Spark reads reaches Python row by row, which takes longer than everything else that is done with a row. A mapping
+that only names columns needs nothing of Spark's SQL, so its rows stay columns from the file to the table. That is only
+for files of which both readers are certain to say the same; all others are Spark's.
+
+Called by `sources` only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+from pyspark.sql.types import StructType
+
+from omnigraph.errors import BadRequestError
+
+_ROWS_PER_TASK: Final = 1 << 20
+_BATCH_ROWS: Final = 1 << 16
+_BATCH_BYTES: Final = 16 << 20
+# Footers are read one after the other, before anything else happens.
+_MOST_FILES: Final = 256
+
+_NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LITERALS: Final = frozenset({"null", "true", "false"})
+_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+# Types that mean the same to both readers, by the names that Spark has for them.
+_SAME: Final[dict[pa.DataType, str]] = {
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Some row groups of a file; `before` rows of it come earlier."""
+
+    file: str
+    row_groups: tuple[int, ...]
+    before: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """The files of a source in parts, each worth a task. `columns` are those that can be read this way."""
+
+    parts: tuple[FilePart, ...]
+    columns: frozenset[str]
+
+    @classmethod
+    def opened(cls, uris: Sequence[str], schema: StructType) -> ParquetFiles | None:
+        """The files that Spark listed, and found to have `schema`. None where they should be left to Spark."""
+        if len(uris) > _MOST_FILES:
+            return None
+        parts: list[FilePart] = []
+        columns = set(schema.names)
+        for path in map(local_path, sorted(uris)):
+            if path is None or "=" in path:  # a directory of a partition adds columns
+                return None
+            try:
+                footer = pq.read_metadata(path)
+                arrow = footer.schema.to_arrow_schema()
+            except (OSError, pa.ArrowException):  # Spark will say what is wrong with it, or is nearer to the files
+                return None
+            if _has_old_dates(footer):
+                return None
+            columns &= {name for name in arrow.names if _is_same(name, footer, arrow, schema)}
+            parts += _parts(path, footer)
+        return cls(tuple(parts), frozenset(columns)) if parts else None
+
+    def serves(self, expressions: Mapping[str, str]) -> bool:
+        """Whether some Spark SQL expressions are plain columns of these files."""
+        return all(
+            _NAME.fullmatch(e) and e.lower() not in _LITERALS and e in self.columns for e in expressions.values()
+        )
+
+    def read(self, number: int, expressions: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        """The columns of a part by the names that the mapping has for them."""
+        part = self.parts[number]
+        try:
+            with pq.ParquetFile(part.file) as file:
+                wanted = sorted(set(expressions.values()))
+                for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
+                    columns = [batch.column(name) for name in expressions.values()]
+                    yield pa.record_batch([c.cast(_plain(c.type)) for c in columns], names=list(expressions))
+        except (OSError, pa.ArrowException) as error:
+            raise BadRequestError(f"{part.file}: {str(error).splitlines()[0]}") from error
+
+
+def local_path(uri: str) -> str | None:
+    """The path of a local file; None for a file elsewhere."""
+    path = unquote(uri)
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else None
+
+
+def _has_old_dates(footer: pq.FileMetaData) -> bool:
+    """Whether dates may be of the calendar that Spark used before version 3, and now corrects."""
+    said = footer.metadata or {}
+    return b"org.apache.spark.legacyDateTime" in said or said.get(b"org.apache.spark.version", b"").startswith(b"2.")
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """The type without the ways to hold it that a writer may have asked for."""
+    if pt.is_dictionary(type_):
+        return _plain(type_.value_type)
+    return pa.string() if pt.is_large_string(type_) else type_
+
+
+def _is_same(name: str, footer: pq.FileMetaData, arrow: pa.Schema, schema: StructType) -> bool:
+    if arrow.names.count(name) != 1 or name not in schema.names:
+        return False
+    if _SAME.get(_plain(arrow.field(name).type)) != schema[name].dataType.simpleString():
+        return False
+    leaf = next(n for n in range(len(footer.schema)) if footer.schema.column(n).path == name)
+    return all(footer.row_group(g).column(leaf).compression in _CODECS for g in range(footer.num_row_groups))
+
+
+def _parts(path: str, footer: pq.FileMetaData) -> Iterator[FilePart]:
+    counts = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    starts = [sum(counts[:group]) for group in range(len(counts))]
+    for _, found in groupby(range(len(counts)), key=lambda group: starts[group] // _ROWS_PER_TASK):
+        groups = tuple(found)
+        yield FilePart(path, groups, starts[groups[0]], sum(counts[group] for group in groups))
+
+
+def _batch_rows(file: pq.ParquetFile) -> int:
+    """Rows that make a batch of a bearable size, going by what the file says of its rows."""
+    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    size = sum(group.total_byte_size for group in groups) / max(1, sum(group.num_rows for group in groups))
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, size))))
