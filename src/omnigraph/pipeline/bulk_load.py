@@ -22,7 +22,7 @@ from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import Duplicates, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.report import PipelineReport, Progress
-from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.session import session_of_run, spark_session
 from omnigraph.pipeline.sources import SourceFrames
 
 _ENDS = (("from", "to"), ("src", "dst"))
@@ -64,8 +64,9 @@ def load_on_spark(
     )
     with spark_session(SparkSettings(), "omnigraph load", spark) as session:
         if type_ is not None:
-            frames = SourceFrames(session, pipeline)
-            mappings = [_by_name(type_, source, frames.columns(source.name)) for source in sources.values()]
+            with session_of_run(session, pipeline.spark) as own:
+                frames = SourceFrames(own, pipeline)
+                mappings = [_by_name(type_, source, frames.columns(source.name)) for source in sources.values()]
             pipeline = replace(pipeline, mappings=tuple(mappings))
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress)
     return _receipt(graph, report, base)

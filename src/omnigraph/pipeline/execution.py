@@ -37,7 +37,7 @@ from omnigraph.pipeline.judgement import Judgement
 from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
-from omnigraph.pipeline.session import spark_session, ui_url
+from omnigraph.pipeline.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
@@ -76,8 +76,12 @@ def run(
     )
     opened = graph if isinstance(graph, Graph) else Graph.open(model.resolved(_target(model)))
     try:
-        with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session, _clear_errors():
-            execution = _Run(model, opened, session, actor, progress)
+        with (
+            spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
+            session_of_run(session, model.spark) as own,
+            _clear_errors(),
+        ):
+            execution = _Run(model, opened, own, actor, progress)
             try:
                 return execution.to_commit(run_key, force=force, dry_run=dry_run)
             finally:
@@ -142,7 +146,7 @@ class _Run:
     def to_commit(self, run_key: str | None, *, force: bool, dry_run: bool) -> PipelineReport:
         with self.stages.stage("read", ", ".join(self.model.sources)):
             self.frames = SourceFrames(self.spark, self.model)
-            self._weighed_by_user = self.frames.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
+            self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
             key = run_key or (None if force else self._fingerprint())
         self.intent = Intent(
             kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
@@ -184,7 +188,7 @@ class _Run:
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Everything between the captured head and the publish. May run again on a newer head."""
         ingested = self._ingest(txn)
-        tables = IncomingTables(self.frames.spark, txn)
+        tables = IncomingTables(self.spark, txn)
         types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
@@ -240,7 +244,7 @@ class _Run:
 
         Rows without blobs need no such care: their batches are bounded by a number of rows instead.
         """
-        conf = self.frames.spark.conf
+        conf = self.spark.conf
         if not self._weighed_by_user:
             types = table_types(catalog)
             chosen = [types[type_key]] if type_key else types.values()

@@ -20,7 +20,7 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.pipeline.model import OnError, Pipeline, Source, check_against, load_pipeline
 from omnigraph.pipeline.reading import type_named
-from omnigraph.pipeline.session import spark_session
+from omnigraph.pipeline.session import session_of_run, spark_session
 from omnigraph.pipeline.sources import SourceFrames, shown_path
 
 DRIVER: Final = "driver"
@@ -95,8 +95,11 @@ def explain(
         raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
     opened = target if isinstance(target, Graph) else Graph.open(model.resolved(str(target)))
     try:
-        with spark_session(model.spark, f"omnigraph: {model.name}", spark) as session:
-            frames = SourceFrames(session, model)
+        with (
+            spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
+            session_of_run(session, model.spark) as own,
+        ):
+            frames = SourceFrames(own, model)
             columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.mapped(mapping)

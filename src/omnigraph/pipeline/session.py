@@ -137,13 +137,20 @@ def _start_context(conf: Mapping[str, str]) -> None:
             SparkContext(conf=launched.conf, gateway=launched.gateway)
 
 
-def session_of_run(spark: SparkSession, settings: SparkSettings) -> SparkSession:
+@contextmanager
+def session_of_run(spark: SparkSession, settings: SparkSettings) -> Iterator[SparkSession]:
     """A session of the run's own: its views meet nobody else's, and settings of its file count in a given session."""
     session = spark.newSession()
-    for name, value in settings.conf.items():
-        if session.conf.isModifiable(name):
-            session.conf.set(name, value)
-    return session
+    try:
+        for name, value in settings.conf.items():
+            if session.conf.isModifiable(name):
+                session.conf.set(name, value)
+        yield session
+    finally:
+        if type(session).__module__.startswith("pyspark.sql.connect"):
+            # It is a connection there. Left open, it holds up the end of a process whose server has gone.
+            session.client.release_session()
+            session.client.close()
 
 
 def ui_url(spark: SparkSession) -> str | None:

@@ -28,7 +28,6 @@ from omnigraph.pipeline.ingest import CORRUPT_COLUMN, ROW_COLUMN, TEXT_COLUMN
 from omnigraph.pipeline.lance_source import LanceSource
 from omnigraph.pipeline.model import LANCE_FORMAT, Pipeline, Source, TypeMapping
 from omnigraph.pipeline.parquet_source import ParquetFiles, local_path
-from omnigraph.pipeline.session import session_of_run
 from omnigraph.pipeline.tasks import OnBatches, map_batches, on_executors
 
 _PARTITION_BITS: Final = 33
@@ -79,10 +78,10 @@ class RowIndex:
 
 
 class SourceFrames:
-    """The sources of one pipeline in a session of their own, so that their names meet nobody else's views."""
+    """The sources of one pipeline, as views of a session that is the run's own."""
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
-        self.spark = session_of_run(spark, pipeline.spark)
+        self.spark = spark
         self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         self._lance: dict[str, LanceSource] = {}
