@@ -89,7 +89,7 @@ def test_tasks_and_spark_read_the_same(spark: SparkSession, tmp_path: Path, monk
     by_tasks, by_spark = (pipeline(tmp_path, options) for options in ({}, {"mergeSchema": "false"}))
     read_by_tasks = [SourceFrames(spark, model)._read_by_tasks("things") for model in (by_tasks, by_spark)]
     assert read_by_tasks[0] is not None
-    assert len(read_by_tasks[0].parts) > 4
+    assert len(read_by_tasks[0].parts) > len(read_by_tasks[0].groups()) > 3
     assert read_by_tasks[1] is None
     found = [_made(model, tmp_path / f"graph{number}", spark) for number, model in enumerate((by_tasks, by_spark))]
     assert found[0] == found[1]
@@ -153,6 +153,14 @@ def test_what_the_readers_may_see_differently_is_left_to_spark(spark: SparkSessi
     old = table.select(["text"]).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""})
     pq.write_table(old, tmp_path / "old.parquet")
     assert opened(spark, tmp_path / "old.parquet") is None
+
+
+def test_small_files_share_a_task(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "things")
+    files = opened(spark, tmp_path / "things")
+    assert files is not None
+    assert [Path(part.file).name for part in files.parts] == ["a.parquet", "b.parquet", "c.parquet", "empty.parquet"]
+    assert files.groups() == [[0, 1, 2, 3]]
 
 
 def test_a_file_that_goes_bad_during_a_run_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Final
 from urllib.parse import unquote
 
@@ -90,6 +90,12 @@ class ParquetFiles:
             _NAME.fullmatch(e) and e.lower() not in _LITERALS and e in self.columns for e in expressions.values()
         )
 
+    def groups(self) -> list[list[int]]:
+        """Numbers of parts by task, in order: small files share one."""
+        before = accumulate((part.rows for part in self.parts), initial=0)
+        numbered = zip(before, range(len(self.parts)), strict=False)
+        return [[number for _, number in found] for _, found in groupby(numbered, lambda at: at[0] // _ROWS_PER_TASK)]
+
     def read(self, number: int, expressions: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         """The columns of a part by the names that the mapping has for them."""
         part = self.parts[number]
@@ -133,7 +139,7 @@ def _is_same(name: str, footer: pq.FileMetaData, arrow: pa.Schema, schema: Struc
 
 def _parts(path: str, footer: pq.FileMetaData) -> Iterator[FilePart]:
     counts = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
-    starts = [sum(counts[:group]) for group in range(len(counts))]
+    starts = [0, *accumulate(counts)]
     for _, found in groupby(range(len(counts)), key=lambda group: starts[group] // _ROWS_PER_TASK):
         groups = tuple(found)
         yield FilePart(path, groups, starts[groups[0]], sum(counts[group] for group in groups))

@@ -124,10 +124,12 @@ class SourceFrames:
         files = self._read_by_tasks(mapping.source)
         if files is None:
             return map_batches(mapped, work, schema)
-        columns = mapping.columns
-        return on_executors(
-            self.spark, len(files.parts), lambda part: work(_counted(files.read(part, columns), part)), schema
-        )
+        columns, groups = mapping.columns, files.groups()
+
+        def read(number: int) -> Iterator[pa.RecordBatch]:
+            return work(batch for part in groups[number] for batch in _counted(files.read(part, columns), part))
+
+        return on_executors(self.spark, len(groups), read, schema)
 
     def _read_by_tasks(self, name: str) -> ParquetFiles | None:
         """The files of a source that tasks read by themselves; for all of its mappings, or rows had two numbers."""
