@@ -1,8 +1,9 @@
 """A pipeline run in a process of its own, on a chosen master, that can be made to die or to fail on the way.
 
-    python -m tests.pipeline.driver GRAPH INPUT_DIRECTORY MASTER [append|merge|overwrite]
+    python -m tests.pipeline.driver GRAPH INPUT_DIRECTORY MASTER [PIPELINE_FILE ...]
 
-Prints one JSON line with the report. `OMNIGRAPH_KILL_AT=<point>:<n>` kills the driver at a step of the write.
+Merges the graph records of the directory, then runs the files. Prints one JSON line per report.
+`OMNIGRAPH_KILL_AT=<point>:<n>` kills the driver at a step of the write.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.pipeline.library import records
 from tests.storage.writer import killing_trace
 
 
-def main(uri: str, inputs: str, master: str, mode: str = "merge") -> None:
+def main(uri: str, inputs: str, master: str, *files: str) -> None:
     conf = dict(QUICK)
     if master.startswith("local-cluster"):
         # Eager speculation: tasks that take a little longer than others are started twice.
@@ -36,8 +37,9 @@ def main(uri: str, inputs: str, master: str, mode: str = "merge") -> None:
     spark = start_session(SparkSettings(master, conf=conf), "omnigraph test driver")
     graph = Graph.open(uri, trace=killing_trace(os.environ.get("OMNIGRAPH_KILL_AT")))
     try:
-        report = run(records(Path(inputs), mode), graph=graph, spark=spark)
-        print(json.dumps(report.to_dict()), flush=True)
+        print(json.dumps(run(records(Path(inputs)), graph=graph, spark=spark).to_dict()), flush=True)
+        for file in files:
+            print(json.dumps(run(file, spark=spark).to_dict()), flush=True)
     finally:
         spark.stop()
 

@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,15 +21,17 @@ from omnigraph import Graph
 from omnigraph.pipeline import run
 from tests.conftest import Place
 from tests.engine.stored import everything, rows
-from tests.pipeline.library import book, edge, library, ndjson, reader, records
+from tests.pipeline.library import book, csv, edge, library, ndjson, reader, records, rejected_rows
 from tests.support.processes import REPOSITORY
 
 MANY = 40_000
 
 
-def driver(uri: str, inputs: Path, master: str, **environment: str) -> subprocess.Popen[str]:
+def driver(
+    uri: str, inputs: Path, master: str, files: Sequence[Path] = (), **environment: str
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.pipeline.driver", uri, str(inputs), master],
+        [sys.executable, "-m", "tests.pipeline.driver", uri, str(inputs), master, *map(str, files)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -35,11 +40,10 @@ def driver(uri: str, inputs: Path, master: str, **environment: str) -> subproces
     )
 
 
-def reported(process: subprocess.Popen[str]) -> dict[str, object]:
+def reported(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     output, errors = process.communicate(timeout=280)
     assert process.returncode == 0, errors[-4000:]
-    report: dict[str, object] = json.loads(output.splitlines()[-1])
-    return report
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
@@ -92,16 +96,70 @@ def check_complete(graph: Graph, names: set[str]) -> None:
     assert graph.verify().clean
 
 
+def every_mode(directory: Path, graph: Path) -> list[Path]:
+    """Pipelines of every mode over csv, columns and SQL of Parquet, and graph records, each with rows to refuse."""
+    csv(directory / "readers.csv", "full_name,years", "ann,30", "bob,31", "bob,32", "cid,many", "dee,151")
+    books = {"isbn": ["1", "2", "3"], "title": ["one", "two", None], "pages": [1, 2, 3]}
+    pq.write_table(pa.table(books), directory / "books.parquet", row_group_size=1)
+    loans = {"who": ["ann", "ann", "ann", "bob", "zed"], "isbn": ["1", "2", "1", "2", "1"]}
+    pq.write_table(pa.table(loans), directory / "loans.parquet")
+    ndjson(directory / "again.ndjson", [reader("ann", age=1), reader("eve", email="e"), reader("fay", email="e")])
+    ndjson(directory / "all.ndjson", [book("1", "one"), book("2"), book("9", "nine", rating=0.5)])
+    shared = f"version: 1\ngraph: {graph}\nquality: {{on_error: quarantine, quarantine: rejected}}\n"
+    texts = {
+        "append": """
+mode: append
+sources:
+  people: {format: csv, path: readers.csv, options: {header: true}}
+  books: {format: parquet, path: books.parquet}
+  loans: {format: parquet, path: loans.parquet}
+nodes:
+  Reader: {from: people, select: {name: full_name, age: years}}
+  Book: {from: books, select: {isbn: isbn, title: title, pages: pages}}
+edges:
+  Borrowed: {from: loans, src: who, dst: isbn, where: "who <> 'nobody'"}
+  Likes: {from: loans, src: upper(who), dst: isbn}
+""",
+        "merge": "mode: merge\nsources: {again: {format: graph, path: again.ndjson}}\n",
+        "overwrite": "mode: overwrite\nsources: {all: {format: graph, path: all.ndjson}}\n",
+    }
+    for name, text in texts.items():
+        (directory / f"{name}.yaml").write_text(f"name: {name}\n{shared}{text}")
+    return [directory / f"{name}.yaml" for name in texts]
+
+
+def contents(graph: Graph) -> dict[str, Any]:
+    """The graph without the ids that runs make up."""
+    found = everything(graph)
+    edges = {key: sorted((e["src"], e["dst"]) for e in found[key].values()) for key in found if key.startswith("edge")}
+    return found | edges
+
+
+def told(report: dict[str, Any]) -> tuple[Any, ...]:
+    refused = rejected_rows(report["quarantine"]) if report["rejected"] else []
+    return report["types"], [(r["file"], r["row"], r["reason"]) for r in refused]
+
+
 @pytest.mark.timeout(400)
-def test_workers_and_executors_killed_while_they_write_cost_time_and_nothing_else(tmp_path: Path) -> None:
+def test_executors_of_their_own_make_the_same_graph_though_some_are_killed(tmp_path: Path, spark: SparkSession) -> None:
     """Separate executor processes with eager speculation: files of lost and of needless attempts are never named."""
     graph = library(tmp_path / "graph")
     names = many_readers(tmp_path / "in")
-    process = driver(graph.uri, tmp_path / "in", "local-cluster[2,1,1024]")
+    (tmp_path / "modes").mkdir()
+    there, here = library(tmp_path / "there"), library(tmp_path / "here")
+    files = every_mode(tmp_path / "modes", tmp_path / "there")
+    process = driver(graph.uri, tmp_path / "in", "local-cluster[2,1,1024]", files)
     kill_when_writing(process, tmp_path / "graph", "pyspark.daemon", "CoarseGrainedExecutorBackend")
-    report = reported(process)
-    assert report["version"] == 2
+    first, *reports = reported(process)
+    assert first["version"] == 2
     check_complete(graph, names)
+
+    assert [report["mode"] for report in reports] == ["append", "merge", "overwrite"]
+    local = [run(file, graph=here, spark=spark).to_dict() for file in files]
+    assert [told(report) for report in reports] == [told(report) for report in local]
+    assert all(report["rejected"] for report in reports[:2])
+    assert contents(there) == contents(here)
+    assert there.verify().clean
 
 
 @pytest.mark.timeout(400)

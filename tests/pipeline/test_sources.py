@@ -20,6 +20,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
 from omnigraph.pipeline.lance_source import spelled
 from omnigraph.pipeline.model import OnError, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.session import session_of_run
 from omnigraph.pipeline.sources import SourceFrames
 from tests.engine.stored import rows
 from tests.pipeline.library import csv, rejected_rows
@@ -135,9 +136,10 @@ def test_rows_of_every_format_arrive_and_bad_ones_are_found_in_their_files(tmp_p
     }
     assert graph.verify().clean
 
-    frames = SourceFrames(spark, pipeline)
-    assert len(frames.row_index("big_csv").spans) > (tmp_path / "big.csv").stat().st_size / SPLIT_BYTES > 4
-    digests = {name: frames.fingerprint(name) for name in pipeline.sources}
+    with session_of_run(spark, pipeline.spark) as own:
+        frames = SourceFrames(own, pipeline)
+        assert len(frames.row_index("big_csv").spans) > (tmp_path / "big.csv").stat().st_size / SPLIT_BYTES > 4
+        digests = {name: frames.fingerprint(name) for name in pipeline.sources}
     assert [name for name, digest in digests.items() if digest is None] == ["tables"]
     newest = replace(pipeline, sources={"vectors": Source("vectors", "lance", "parts.lance")}, mappings=())
     again = SourceFrames(spark, newest)

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,8 @@ _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 # Java says this before any of its logging exists: Spark asks for the module, and no option silences the remark.
 _NOISE: Final = (b"WARNING: Using incubator modules",)
+_TRACE: Final = b"Traceback (most recent call last):"
+_DAEMON: Final = b"pyspark/daemon.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,26 @@ def launch_jvm(conf: Mapping[str, str]) -> LaunchedJvm:
 
 def _forward(reading: int) -> None:
     with open(reading, "rb") as lines:
-        for line in lines:
-            if not line.startswith(_NOISE):
-                sys.stderr.write(line.decode(errors="replace"))
-                sys.stderr.flush()
+        for line in worth_reading(lines):
+            sys.stderr.write(line.decode(errors="replace"))
+            sys.stderr.flush()
+
+
+def worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without the noise. Whoever wants the first rows of a frame makes Spark hang up on its Python workers, and
+    each of them prints a trace about that."""
+    trace: list[bytes] = []
+    for line in lines:
+        if line.startswith(_TRACE) or (trace and line.startswith(b"  ")):
+            trace.append(line)
+            continue
+        hung_up = line.startswith(b"BrokenPipeError") and any(_DAEMON in frame for frame in trace[-2:])
+        if not hung_up:
+            yield from trace
+        if not hung_up and not line.startswith(_NOISE):
+            yield line
+        trace = []
+    yield from trace
 
 
 @contextmanager
