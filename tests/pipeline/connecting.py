@@ -20,7 +20,8 @@ def main(uri: str, inputs: str) -> None:
     spark = start_session(SparkSettings(remote="local[2]", conf=QUICK), "omnigraph over Connect")
     try:
         with Graph.open(uri) as graph:
-            given = records(Path(inputs), quality=quarantine(Path(inputs)), index="true")
+            # A session over Connect begins without the settings of the one it comes from.
+            given = records(Path(inputs), quality=quarantine(Path(inputs)), spark=json.dumps({"conf": QUICK}))
             report = run(given, graph=graph, spark=spark)
             read = to_spark(graph, "Reader", spark).count()
         print(json.dumps({"report": report.to_dict(), "session": type(spark).__module__, "read": read}), flush=True)

@@ -81,7 +81,7 @@ MODES = ["append", "merge", "overwrite"]
 def test_a_run_takes_and_refuses_what_the_loader_takes_and_refuses(
     tmp_path: Path, spark: SparkSession, mode: str
 ) -> None:
-    cases = generated(25, MODES.index(mode))
+    cases = generated(20, MODES.index(mode))
     lines = museum_lines(MODES.index(mode), 0 if mode == "merge" else 1_000)
     begins = []
     for case in cases:
