@@ -135,8 +135,18 @@ def test_what_the_readers_may_see_differently_is_left_to_spark(spark: SparkSessi
     files = opened(spark, tmp_path / "one.parquet")
     assert files is not None
     assert files.columns == {"text", "Text2", "null"}
-    assert files.serves({"a": "text", "b": "Text2", "c": "text"})
-    for expression in ("upper(text)", "TEXT", "null", "`text`", "text || 'x'", "unsigned", "other", "1"):
+    assert files.serves({"a": "text", "b": "Text2", "c": "text", "d": "`null`"})
+    for expression in (
+        "upper(text)",
+        "TEXT",
+        "null",
+        "`struct.text`",
+        "`a``b`",
+        "text || 'x'",
+        "unsigned",
+        "other",
+        "1",
+    ):
         assert not files.serves({"a": expression}), expression
 
     (tmp_path / "split" / "day=1").mkdir(parents=True)

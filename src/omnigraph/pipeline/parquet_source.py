@@ -30,6 +30,7 @@ _BATCH_BYTES: Final = 16 << 20
 _MOST_FILES: Final = 256
 
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_QUOTED: Final = re.compile(r"`([^`.]+)`")  # to the reader of a file, a dot leads into a struct
 _LITERALS: Final = frozenset({"null", "true", "false"})
 _CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 # Types that mean the same to both readers, by the names that Spark has for them.
@@ -86,9 +87,7 @@ class ParquetFiles:
 
     def serves(self, expressions: Mapping[str, str]) -> bool:
         """Whether some Spark SQL expressions are plain columns of these files."""
-        return all(
-            _NAME.fullmatch(e) and e.lower() not in _LITERALS and e in self.columns for e in expressions.values()
-        )
+        return all(_named(expression) in self.columns for expression in expressions.values())
 
     def groups(self) -> list[list[int]]:
         """Numbers of parts by task, in order: small files share one."""
@@ -101,9 +100,10 @@ class ParquetFiles:
         part = self.parts[number]
         try:
             with pq.ParquetFile(part.file) as file:
-                wanted = sorted(set(expressions.values()))
+                names = [_named(expression) or "" for expression in expressions.values()]
+                wanted = sorted(set(names))
                 for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
-                    columns = [batch.column(name) for name in expressions.values()]
+                    columns = [batch.column(name) for name in names]
                     yield pa.record_batch([c.cast(_plain(c.type)) for c in columns], names=list(expressions))
         except (OSError, pa.ArrowException) as error:
             raise BadRequestError(f"{part.file}: {str(error).splitlines()[0]}") from error
@@ -113,6 +113,13 @@ def local_path(uri: str) -> str | None:
     """The path of a local file; None for a file elsewhere."""
     path = unquote(uri)
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else None
+
+
+def _named(expression: str) -> str | None:
+    """The column that a Spark SQL expression is, when it is nothing else."""
+    if quoted := _QUOTED.fullmatch(expression):
+        return quoted[1]
+    return expression if _NAME.fullmatch(expression) and expression.lower() not in _LITERALS else None
 
 
 def _has_old_dates(footer: pq.FileMetaData) -> bool:

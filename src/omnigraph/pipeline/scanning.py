@@ -22,6 +22,7 @@ from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAd
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 1 << 20
 _SAMPLE_ROWS: Final = 1 << 10
+_TYPICAL_BYTES: Final = 64.0
 _ROWS_PER_CHUNK: Final = 1 << 18
 _BYTES_PER_CHUNK: Final = 64 << 20  # offsets of Arrow texts, and of cells, end at two gigabytes
 
@@ -88,7 +89,7 @@ class TableScan:
     def bytes_per_row(self) -> float:
         """About what a row takes in memory, told by the first ones."""
         first = next(self.read(self.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
-        return first.nbytes / first.num_rows if first is not None and first.num_rows else 0.0
+        return first.nbytes / first.num_rows if first is not None and first.num_rows else _TYPICAL_BYTES
 
     def read(
         self, fragment_ids: Sequence[int], *, limit: int | None = None, batch_rows: int | None = None
