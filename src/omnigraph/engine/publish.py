@@ -159,7 +159,8 @@ def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = No
         if isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id:
             root.trace.reached("publish.after")
             return PublishedCommit(txn.ref.branch, standing)
-        time.sleep(random.uniform(0, 0.002 * min(attempt, 25)))
+        # Somebody wins every round. Whoever waits longer the more often it lost would lose to newcomers for ever.
+        time.sleep(random.uniform(0, 0.002 * min(attempt, 4)))
         moved = _resolve_again(txn)
         if (done := already_published(moved)) is not None:
             return done

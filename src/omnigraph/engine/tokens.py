@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -63,6 +63,11 @@ class _Header(msgspec.Struct):
 Position = TypeVar("Position", CommitPosition, FeedCursor, FeedPosition)
 
 _ENCODER = msgspec.json.Encoder()
+# Made here and not on use: msgspec crashes when two threads learn the same struct at a time.
+_HEADER: Final = msgspec.json.Decoder(_Header)
+_POSITIONS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
+    shape: msgspec.json.Decoder(shape) for shape in (CommitPosition, FeedCursor, FeedPosition)
+}
 _NAMES = {"commit_page": "a commit page token", "feed_cursor": "a feed cursor", "feed_page": "a feed page token"}
 
 
@@ -75,7 +80,7 @@ def unseal(text: str, shape: type[Position]) -> Position:
     """The position in a token of this shape, or a rejection that says what is wrong with it."""
     data = _authentic(text)
     try:
-        header = msgspec.json.decode(data, type=_Header)
+        header = _HEADER.decode(data)
         if header.token != TOKEN_VERSION:
             raise ChangeCursorRejectedError(f"unsupported token version {header.token}")
         wanted = str(shape.__struct_config__.tag)
@@ -83,7 +88,8 @@ def unseal(text: str, shape: type[Position]) -> Position:
             raise ChangeCursorRejectedError(
                 f"this is {_NAMES.get(header.kind, 'another kind of token')}, not {_NAMES[wanted]}"
             )
-        return msgspec.json.decode(data, type=shape)
+        position: Position = _POSITIONS[shape].decode(data)
+        return position
     except msgspec.DecodeError:
         raise ChangeCursorRejectedError("invalid encoding") from None
 

@@ -284,7 +284,7 @@ class Catalog(Struct, frozen=True, dict=True):
     def from_json(cls, data: bytes, path: str = "catalog") -> Catalog:
         """Read what `to_json` wrote; `path` names the object in errors."""
         try:
-            found = msgspec.json.decode(data, type=_Format).format
+            found = _FORMAT.decode(data).format
             if found != CATALOG_FORMAT:
                 raise FormatVersionError(path, found, CATALOG_FORMAT)
             persisted = _DECODER.decode(data)
@@ -312,6 +312,7 @@ class _Persisted(Struct, frozen=True):
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Persisted)
+_FORMAT = msgspec.json.Decoder(_Format)
 
 
 def table_id(birth_name: str, incarnation: int) -> str:

@@ -6,7 +6,8 @@ and never half understood. A malformed object is an IntegrityError that names th
 
 from __future__ import annotations
 
-from typing import TypeVar
+import threading
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -172,12 +173,25 @@ def encode(model: msgspec.Struct) -> bytes:
 def decode(path: str, data: bytes, shape: type[Model]) -> Model:
     """`shape` may be a union of tagged structs; it is typed as one of them for the caller's sake."""
     try:
-        found = msgspec.json.decode(data, type=_Versioned).format
+        found = _VERSIONED.decode(data).format
     except msgspec.DecodeError as error:
         raise IntegrityError(path, f"is not a valid OmniGraph object ({error})") from None
     if found != FORMAT_VERSION:
         raise FormatVersionError(path, found, FORMAT_VERSION)
     try:
-        return msgspec.json.decode(data, type=shape)
+        return _decoder(shape).decode(data)
     except msgspec.DecodeError as error:
         raise IntegrityError(path, f"is not a valid OmniGraph object ({error})") from None
+
+
+def _decoder(shape: type[Model]) -> msgspec.json.Decoder[Model]:
+    """A decoder that was made once, by one thread: msgspec crashes when two threads learn the same struct at a time."""
+    if shape not in _DECODERS:
+        with _LEARNING:
+            _DECODERS.setdefault(shape, msgspec.json.Decoder(shape))
+    return _DECODERS[shape]
+
+
+_VERSIONED: Final = msgspec.json.Decoder(_Versioned)
+_DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
+_LEARNING: Final = threading.Lock()
