@@ -62,3 +62,11 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     return Place(f"s3://{bucket}/{uuid.uuid4().hex}", environment)
+
+
+LONG = ("test_crash", "test_concurrency", "test_faults", "test_streaming", "test_connect", "test_docs", "test_demo")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes a minute goes first: started last, it would keep all other workers waiting."""
+    items.sort(key=lambda item: not item.path.stem.startswith(LONG))
