@@ -103,8 +103,7 @@ class ParquetFiles:
                 names = [_named(expression) or "" for expression in expressions.values()]
                 wanted = sorted(set(names))
                 for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
-                    columns = [batch.column(name) for name in names]
-                    yield pa.record_batch([c.cast(_plain(c.type)) for c in columns], names=list(expressions))
+                    yield pa.record_batch([batch.column(name) for name in names], names=list(expressions))
         except (OSError, pa.ArrowException) as error:
             raise BadRequestError(f"{part.file}: {str(error).splitlines()[0]}") from error
 
@@ -129,7 +128,7 @@ def _has_old_dates(footer: pq.FileMetaData) -> bool:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """The type without the ways to hold it that a writer may have asked for."""
+    """The type without the ways to hold it that a writer may have asked for; row kernels take them all."""
     if pt.is_dictionary(type_):
         return _plain(type_.value_type)
     return pa.string() if pt.is_large_string(type_) else type_

@@ -41,7 +41,7 @@ def coerce_arrow(type_: PropertyType, array: pa.Array) -> Column:
         array = array.cast(pa.string())
     try:
         direct = _direct(type_, array)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # some value does not fit; the value rules tell which
         direct = None
     return Column(direct) if direct is not None else coerce(type_, _json_like(type_, array))
 
