@@ -1,7 +1,7 @@
 """One process of a fleet: it writes branches of its own, or merges branches back into main, and tells what it did.
 
-python -m tests.engine.fleet URI write LABEL COUNT
-python -m tests.engine.fleet URI merge BRANCH ...
+URI write LABEL COUNT
+URI merge BRANCH ...
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def merge_back(graph: Graph, branch: str) -> None:
             time.sleep(random.uniform(0, 0.1))
 
 
-if __name__ == "__main__":
-    uri, role, *arguments = sys.argv[1:]
+def main(uri: str, role: str, *arguments: str) -> None:
     with Graph.open(uri) as graph:
         print("ready", flush=True)
         sys.stdin.readline()

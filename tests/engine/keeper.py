@@ -1,6 +1,6 @@
 """A separate process that works on the library graph: writes, tidies, cleans or reads until it is done or killed.
 
-    python -m tests.engine.keeper URI ROLE LABEL COUNT
+    URI ROLE LABEL COUNT
 
 It prints `ready`, waits for a line, and then prints one flushed line per acknowledged step.
 `OMNIGRAPH_KILL_AT=<point>:<n>` makes it kill itself the n-th time it passes a trace point, with a signal nothing can
@@ -95,7 +95,3 @@ def read(graph: Graph, label: str, i: int) -> None:
 
 
 STEPS = {"write": write, "tidy": tidy, "clean": clean, "clean_all": clean_all, "read": read}
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

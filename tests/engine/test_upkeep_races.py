@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,33 +11,20 @@ from omnigraph import Graph
 from omnigraph.storage.tracing import UPKEEP_POINTS
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, book, content, load, loan, reader
-from tests.support.processes import REPOSITORY, acknowledged, go, wait_ready
+from tests.support.processes import Process, start_together
 
 WRITERS, ROUNDS = 5, 6
 
 
-def start(place: Place, *arguments: str, kill_at: str | None = None) -> subprocess.Popen[str]:
-    environment = {**os.environ, **place.environment, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
-    environment["OMNIGRAPH_KILL_AT"] = kill_at or ":0"
-    environment["OMNIGRAPH_TEST_QUICK_START"] = "1"
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.engine.keeper", place.uri, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=REPOSITORY,
-    )
+def start(place: Place, *arguments: str, kill_at: str = ":0") -> Process:
+    environment = {**place.environment, "OMNIGRAPH_KILL_AT": kill_at}
+    return Process("tests.engine.keeper", place.uri, *arguments, environment=environment)
 
 
 def run_together(place: Place, *commands: tuple[str, ...]) -> list[list[list[str]]]:
     processes = [start(place, *command) for command in commands]
-    for process in processes:
-        wait_ready(process)
-    for process in processes:
-        go(process)
-    return [acknowledged(process) for process in processes]
+    start_together(processes)
+    return [process.acknowledged() for process in processes]
 
 
 def expected(said: list[list[list[str]]]) -> dict[str, int]:
@@ -102,9 +86,8 @@ def test_a_killed_keeper_leaves_a_whole_graph(local_place: Place, point: str, nt
         load(graph, [book(f"b{i}", pages=i), reader(f"r{i}"), loan(f"r{i}", f"b{i}")])
     role = ("clean_all", "2", "3") if point in UPKEEP_POINTS else ("tidy", "t", "2")
     process = start(local_place, *role, kill_at=f"{point}:{nth}")
-    wait_ready(process)
-    go(process)
-    acknowledged(process)
+    start_together([process])
+    process.acknowledged()
     assert process.returncode == -9
     fresh = Graph.open(local_place.uri)
     assert sorted(content(fresh, "node:Book")) == [f"b{i}" for i in range(5)]

@@ -7,41 +7,26 @@ answered with one JSON line, `{"commit": id}` or `{"error": class, "message": te
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from omnigraph import Graph
 from omnigraph.errors import OmniGraphError
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.processes import Process
 
 
 class OtherProcess:
     """The parent's side of such a process."""
 
     def __init__(self) -> None:
-        search = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.writer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": search, "OMNIGRAPH_TEST_QUICK_START": "1"},
-            cwd=REPOSITORY,
-        )
+        self._process = Process("tests.engine.writer")
         assert self.answer() == {"ready": True}
 
     def ask(self, uri: str, method: str, *arguments: object, **options: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([uri, method, arguments, options]) + "\n")
-        self._process.stdin.flush()
+        self._process.tell(json.dumps([uri, method, arguments, options]))
 
     def answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
 
@@ -50,7 +35,8 @@ class OtherProcess:
         return self.answer()
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.stdin.close()
+        self._process.wait()
 
 
 def main() -> None:
@@ -65,7 +51,3 @@ def main() -> None:
         except OmniGraphError as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ from omnigraph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan, ReadSet
 from omnigraph.errors import BranchNotFoundError, PreconditionFailedError, ReadSetChangedError
 from tests.conftest import Place
-from tests.support.processes import acknowledged, go, start, wait_ready
+from tests.support.processes import Process, start_together
 from tests.support.tables import (
     KNOWS,
     PEOPLE,
@@ -31,12 +31,9 @@ PROCESSES, COMMITS = 8, 25
 
 
 def run_together(place: Place, *commands: tuple[str, ...]) -> list[list[list[str]]]:
-    processes = [start(place, place.uri, *command) for command in commands]
-    for process in processes:
-        wait_ready(process)
-    for process in processes:
-        go(process)
-    return [acknowledged(process) for process in processes]
+    processes = [Process("tests.storage.writer", place.uri, *c, environment=place.environment) for c in commands]
+    start_together(processes)
+    return [process.acknowledged() for process in processes]
 
 
 def test_eight_processes_lose_and_double_nothing(place: Place) -> None:

@@ -14,13 +14,18 @@ from omnigraph import Graph
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.storage.tracing import POINTS, Trace
 from tests.conftest import Place
-from tests.support.processes import acknowledged, go, start, wait_ready
+from tests.support.processes import Process, start_together
 from tests.support.tables import KNOWS, NODE, PEOPLE, PLACES, append_one, ids, new_graph
 
 INIT_POINTS = [p for p in POINTS if p.startswith("init.")]
 WRITE_POINTS = [p for p in POINTS if not p.startswith("init.")]
 LOCAL_KILLS, S3_KILLS = 140, 60
 AT_ONCE = 4
+
+
+def start(place: Place, *arguments: str, kill_at: str = "") -> Process:
+    environment = {**place.environment, "OMNIGRAPH_KILL_AT": kill_at}
+    return Process("tests.storage.writer", place.uri, *arguments, environment=environment)
 
 
 def check_survivor(uri: str, said: list[list[str]], probe: str, new: int = 0) -> None:
@@ -76,18 +81,17 @@ def test_a_writer_killed_at_a_named_point(place: Place, point: str) -> None:
     new_graph(place.uri).close()
     # Folding and branch deletion need a few rounds before they happen for the first time.
     for nth in (1, 3):
-        process = start(place, place.uri, "everything", f"n{nth}", "8", kill_at=f"{point}:{nth}")
-        wait_ready(process)
-        go(process)
-        said = acknowledged(process)
+        process = start(place, "everything", f"n{nth}", "8", kill_at=f"{point}:{nth}")
+        start_together([process])
+        said = process.acknowledged()
         assert process.returncode == -9, f"{point} was not reached {nth} times"
         check_survivor(place.uri, said, f"{nth}")
 
 
 @pytest.mark.parametrize("point", INIT_POINTS)
 def test_an_init_killed_at_a_named_point(place: Place, point: str) -> None:
-    process = start(place, place.uri, "init", kill_at=point)
-    acknowledged(process)
+    process = start(place, "init", kill_at=point)
+    process.acknowledged()
     assert process.returncode == -9
     if point == "init.claim.after":
         graph = Graph.open(place.uri)
@@ -110,16 +114,13 @@ def test_writers_killed_at_random_instants(request: pytest.FixtureRequest, kind:
     said: list[list[str]] = []
     killed = checked = 0
     while killed < kills:
-        processes = [start(place, place.uri, "everything", f"r{killed + i}", "1000") for i in range(AT_ONCE)]
-        for process in processes:
-            wait_ready(process)
-        for process in processes:
-            go(process)
+        processes = [start(place, "everything", f"r{killed + i}", "1000") for i in range(AT_ONCE)]
+        start_together(processes)
         for process in processes:
             time.sleep(chance.uniform(0.0, 0.12))
             process.kill()
         for process in processes:
-            said += acknowledged(process)
+            said += process.acknowledged()
             assert process.returncode == -9
             killed += 1
         if killed % (5 * AT_ONCE) == 0:

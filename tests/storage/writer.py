@@ -1,6 +1,6 @@
 """A separate process that writes to a graph until it is told to stop, or killed.
 
-    python -m tests.storage.writer URI ROLE [ARGUMENT ...]
+    URI ROLE [ARGUMENT ...]
 
 Every acknowledged step is printed as one line, flushed before the next step begins: what the parent reads is what
 the graph must remember. `OMNIGRAPH_KILL_AT=<point>:<n>` makes the process kill itself the n-th time it passes a trace
@@ -97,7 +97,3 @@ def attempt(write: object) -> None:
         say("committed" if write() is not None else "refused")  # type: ignore[operator]
     except ConflictError as error:
         say("conflict", type(error).__name__)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -2,49 +2,100 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-
-from tests.conftest import Place
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+BORN_OFTEN = ("tests.storage.writer", "tests.engine.keeper", "tests.engine.fleet", "tests.engine.writer")
 
 
-def start(place: Place, uri: str, *arguments: str, kill_at: str | None = None) -> subprocess.Popen[str]:
-    environment = {**os.environ, **place.environment, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
-    environment.pop("OMNIGRAPH_KILL_AT", None)
-    environment |= {"OMNIGRAPH_TEST_QUICK_START": "1", "PYTHONFAULTHANDLER": "1"}
-    if kill_at:
-        environment["OMNIGRAPH_KILL_AT"] = kill_at
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.storage.writer", uri, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
+class Process:
+    """A process that runs `main(*arguments)` of a module; see `tests.support.nursery`."""
+
+    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        told, self._tell = os.pipe()
+        hear, said = os.pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process fails, gone with this object)
+        wanted = ["start", module, arguments, {**os.environ, **(environment or {})}]
+        descriptors = [told, said, self._errors.fileno()]
+        self.pid = ask_nursery(wanted, descriptors)
+        os.close(told)
+        os.close(said)
+        self.stdin = os.fdopen(self._tell, "w")
+        self.stdout = os.fdopen(hear)
+        self.returncode: int | None = None
+
+    def wait_ready(self) -> None:
+        line = self.stdout.readline()
+        if line.strip() != "ready":
+            self.wait()
+            raise AssertionError(f"the process did not start: {line}{self.errors()}")
+
+    def go(self) -> None:
+        self.tell("go")
+
+    def tell(self, line: str) -> None:
+        self.stdin.write(line + "\n")
+        self.stdin.flush()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if self.returncode is None:
+            self.returncode = ask_nursery(["wait", self.pid])
+            self.stdin.close()
+
+    def errors(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def acknowledged(self) -> list[list[str]]:
+        """The lines it printed until it ended, split into words."""
+        output = self.stdout.read()
+        self.stdout.close()
+        self.wait()
+        if self.returncode not in (0, -9):
+            raise AssertionError(f"the process failed with {self.returncode}:\n{self.errors()}")
+        return [line.split() for line in output.splitlines() if line.strip()]
+
+
+def start_together(processes: list[Process]) -> None:
+    """Let every process begin at the same moment."""
+    for process in processes:
+        process.wait_ready()
+    for process in processes:
+        process.go()
+
+
+@cache
+def nursery() -> socket.socket:
+    here, there = socket.socketpair()
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.nursery", str(there.fileno()), *BORN_OFTEN],
+        pass_fds=[there.fileno()],
+        env=environment | {"OMNIGRAPH_TEST_QUICK_START": "1"},
         cwd=REPOSITORY,
     )
+    there.close()
+    atexit.register(process.wait)
+    atexit.register(here.close)
+    return here
 
 
-def wait_ready(process: subprocess.Popen[str]) -> None:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if line.strip() != "ready":
-        raise AssertionError(f"the process did not start: {line}{process.communicate()[1]}")
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
-
-
-def acknowledged(process: subprocess.Popen[str], timeout: float = 120) -> list[list[str]]:
-    """The lines a process printed until it ended, split into words."""
-    output, errors = process.communicate(timeout=timeout)
-    if process.returncode not in (0, -9):
-        raise AssertionError(f"the process failed with {process.returncode}:\n{errors}")
-    return [line.split() for line in output.splitlines() if line.strip()]
+def ask_nursery(request: list[Any], descriptors: list[int] | None = None) -> int:
+    line = json.dumps(request).encode() + b"\n"
+    sent = socket.send_fds(nursery(), [line], descriptors or [])
+    nursery().sendall(line[sent:])
+    return int(nursery().makefile().readline())

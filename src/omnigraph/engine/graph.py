@@ -44,8 +44,9 @@ from omnigraph.engine.merge.resolution import NO_RESOLUTIONS
 from omnigraph.engine.mutate import MutationRequest
 from omnigraph.engine.mutate import mutate as run_mutation
 from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, optimize
-from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, already_published
+from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.publish import begin as begin_write
+from omnigraph.engine.publish import commit as commit_write
 from omnigraph.engine.publish import publish as publish_plan
 from omnigraph.engine.query.embedding import Embedder
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
@@ -326,20 +327,7 @@ class Graph:
         """
         branch = branch.strip()
         with PROCESS_TURNS.turn((self.id, branch)):
-            txn = self.begin(branch, intent)
-            if (done := already_published(txn)) is not None:
-                return done
-            try:
-                plan = prepare(txn)
-            except HistoricalVersionReclaimedError:
-                captured, txn = txn, self.begin(branch, intent)
-                if txn.base.commit.id == captured.base.commit.id:
-                    raise
-                # The branch moved on and a cleanup released the captured head; nothing was staged that could be lost.
-                plan = prepare(txn)
-            if plan is None:
-                return None
-            return publish_plan(txn, plan, None if strict else _certain(prepare))
+            return commit_write(self._root, branch, prepare, intent, strict=strict)
 
     def commit_on_new_branch(
         self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan], intent: Intent
@@ -661,12 +649,3 @@ class Graph:
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
         return read_blob(self, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
-
-
-def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
-    """A retried write that finds nothing left to do still publishes, empty: its first attempt had work."""
-
-    def again(txn: WriteTxn) -> PublishPlan:
-        return prepare(txn) or PublishPlan(staged={})
-
-    return again

@@ -11,13 +11,18 @@ it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BranchNotFoundError, PreconditionFailedError, ReadSetChangedError
+from omnigraph.errors import (
+    BranchNotFoundError,
+    HistoricalVersionReclaimedError,
+    PreconditionFailedError,
+    ReadSetChangedError,
+)
+from omnigraph.storage.floor import FloorTurn
 from omnigraph.storage.identifiers import new_commit_id, now_micros
 from omnigraph.storage.models import (
     FORMAT_VERSION,
@@ -34,7 +39,10 @@ from omnigraph.storage.tables import StagedTable
 
 RETRY_SECONDS = 60.0
 """How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
-that somebody else succeeded, and the slowest of many writers must get through when the others pause."""
+that somebody else succeeded, and the slowest of many writers must get its turn."""
+
+LOSSES_WITHOUT_FLOOR = 2
+"""A chance meeting is settled by trying again. Who loses twice has company, and asks for the floor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,7 @@ class WriteTxn:
     ref: BranchRef
     base: LogEntry
     intent: Intent
+    began: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -148,20 +157,60 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
     return PublishedCommit(txn.ref.branch, entry, replayed=True)
 
 
+def commit(
+    root: GraphRoot, branch: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent, *, strict: bool
+) -> PublishedCommit | None:
+    """One write from head to commit; None when `prepare` found nothing to do."""
+    txn = begin(root, branch, intent)
+    with root.floor.of(txn.ref.branch_id) as floor:
+        if floor.contended:
+            floor.take(txn.began + RETRY_SECONDS)
+            txn = begin(root, branch, intent)
+        if (done := already_published(txn)) is not None:
+            return done
+        try:
+            plan = prepare(txn)
+        except HistoricalVersionReclaimedError:
+            captured, txn = txn, begin(root, branch, intent)
+            if txn.base.commit.id == captured.base.commit.id:
+                raise
+            # The branch moved on and a cleanup released the captured head; nothing was staged that could be lost.
+            plan = prepare(txn)
+        if plan is None:
+            return None
+        return _publish(txn, plan, None if strict else _certain(prepare), floor)
+
+
+def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
+    """A retried write that finds nothing left to do still publishes, empty: its first attempt had work."""
+
+    def again(txn: WriteTxn) -> PublishPlan:
+        return prepare(txn) or PublishPlan(staged={})
+
+    return again
+
+
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    root, head = txn.root, txn.base
+    with txn.root.floor.of(txn.ref.branch_id) as floor:
+        return _publish(txn, plan, prepare_again, floor)
+
+
+def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, floor: FloorTurn) -> PublishedCommit:
+    root, head, began = txn.root, txn.base, txn.began
     give_up_at = time.monotonic() + RETRY_SECONDS
-    for attempt in itertools.count():
+    for attempt in itertools.count(1):
         entry = _next_entry(txn, plan, head)
         root.trace.reached("publish.before")
         standing = root.log.publish(entry)
         if isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id:
             root.trace.reached("publish.after")
             return PublishedCommit(txn.ref.branch, standing)
-        # Somebody wins every round. Whoever waits longer the more often it lost would lose to newcomers for ever.
-        time.sleep(random.uniform(0, 0.002 * min(attempt, 4)))
+        floor.lost(time.monotonic() - began)
+        if attempt >= LOSSES_WITHOUT_FLOOR:
+            floor.take(give_up_at)
         moved = _resolve_again(txn)
+        began = moved.began
         if (done := already_published(moved)) is not None:
             return done
         if _still_holds(plan, txn, moved.base):

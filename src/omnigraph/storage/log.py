@@ -22,23 +22,25 @@ from omnigraph.errors import (
     StorageError,
     StorageErrorKind,
 )
+from omnigraph.storage.floor import Floor
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
 
 _PROBES = 3
 _PUBLISH_ATTEMPTS = 6
 _CACHED_ENTRIES = 512
+_LOOK_EVERY = 4
 
 
 class GraphLog:
     """Reads and extends the logs of one graph. Safe to share between threads."""
 
-    def __init__(self, objects: Objects, workers: Executor) -> None:
+    def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
         self._objects = objects
         self._workers = workers
         self._entries: OrderedDict[tuple[str, int], LogEntry | Tombstone] = OrderedDict()
         self._heads: dict[str, LogEntry | Tombstone] = {}
-        self._hints = _Hints(objects, workers)
+        self._hints = _Hints(objects, workers, floor)
         self._lock = threading.Lock()
 
     # Reading
@@ -179,11 +181,16 @@ class GraphLog:
 
 
 class _Hints:
-    """The last version seen of each branch, written in the background: it saves probing and is never believed."""
+    """The last version seen of each branch, written in the background: it saves probing and is never believed.
 
-    def __init__(self, objects: Objects, workers: Executor) -> None:
+    Every fourth commit looks for others who wait for the floor instead: a commit is one background request, and a
+    hint that is one behind saves as much, because a reader asks for the slot behind it anyway.
+    """
+
+    def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
         self._objects = objects
         self._workers = workers
+        self._floor = floor
         self._newest: dict[str, int] = {}
         self._being_written: set[str] = set()
         self._lock = threading.Lock()
@@ -218,8 +225,11 @@ class _Hints:
                 if version == written:
                     self._being_written.discard(branch_id)
                     return
-            with contextlib.suppress(StorageError):  # the next commit writes a newer one
-                self._objects.put(_hint(branch_id), str(version).encode())
+            if version % _LOOK_EVERY == 0:
+                self._floor.look(branch_id)
+            else:
+                with contextlib.suppress(StorageError):  # the next commit writes a newer one
+                    self._objects.put(_hint(branch_id), str(version).encode())
             written = version
 
 
