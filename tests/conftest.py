@@ -36,7 +36,10 @@ def s3_server() -> Iterator[S3Server]:
 def s3_place(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Place:
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
-    return Place(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_server.environment)
+    # A bucket of its own: the server walks all keys of a bucket to list a few.
+    bucket = f"{BUCKET}-{uuid.uuid4().hex[:12]}"
+    s3_server.create_bucket(bucket)
+    return Place(f"s3://{bucket}/graph", s3_server.environment)
 
 
 @pytest.fixture

@@ -42,10 +42,11 @@ def quiesce(graph: Graph) -> None:
 
 def serial_rounds(server: S3Server, graph: Graph, work: Callable[[], object]) -> int:
     """How many answers `work` has to wait for, one after another: the longest chain in the server's own log, with
-    every request made slow enough that independent ones overlap. The background hint is nobody's wait."""
+    every request made slow enough that independent ones overlap. Nobody waits for what is done in the background."""
     with server.slowed(LATENCY):
         log = settled(graph, server, work)
-    return RequestLog([r for r in log.requests if "/hints/" not in r.path]).serial_rounds()
+    background = ("/hints/", "queues")
+    return RequestLog([r for r in log.requests if not any(b in r.path + r.query for b in background)]).serial_rounds()
 
 
 def slope(server: S3Server, work: Callable[[], object]) -> float:

@@ -19,7 +19,7 @@ import json
 import os
 import socket
 import sys
-import traceback
+import warnings
 from typing import Any
 
 
@@ -35,26 +35,19 @@ def next_request(parent: socket.socket) -> tuple[list[Any], list[int]] | None:
     return json.loads(line), descriptors
 
 
-def be_born(module: str, arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> None:
-    """The life of a forked process; it never returns."""
-    code = 1
-    try:
-        for number, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, number)
-        os.environ.clear()
-        os.environ.update(environment)
-        faulthandler.enable()
-        importlib.import_module(module).main(*arguments)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def live(module: str, arguments: list[str], environment: dict[str, str], descriptors: list[int]) -> None:
+    """The life of a forked process: it ends as any Python program ends, when `main` is through or raises."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    faulthandler.enable()
+    importlib.import_module(module).main(*arguments)
 
 
 def main(descriptor: str, *modules: str) -> None:
+    warnings.filterwarnings("ignore", "lance is not fork-safe")  # once it has worked; here it was only imported
     for module in modules:
         importlib.import_module(module)
     parent = socket.socket(fileno=int(descriptor))
@@ -64,7 +57,8 @@ def main(descriptor: str, *modules: str) -> None:
             pid = os.fork()
             if pid == 0:
                 parent.close()
-                be_born(*details, descriptors)
+                live(*details, descriptors)
+                return
             for number in descriptors:
                 os.close(number)
             answer = pid

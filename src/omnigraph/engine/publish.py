@@ -41,8 +41,8 @@ RETRY_SECONDS = 60.0
 """How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
 that somebody else succeeded, and the slowest of many writers must get its turn."""
 
-LOSSES_WITHOUT_FLOOR = 2
-"""A chance meeting is settled by trying again. Who loses twice has company, and asks for the floor."""
+LOSSES_WITHOUT_FLOOR = 3
+"""A chance meeting is settled by trying again. Who keeps losing has company, and asks for the floor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,10 @@ def commit(
     root: GraphRoot, branch: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent, *, strict: bool
 ) -> PublishedCommit | None:
     """One write from head to commit; None when `prepare` found nothing to do."""
-    txn = begin(root, branch, intent)
-    with root.floor.of(txn.ref.branch_id) as floor:
+    with root.floor.of(branch) as floor:
         if floor.contended:
-            floor.take(txn.began + RETRY_SECONDS)
-            txn = begin(root, branch, intent)
+            floor.take(time.monotonic() + RETRY_SECONDS)
+        txn = begin(root, branch, intent)
         if (done := already_published(txn)) is not None:
             return done
         try:
@@ -192,7 +191,7 @@ def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    with txn.root.floor.of(txn.ref.branch_id) as floor:
+    with txn.root.floor.of(txn.ref.branch) as floor:
         return _publish(txn, plan, prepare_again, floor)
 
 
@@ -203,11 +202,13 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, fl
         entry = _next_entry(txn, plan, head)
         root.trace.reached("publish.before")
         standing = root.log.publish(entry)
-        if isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id:
+        won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
+        floor.tried(time.monotonic() - began)
+        if won:
             root.trace.reached("publish.after")
-            return PublishedCommit(txn.ref.branch, standing)
-        floor.lost(time.monotonic() - began)
+            return PublishedCommit(txn.ref.branch, entry)
         if attempt >= LOSSES_WITHOUT_FLOOR:
+            floor.saw_others()
             floor.take(give_up_at)
         moved = _resolve_again(txn)
         began = moved.began

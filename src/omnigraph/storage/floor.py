@@ -1,18 +1,18 @@
 """The floor of a branch: writers in different processes that keep getting in each other's way take turns.
 
 The log decides every race, so nothing here is needed for a right answer: whoever fails to get the floor goes on
-without it, and a floor whose holder died is taken away. It is there because a lost race is work done for nothing, and
-because whoever wins one begins the next ahead of everybody: without turns the slowest writer of a busy branch waits
+without it, and whoever died in the queue is put out of it. It is there because a lost race is work done for nothing,
+and because who wins one begins the next ahead of everybody: without turns the slowest writer of a busy branch waits
 until the others have nothing left to write.
 
-The floor is one object, created if absent by who wants to write next and deleted afterwards. Only writers that know of
-others ask for it: they lost a race a moment ago, or saw that somebody holds it. A writer alone pays nothing.
+The queue is a folder of empty objects, one per waiting write, named so that they sort by the time they came. The first
+has the floor. Only writers that know of others stand in it: they lost several races, or saw that somebody waits. A
+writer alone pays nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import random
 import threading
 import time
@@ -20,18 +20,18 @@ from concurrent.futures import Executor
 from types import TracebackType
 
 from omnigraph.errors import StorageError
-from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.identifiers import new_ulid, quoted_branch
 from omnigraph.storage.objects import Objects
 
 REMEMBERED_SECONDS = 5.0
-"""How long writers keep asking for the floor after the last sign of others."""
+"""How long writers keep queueing after the last sign of others."""
 
 SHORTEST_PATIENCE, LONGEST_PATIENCE = 2.0, 20.0
-"""How long others wait for one holder, in seconds: four times what it says an attempt takes, within these bounds."""
+"""How long others wait for whoever has the floor: a few times as long as it says an attempt takes, in these bounds."""
 
 _ATTEMPTS_OF_A_HOLDER = 4
 _UNKNOWN_PACE = 0.5
-_LONGEST_POLL = 0.5
+_SHORTEST_POLL = 0.002
 
 
 class Floor:
@@ -40,107 +40,131 @@ class Floor:
     def __init__(self, objects: Objects, workers: Executor) -> None:
         self.objects = objects
         self.workers = workers
-        self._name = new_ulid().encode()
-        self._numbers = itertools.count(1)
+        self._name = new_ulid()
         self._contended_until: dict[str, float] = {}
         self._pace: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def of(self, branch_id: str) -> FloorTurn:
+    def of(self, branch: str) -> FloorTurn:
         """One write's use of the floor. Costs nothing until it is taken."""
-        return FloorTurn(self, branch_id)
+        return FloorTurn(self, branch)
 
-    def look(self, branch_id: str) -> None:
-        """See whether somebody else holds the floor: who always wins would not hear of others in any other way."""
+    def look(self, branch: str) -> None:
+        """See whether somebody else waits: who always wins would not hear of others in any other way."""
         with contextlib.suppress(StorageError):
-            ticket = self.objects.get(floor_path(branch_id))
-            if ticket is not None and not ticket.startswith(self._name):
-                self.saw_others(branch_id)
+            if any(not ticket.endswith(self._name) for ticket in self.queue(branch)):
+                self.saw_others(branch)
 
-    def saw_others(self, branch_id: str, pace: float | None = None) -> None:
-        """Somebody else writes to this branch. `pace`: how many seconds one of our own attempts takes."""
-        with self._lock:
-            self._contended_until[branch_id] = time.monotonic() + REMEMBERED_SECONDS
-            if pace is not None:
-                self._pace[branch_id] = pace
+    def queue(self, branch: str) -> list[str]:
+        return [stored.path for stored in self.objects.below(queue_folder(branch))]
 
-    def contended(self, branch_id: str) -> bool:
+    def saw_others(self, branch: str) -> None:
         with self._lock:
-            return time.monotonic() < self._contended_until.get(branch_id, 0.0)
+            self._contended_until[branch] = time.monotonic() + REMEMBERED_SECONDS
 
-    def new_ticket(self, branch_id: str) -> bytes:
-        """Like no other ticket; it says whose it is and how many seconds an attempt takes."""
+    def contended(self, branch: str) -> bool:
         with self._lock:
-            pace = self._pace.get(branch_id, _UNKNOWN_PACE)
-        return b"%s %.3f %d" % (self._name, pace, next(self._numbers))
+            return time.monotonic() < self._contended_until.get(branch, 0.0)
+
+    def tried(self, branch: str, seconds: float) -> None:
+        with self._lock:
+            self._pace[branch] = seconds
+
+    def new_ticket(self, branch: str) -> str:
+        """A ticket says when it was drawn, how many milliseconds an attempt takes, and whose it is."""
+        with self._lock:
+            pace = self._pace.get(branch, _UNKNOWN_PACE)
+        return f"{queue_folder(branch)}/{new_ulid()}-{pace * 1_000:.0f}-{self._name}"
 
 
 class FloorTurn:
     """The floor for as long as one write needs it; given back in the background when the write is over."""
 
-    def __init__(self, floor: Floor, branch_id: str) -> None:
+    def __init__(self, floor: Floor, branch: str) -> None:
         self._floor = floor
-        self._branch_id = branch_id
-        self._path = floor_path(branch_id)
-        self._held = False
+        self._branch = branch
+        self._ticket: str | None = None
 
     @property
     def contended(self) -> bool:
-        """Whether others wrote a moment ago, so that asking for the floor first saves work."""
-        return self._floor.contended(self._branch_id)
+        """Whether others wrote a moment ago, so that taking the floor first saves work."""
+        return self._floor.contended(self._branch)
 
-    def lost(self, seconds: float) -> None:
-        """A race was lost, after an attempt that took this long."""
-        self._floor.saw_others(self._branch_id, seconds)
+    def saw_others(self) -> None:
+        """Somebody else writes to this branch, again and again."""
+        self._floor.saw_others(self._branch)
+
+    def tried(self, seconds: float) -> None:
+        """An attempt is over, won or lost, after this long."""
+        self._floor.tried(self._branch, seconds)
 
     def take(self, give_up_at: float) -> None:
-        """Wait until nobody else has the floor, and take it. In vain after `give_up_at` or when the store refuses."""
-        if not self._held:
-            self._held = True  # an error may hide that the ticket was written, and giving back too much does no harm
+        """Wait until everybody who came first is done. In vain after `give_up_at`, or when the store refuses."""
+        if self._ticket is None:
+            self._ticket = self._floor.new_ticket(self._branch)
             with contextlib.suppress(StorageError):
-                self._held = self._wait_for_it(self._floor.new_ticket(self._branch_id), give_up_at)
+                self._stand_in_queue(self._ticket, give_up_at)
 
-    def _wait_for_it(self, ticket: bytes, give_up_at: float) -> bool:
+    def _stand_in_queue(self, ticket: str, give_up_at: float) -> None:
         objects = self._floor.objects
-        holder, since = b"", 0.0
-        while not objects.create(self._path, ticket):
-            while (standing := objects.get(self._path)) is not None:
-                now, pace = time.monotonic(), _pace_of(standing)
-                if standing != holder:
-                    holder, since = standing, now
-                    self._floor.saw_others(self._branch_id)
-                if now > give_up_at:
-                    return False
-                if now - since > min(max(_ATTEMPTS_OF_A_HOLDER * pace, SHORTEST_PATIENCE), LONGEST_PATIENCE):
-                    objects.delete(self._path)
-                    break
-                time.sleep(min(random.uniform(0.05, 0.5) * pace, _LONGEST_POLL))
-        return True
+        objects.put(ticket, b"")
+        holder, overdue_at = "", 0.0
+        while (now := time.monotonic()) < give_up_at:
+            queue = self._floor.queue(self._branch)
+            if ticket not in queue:  # somebody lost patience, though not with us
+                objects.put(ticket, b"")
+                continue
+            ahead = queue[: queue.index(ticket)]
+            if not ahead:
+                return
+            self.saw_others()
+            if ahead[0] != holder:
+                holder, overdue_at = ahead[0], now + _patience_with(ahead[0])
+            if now >= overdue_at:
+                # The holder died, and perhaps others with it. Whoever lives comes back in the same place.
+                objects.delete_all(ahead)
+            elif len(ahead) == 1:
+                if self._left_before(holder, min(overdue_at, give_up_at)):
+                    return
+            else:
+                # Nobody's turn comes before those ahead had theirs: who is far behind has no need to look often.
+                expected = sum(map(_pace_of, ahead)) * random.uniform(0.5, 0.8)
+                time.sleep(max(min(expected, overdue_at - now), _SHORTEST_POLL))
 
-    def _give_back(self) -> None:
-        with contextlib.suppress(StorageError):  # the others lose their patience and take it
-            self._floor.objects.delete(self._path)
+    def _left_before(self, holder: str, deadline: float) -> bool:
+        """Whether the holder gives the floor back before the deadline."""
+        while time.monotonic() < deadline:
+            time.sleep(max(_pace_of(holder) * random.uniform(0.2, 0.4), _SHORTEST_POLL))
+            if not self._floor.objects.exists(holder):
+                return True
+        return False
+
+    def _give_back(self, ticket: str) -> None:
+        with contextlib.suppress(StorageError):  # the others lose their patience with it
+            self._floor.objects.delete(ticket)
 
     def __enter__(self) -> FloorTurn:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._held:
-            self._held = False
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
             try:
-                self._floor.workers.submit(self._give_back)
+                self._floor.workers.submit(self._give_back, ticket)
             except RuntimeError:  # the handle is closing
-                self._give_back()
+                self._give_back(ticket)
 
 
-def floor_path(branch_id: str) -> str:
-    return f"__manifest/hints/{branch_id}.floor"
+def queue_folder(branch: str) -> str:
+    return f"__manifest/queues/{quoted_branch(branch)}"
 
 
-def _pace_of(ticket: bytes) -> float:
-    """The seconds that a ticket names. Whatever else stands there is somebody's mistake and no reason to fail."""
-    try:
-        seconds = float(ticket.split()[1])
-    except (IndexError, ValueError):
-        return _UNKNOWN_PACE
-    return min(max(0.001, seconds), LONGEST_PATIENCE)
+def _pace_of(ticket: str) -> float:
+    """The seconds that a ticket names. Whatever else lies there is somebody's mistake and no reason to fail."""
+    parts = ticket.rsplit("-", 2)
+    milliseconds = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 1_000 * _UNKNOWN_PACE
+    return min(milliseconds / 1_000, LONGEST_PATIENCE)
+
+
+def _patience_with(ticket: str) -> float:
+    return min(max(_ATTEMPTS_OF_A_HOLDER * _pace_of(ticket), SHORTEST_PATIENCE), LONGEST_PATIENCE)

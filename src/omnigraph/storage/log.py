@@ -26,7 +26,7 @@ from omnigraph.storage.floor import Floor
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
 
-_PROBES = 3
+_PROBES = 2
 _PUBLISH_ATTEMPTS = 6
 _CACHED_ENTRIES = 512
 _LOOK_EVERY = 4
@@ -95,11 +95,12 @@ class GraphLog:
         return entry
 
     def _advance(self, ref: BranchRef, known: LogEntry | Tombstone) -> LogEntry | Tombstone:
-        """Follow the log from a known entry: probe a few slots, list when far behind."""
-        for _ in range(_PROBES):
-            if isinstance(known, Tombstone):
-                return known
-            following = self._fetch(ref.branch_id, known.version + 1)
+        """Follow the log from a known entry: probe one slot, then a few at once, list when far behind."""
+        following = None if isinstance(known, Tombstone) else self._fetch(ref.branch_id, known.version + 1)
+        if following is None:
+            return known
+        known = following
+        for following in self.entries((ref.branch_id, known.version + i) for i in range(1, _PROBES + 1)):
             if following is None:
                 return known
             known = following
@@ -146,7 +147,7 @@ class GraphLog:
                 if self._objects.create(path, data):
                     self._remember(entry)
                     self._remember_head(entry.branch_id, entry)
-                    self._hints.note(entry.branch_id, entry.version)
+                    self._hints.note(entry)
                     return entry
                 standing = self._fetch(entry.branch_id, entry.version)
                 if standing is not None:
@@ -191,7 +192,7 @@ class _Hints:
         self._objects = objects
         self._workers = workers
         self._floor = floor
-        self._newest: dict[str, int] = {}
+        self._newest: dict[str, LogEntry | Tombstone] = {}
         self._being_written: set[str] = set()
         self._lock = threading.Lock()
 
@@ -200,10 +201,13 @@ class _Hints:
         text = data.decode("ascii", "replace").strip() if data else ""
         return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
-    def note(self, branch_id: str, version: int) -> None:
+    def note(self, entry: LogEntry | Tombstone) -> None:
         """A burst of commits writes few hints: one is in flight per branch, and it writes the newest number."""
+        branch_id = entry.branch_id
         with self._lock:
-            self._newest[branch_id] = max(version, self._newest.get(branch_id, 0))
+            known = self._newest.get(branch_id)
+            if known is None or known.version < entry.version:
+                self._newest[branch_id] = entry
             if branch_id in self._being_written:
                 return
             self._being_written.add(branch_id)
@@ -218,19 +222,19 @@ class _Hints:
             return bool(self._being_written)
 
     def _write(self, branch_id: str) -> None:
-        written = 0
+        written = None
         while True:
             with self._lock:
-                version = self._newest[branch_id]
-                if version == written:
+                newest = self._newest[branch_id]
+                if newest is written:
                     self._being_written.discard(branch_id)
                     return
-            if version % _LOOK_EVERY == 0:
-                self._floor.look(branch_id)
+            if newest.version % _LOOK_EVERY == 0:
+                self._floor.look(newest.branch)
             else:
                 with contextlib.suppress(StorageError):  # the next commit writes a newer one
-                    self._objects.put(_hint(branch_id), str(version).encode())
-            written = version
+                    self._objects.put(_hint(branch_id), str(newest.version).encode())
+            written = newest
 
 
 def _log_of(branch_id: str) -> str:

@@ -1,0 +1,142 @@
+"""Writers in different processes take turns when they keep meeting, and nobody's answer depends on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage import floor as floors
+from omnigraph.storage.floor import FloorTurn, queue_folder
+from tests.conftest import Place
+from tests.support.processes import Process, start_together
+from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
+
+ATTEMPT = 0.3
+A_MOMENT = 0.005  # tickets of one millisecond have no order
+
+
+def in_a_minute() -> float:
+    return time.monotonic() + 60
+
+
+def turn_of(graph: Graph) -> FloorTurn:
+    return graph.root.floor.of("main")
+
+
+def waiting(graph: Graph) -> list[str]:
+    return graph.root.floor.queue("main")
+
+
+def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None:
+    """Each of its attempts takes as long as twenty of theirs: in races alone it would never win one."""
+    graph = new_graph(local_place.uri)
+    fast = [Process("tests.storage.writer", local_place.uri, "append", f"w{i}", "100000") for i in range(2)]
+    start_together(fast)
+    attempts = 0
+
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        nonlocal attempts
+        attempts += 1
+        staged = txn.stage({PEOPLE: lambda state: txn.root.staging.append(state, nodes({"slow": 1}))})
+        time.sleep(ATTEMPT)
+        return PublishPlan(staged)
+
+    while graph.snapshot().version < 20:
+        time.sleep(0.01)
+    published = graph.commit("main", prepare, Intent(kind="load"))
+    assert all(process.stdout.readline() for process in fast), "the others did not stop for it"
+    for process in fast:
+        process.kill()
+        process.acknowledged()
+    assert published is not None
+    assert 3 < attempts < 10
+    assert "slow" in ids(graph)
+    assert graph.verify().clean
+
+
+def test_a_writer_alone_never_queues(local_place: Place) -> None:
+    graph = new_graph(local_place.uri)
+    for i in range(9):
+        append_one(graph, f"a{i}")
+    assert not turn_of(graph).contended
+    assert waiting(graph) == []
+
+
+def test_turns_are_taken_in_the_order_of_coming(place: Place) -> None:
+    graph = new_graph(place.uri)
+    spoke: list[int] = []
+
+    def speak(number: int, handle: Graph) -> None:
+        with turn_of(handle) as turn:
+            turn.take(in_a_minute())
+            spoke.append(number)
+
+    threads = [threading.Thread(target=speak, args=(i, Graph.open(place.uri))) for i in range(4)]
+    with turn_of(graph) as turn:
+        turn.take(in_a_minute())
+        for number, thread in enumerate(threads):
+            time.sleep(A_MOMENT)
+            thread.start()
+            while len(waiting(graph)) < number + 2:
+                time.sleep(0.01)
+        assert spoke == []
+    for thread in threads:
+        thread.join()
+    assert spoke == [0, 1, 2, 3]
+
+
+def test_who_always_wins_hears_of_those_who_wait(local_place: Place) -> None:
+    graph, other = new_graph(local_place.uri), Graph.open(local_place.uri)
+    with turn_of(other) as turn:
+        turn.take(in_a_minute())
+        for i in range(4):
+            append_one(graph, f"a{i}")
+        for _ in range(100):
+            if turn_of(graph).contended:
+                break
+            time.sleep(0.02)
+        assert turn_of(graph).contended
+    other.close()
+    append_one(graph, "a4")
+    graph.close()
+    assert waiting(graph) == [], "everybody gave the floor back"
+
+
+def test_the_dead_are_put_out_of_the_queue_and_the_living_keep_their_place(
+    local_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(floors, "SHORTEST_PATIENCE", 0.2)
+    graph = new_graph(local_place.uri)
+    for _ in range(3):
+        graph.root.objects.put(graph.root.floor.new_ticket("main").replace("-500-", "-1-"), b"")
+    graph.root.objects.put(f"{queue_folder('main')}/0 is no ticket", b"")
+    time.sleep(A_MOMENT)
+    with turn_of(graph) as turn:
+        turn.take(in_a_minute())
+        assert waiting(graph) == [turn._ticket]
+        with turn_of(Graph.open(local_place.uri)) as behind:
+            behind.take(time.monotonic())
+            graph.root.objects.delete(str(behind._ticket))
+            behind._stand_in_queue(str(behind._ticket), time.monotonic() + 0.05)
+            assert waiting(graph) == [turn._ticket, behind._ticket]
+
+
+def test_a_store_that_refuses_the_queue_does_not_refuse_the_write(local_place: Place) -> None:
+    graph = new_graph(local_place.uri)
+
+    class NoQueues:
+        def before(self, kind: str, path: str) -> None:
+            if "/queues/" in path:
+                raise StorageError(StorageErrorKind.CONFIGURATION, "access denied")
+
+        def after(self, kind: str, path: str) -> None: ...
+
+    graph.root.objects.interceptor = NoQueues()
+    graph.root.floor.saw_others("main")
+    append_one(graph, "ann")
+    assert ids(graph) == ["ann"]
