@@ -190,16 +190,26 @@ def test_more_bad_rows_than_allowed_fail_the_run(tmp_path: Path, graph: Graph, s
     with pytest.raises(BadRequestError, match="rejected"):
         run(records(tmp_path / "in", quality=quarantine(tmp_path, most=1)), graph=graph, spark=spark)
     assert graph.snapshot().count("node:Reader") == 0
+    assert data_files(graph) == []
+
+
+def data_files(graph: Graph) -> list[str]:
+    return [stored.path for stored in graph.root.objects.below("nodes") if "/data/" in stored.path]
 
 
 def test_a_dry_run_reports_what_would_change_and_changes_nothing(
     tmp_path: Path, graph: Graph, spark: SparkSession
 ) -> None:
-    ndjson(tmp_path / "a.ndjson", [reader("ann")])
-    report = run(records(tmp_path), graph=graph, spark=spark, dry_run=True)
-    assert (report.dry_run, report.commit_id) == (True, None)
-    assert [t.inserted for t in report.types] == [1]
+    ndjson(tmp_path / "a.ndjson", [reader("ann"), "nonsense"])
+    judged = quarantine(tmp_path / "bad", most=1)
+    report = run(records(tmp_path, quality=judged), graph=graph, spark=spark, dry_run=True)
+    assert (report.dry_run, report.commit_id, report.rejected, report.quarantine) == (True, None, 1, None)
+    assert [sample.row for sample in report.samples] == [2]
+    assert {t.type_key: t.inserted for t in report.types if t.inserted} == {"node:Reader": 1}
     assert graph.snapshot().version == 1
+    assert data_files(graph) == []
+    assert not (tmp_path / "bad").exists()
+    ndjson(tmp_path / "a.ndjson", [reader("ann")])
     plan = explain(records(tmp_path), graph=graph, spark=spark)
     assert plan.steps[-1] == "publish one commit on main (merge)"
     assert not run(records(tmp_path), graph=graph, spark=spark).replayed

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -26,7 +26,7 @@ from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, StorageError
 from omnigraph.language.catalog import Catalog, EdgeType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
@@ -42,7 +42,7 @@ from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_w
 from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.tables.distributed import TableAddress
+from omnigraph.storage.tables.distributed import TableAddress, data_files
 
 _COUNTS = "pipeline.counts"
 _SAMPLES = 10
@@ -69,7 +69,7 @@ def run(
     """Run a pipeline (a model, or the path of its file) as one commit.
 
     Inputs that were loaded before by the same pipeline are recognised and skipped, unless `force`. `run_key` names
-    the run instead, for inputs that Spark can't fingerprint. A dry run does everything but publish.
+    the run instead, for inputs that Spark can't fingerprint. A dry run does everything, and keeps nothing of it.
     """
     model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
         graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
@@ -81,9 +81,9 @@ def run(
             session_of_run(session, model.spark) as own,
             _clear_errors(),
         ):
-            execution = _Run(model, opened, own, actor, progress)
+            execution = _Run(model, opened, own, actor, progress, dry_run)
             try:
-                return execution.to_commit(run_key, force=force, dry_run=dry_run)
+                return execution.to_commit(run_key, force=force)
             finally:
                 execution.release()
     finally:
@@ -114,8 +114,9 @@ def _clear_errors() -> Iterator[None]:
 
 @dataclass
 class _Ingested:
-    """Everything the executors wrote and refused, for one schema."""
+    """Everything the executors wrote and refused, for one schema. `paths` are those of the tables, by type."""
 
+    paths: dict[str, str]
     fragments: list[WrittenFragment]
     outcomes: dict[str, DataFrame]
     counts: dict[str, TypeCounts]
@@ -129,6 +130,7 @@ class _Run:
     spark: SparkSession
     actor: str | None
     progress: Progress | None
+    dry_run: bool = False
     run_id: str = field(default_factory=new_ulid)
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
@@ -143,7 +145,7 @@ class _Run:
         self.counts: tuple[TypeCounts, ...] = ()
         self.quarantine: str | None = None
 
-    def to_commit(self, run_key: str | None, *, force: bool, dry_run: bool) -> PipelineReport:
+    def to_commit(self, run_key: str | None, *, force: bool) -> PipelineReport:
         with self.stages.stage("read", ", ".join(self.model.sources)):
             self.frames = SourceFrames(self.spark, self.model)
             self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
@@ -157,12 +159,13 @@ class _Run:
         except BranchNotFoundError:
             if self.model.base is None:
                 raise
-            return self._on_new_branch(key, dry_run)
+            return self._on_new_branch(key)
         if (done := already_published(txn)) is not None:
             return self._report(done, key)
         plan = self.prepare(txn)
-        if dry_run:
-            return self._report(None, key, dry_run=True)
+        if self.dry_run:
+            self._discard()
+            return self._report(None, key)
         again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
         with self.stages.stage("publish"):
             return self._report(self.graph.publish(txn, plan, again), key)
@@ -177,16 +180,31 @@ class _Run:
         if self._rejected is not None:
             self._rejected.unpersist()
 
-    def _on_new_branch(self, key: str | None, dry_run: bool) -> PipelineReport:
+    def _discard(self) -> None:
+        """Remove the rows that executors wrote and nobody will publish; cleanup finds what little is left."""
+        for ingested in self._ingested.values():
+            files = [f"{ingested.paths[f.type_key]}/{name}" for f in ingested.fragments for name in data_files(f.json)]
+            with suppress(StorageError):
+                self.graph.root.objects.delete_all(files)
+
+    def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
-        if dry_run:
+        if self.dry_run:
             self.prepare(self.graph.begin(base, self.intent))
-            return self._report(None, key, dry_run=True, created=True)
+            self._discard()
+            return self._report(None, key, created=True)
         published = self.graph.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
         return self._report(published, key, created=True)
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Everything between the captured head and the publish. May run again on a newer head."""
+        try:
+            return self._prepare(txn)
+        except BaseException:
+            self._discard()
+            raise
+
+    def _prepare(self, txn: WriteTxn) -> PublishPlan:
         ingested = self._ingest(txn)
         tables = IncomingTables(self.spark, txn)
         types = table_types(txn.snapshot.catalog)
@@ -218,10 +236,11 @@ class _Run:
         place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
         if (known := self._ingested.get(place.hexdigest())) is not None:
             return known
+        paths = {key: state.path for key, state in txn.base.tables.items()}
+        found = self._ingested[place.hexdigest()] = _Ingested(paths, [], {}, {}, 0)
         catalog = txn.snapshot.catalog
         check_against(self.model, catalog)
         tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
-        found = _Ingested([], {}, {}, 0)
         for order, (label, source, mapping) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
                 type_key = mapping.type_key if mapping else None
@@ -234,7 +253,6 @@ class _Run:
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
                 self._gather(found, outcomes, order, source)
-        self._ingested[place.hexdigest()] = found
         if found.rejected and self._must_stop(found.rejected):
             self._refuse_now(found.rejected, self._kernel_rejections(found))
         return found
@@ -332,6 +350,8 @@ class _Run:
         with self.stages.stage("quarantine"):
             indexes = self._row_indexes(rejected)
             self.rejected_samples = samples(rejected, indexes, _SAMPLES)
+            if self.dry_run:
+                return
             self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
             with_positions(rejected, indexes).coalesce(1).write.mode("overwrite").json(hadoop_uri(self.quarantine))
 
@@ -354,9 +374,7 @@ class _Run:
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         return f"pipeline:{self.model.name}:{digest[:32]}"
 
-    def _report(
-        self, published: PublishedCommit | None, key: str | None, *, dry_run: bool = False, created: bool = False
-    ) -> PipelineReport:
+    def _report(self, published: PublishedCommit | None, key: str | None, *, created: bool = False) -> PipelineReport:
         counts, replayed = self.counts, published is not None and published.replayed
         if published is not None and replayed:
             counts = from_record(published.entry.commit.details.get(_COUNTS, "[]"))
@@ -370,11 +388,11 @@ class _Run:
             types=counts,
             rejected=self.rejected_total,
             samples=tuple(self.rejected_samples),
-            quarantine=None if dry_run else self.quarantine,
+            quarantine=self.quarantine,
             commit_id=published.commit_id if published else None,
             version=published.version if published else None,
             branch_created=created,
-            dry_run=dry_run,
+            dry_run=self.dry_run,
             replayed=replayed,
             seconds=monotonic() - self.began,
             stages=self.stages.seconds,
