@@ -19,7 +19,7 @@ from tests.support.tables import KNOWS, NODE, PEOPLE, PLACES, append_one, ids, n
 
 INIT_POINTS = [p for p in POINTS if p.startswith("init.")]
 WRITE_POINTS = [p for p in POINTS if not p.startswith("init.")]
-LOCAL_KILLS, S3_KILLS = 140, 60
+LOCAL_KILLS, S3_KILLS = 200, 100
 AT_ONCE = 4
 
 
