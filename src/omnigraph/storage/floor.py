@@ -108,12 +108,16 @@ class FloorTurn:
     def _stand_in_queue(self, ticket: str, give_up_at: float) -> None:
         objects = self._floor.objects
         objects.put(ticket, b"")
-        holder, overdue_at = "", 0.0
+        holder, overdue_at, was_listed = "", 0.0, True
         while (now := time.monotonic()) < give_up_at:
             queue = self._floor.queue(self._branch)
-            if ticket not in queue:  # somebody lost patience, though not with us
-                objects.put(ticket, b"")
+            if ticket not in queue:
+                if not was_listed:  # a store whose lists lag behind has no queues
+                    return
+                was_listed = False
+                objects.put(ticket, b"")  # somebody lost patience, though not with us
                 continue
+            was_listed = True
             ahead = queue[: queue.index(ticket)]
             if not ahead:
                 return
