@@ -209,10 +209,3 @@ def test_a_newer_or_damaged_catalog_is_refused() -> None:
         Catalog.from_json(b'{"format": 1}', "schemas/x.json")
     with pytest.raises(IntegrityError):
         Catalog.from_json(b"not json")
-
-
-def test_table_ids_are_of_one_length_and_never_differ_in_case_only() -> None:
-    nodes = accept_schema("node Aa {} node AA {} node ThisIsQuiteALongTypeName {}").nodes.values()
-    ids = [node.table_id for node in nodes]
-    assert len({len(i) for i in ids}) == 1
-    assert len({i.lower() for i in ids}) == 3

@@ -40,5 +40,5 @@ def test_the_rename_example_moves_no_data() -> None:
     plan, catalog = evolve(accepted, renamed)
     assert plan.supported
     assert {step.kind for step in plan.steps} == {"rename_type", "rename_property"}
-    assert catalog.nodes["Patron"].table_id == accepted.nodes["Reader"].table_id
+    assert catalog.nodes["Patron"].table_incarnation == accepted.nodes["Reader"].table_incarnation
     assert catalog.nodes["Patron"].properties["full_name"].column == "name"

@@ -356,7 +356,7 @@ def test_a_rename_keeps_identity_column_table_and_key_order() -> None:
     plan, new = evolve(old, 'node X @rename_from("A") { zed: String @rename_from("a") b: I32 @key(zed, b) }')
     assert plan.supported
     before, after = old.nodes["A"], new.nodes["X"]
-    assert (after.id, after.table_id, after.birth_name) == (before.id, before.table_id, "A")
+    assert (after.id, after.table_incarnation, after.birth_name) == (before.id, before.table_incarnation, "A")
     assert (after.properties["zed"].id, after.properties["zed"].column) == (before.properties["a"].id, "a")
     # The id of a node was made from (a, b); after the rename it is still made in that order.
     assert (before.key, after.key) == (("a", "b"), ("zed", "b"))
@@ -367,7 +367,7 @@ def test_a_readded_name_is_a_new_lifetime() -> None:
     _, without = evolve(first, "node B {}")
     _, again = evolve(without, "node A { p: I32? } node B {}")
     assert again.nodes["A"].id > first.nodes["B"].id
-    assert again.nodes["A"].table_id != first.nodes["A"].table_id
+    assert again.nodes["A"].table_incarnation != first.nodes["A"].table_incarnation
     assert again.nodes["B"] == first.nodes["B"]
     assert again.next_id > first.next_id
 
@@ -496,7 +496,7 @@ def test_a_chain_of_changes_keeps_every_law_of_identity(chain: list[str]) -> Non
             assert set(columns) <= set(table.used_columns)
             before = (catalog.nodes if table.kind == "node" else catalog.edges).get(table.name)
             if before is not None:
-                assert (before.id, before.table_id) == (table.id, table.table_id)
+                assert (before.id, before.table_incarnation) == (table.id, table.table_incarnation)
                 for name, prop in table.properties.items():
                     if name in before.properties:
                         assert (prop.id, prop.column) == (

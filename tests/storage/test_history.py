@@ -9,7 +9,14 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError
-from omnigraph.storage.identifiers import new_commit_id, new_ulid, quoted_branch, unquoted_branch, version_in
+from omnigraph.storage.identifiers import (
+    new_commit_id,
+    new_table_id,
+    new_ulid,
+    quoted_branch,
+    unquoted_branch,
+    version_in,
+)
 from omnigraph.storage.models import LogEntry
 from tests.conftest import Place
 from tests.support.tables import append_one, ids, new_graph
@@ -210,3 +217,9 @@ def test_a_commit_id_says_its_version() -> None:
     assert version_in("not a commit") is None
     assert len(new_ulid()) == 26
     assert new_commit_id(5) != new_commit_id(5)
+
+
+def test_table_ids_are_of_one_length_new_for_every_life_and_never_differ_in_case_only() -> None:
+    ids = [new_table_id(name) for name in ("Aa", "AA", "AA", "ThisIsQuiteALongTypeName")]
+    assert len({len(i) for i in ids}) == 1
+    assert len({i.lower() for i in ids}) == 4

@@ -18,7 +18,6 @@ from msgspec import Struct, field
 
 from omnigraph.errors import FormatVersionError, IntegrityError
 from omnigraph.language.types import PropertyType
-from omnigraph.language.values import fnv1a64
 
 CATALOG_FORMAT = 1
 
@@ -172,10 +171,6 @@ class NodeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True)
     def type_key(self) -> str:
         return f"node:{self.name}"
 
-    @property
-    def table_id(self) -> str:
-        return table_id(self.birth_name, self.table_incarnation)
-
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
         """Every index that the declarations ask for on one property; tuples of several columns ask for none."""
         is_key = self.key == (property_name,)
@@ -214,10 +209,6 @@ class EdgeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True)
     @property
     def type_key(self) -> str:
         return f"edge:{self.name}"
-
-    @property
-    def table_id(self) -> str:
-        return table_id(self.birth_name, self.table_incarnation)
 
     @property
     def is_symmetric(self) -> bool:
@@ -313,11 +304,6 @@ class _Persisted(Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Persisted)
 _FORMAT = msgspec.json.Decoder(_Format)
-
-
-def table_id(birth_name: str, incarnation: int) -> str:
-    """The folder of a type's table: kept through renames, fresh after a drop and re-add, case-safe."""
-    return f"{fnv1a64(birth_name):016x}-{incarnation:08x}"
 
 
 def index_kinds_of(property_type: PropertyType, *, is_key: bool, is_indexed: bool) -> tuple[IndexKind, ...]:
