@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
-from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.errors import ReadSetChangedError, StorageError, StorageErrorKind
 from omnigraph.storage import floor as floors
 from omnigraph.storage.floor import FloorTurn, queue_folder
 from tests.conftest import Place
@@ -124,6 +124,30 @@ def test_the_dead_are_put_out_of_the_queue_and_the_living_keep_their_place(
             graph.root.objects.delete(str(behind._ticket))
             behind._stand_in_queue(str(behind._ticket), time.monotonic() + 0.05)
             assert waiting(graph) == [turn._ticket, behind._ticket]
+
+
+def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place: Place) -> None:
+    graph = new_graph(local_place.uri)
+    with turn_of(graph) as turn:
+        turn.take(in_a_minute())
+        turn.take(in_a_minute())
+        (first,) = waiting(graph)
+        graph.root.objects.delete(first)
+        turn.tried(7.0)
+        turn.take(in_a_minute())
+        (second,) = waiting(graph)
+        assert second > first
+        assert "-7000-" in second
+
+
+def test_a_refused_strict_write_queues_when_it_is_tried_again(local_place: Place) -> None:
+    graph, other = new_graph(local_place.uri), Graph.open(local_place.uri)
+    txn = graph.begin("main", Intent(kind="mutate"))
+    staged = txn.stage({PEOPLE: lambda state: graph.root.staging.append(state, nodes({"ann": 1}))})
+    append_one(other, "bob")
+    with pytest.raises(ReadSetChangedError):
+        graph.publish(txn, PublishPlan(staged, strict=True))
+    assert turn_of(graph).contended
 
 
 def test_a_store_that_refuses_the_queue_does_not_refuse_the_write(local_place: Place) -> None:

@@ -6,6 +6,8 @@ it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log
 1. nothing the plan touched or relied on has changed -> the same staged versions go into the next slot;
 2. the write can be prepared again -> it is, completely, against the new head;
 3. otherwise the caller gets a structured conflict, and nothing has happened.
+
+Who loses again and again waits for its turn (`storage.floor`) before the next attempt, and so do those it lost to.
 """
 
 from __future__ import annotations
@@ -217,6 +219,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, fl
         if _still_holds(plan, txn, moved.base):
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
+            floor.saw_others()  # the caller may try again, and should not lose again
             raise _changed(txn, moved.base)
         else:
             txn, head = moved, moved.base

@@ -99,10 +99,13 @@ class FloorTurn:
         self._floor.tried(self._branch, seconds)
 
     def take(self, give_up_at: float) -> None:
-        """Wait until everybody who came first is done. In vain after `give_up_at`, or when the store refuses."""
-        if self._ticket is None:
-            self._ticket = self._floor.new_ticket(self._branch)
-            with contextlib.suppress(StorageError):
+        """Wait until everybody who came first is done. In vain after `give_up_at`, or when the store refuses.
+
+        Whoever took longer than the others would wait has lost its place, and queues again with a better estimate.
+        """
+        with contextlib.suppress(StorageError):
+            if self._ticket is None or not self._floor.objects.exists(self._ticket):
+                self._ticket = self._floor.new_ticket(self._branch)
                 self._stand_in_queue(self._ticket, give_up_at)
 
     def _stand_in_queue(self, ticket: str, give_up_at: float) -> None:
