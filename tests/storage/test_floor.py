@@ -49,12 +49,13 @@ def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None
     while graph.snapshot().version < 20:
         time.sleep(0.01)
     published = graph.commit("main", prepare, Intent(kind="load"))
-    assert all(process.stdout.readline() for process in fast), "the others did not stop for it"
+    assert published is not None
+    while graph.snapshot().version < published.version + 10:  # the others go on
+        time.sleep(0.01)
     for process in fast:
         process.kill()
         process.acknowledged()
-    assert published is not None
-    assert 3 < attempts < 10
+    assert attempts < 10
     assert "slow" in ids(graph)
     assert graph.verify().clean
 
