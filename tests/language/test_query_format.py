@@ -14,6 +14,35 @@ from .query_programs import programs
 
 LAYOUTS = [
     ("", ""),
+    (
+        "query a($b: A // why b\n) { insert A { c: 1 } }",
+        """\
+query a(
+    $b: A  // why b
+) {
+    insert A { c: 1 }
+}
+""",
+    ),
+    (
+        "query a($b: A) // why a\n{ insert A { c: 1 } }",
+        """\
+query a($b: A) {
+    // why a
+    insert A { c: 1 }
+}
+""",
+    ),
+    (
+        "query a($b: A) // why a\n@description(\"x\") { insert A { c: 1 } }",
+        """\
+query a($b: A)  // why a
+    @description("x")
+{
+    insert A { c: 1 }
+}
+""",
+    ),
     ("// only a comment", "// only a comment\n"),
     (
         "// license\n\n\n\nquery a() { delete A where b = 1\n\n\n\ndelete B where c = 1 }",

@@ -87,6 +87,15 @@ class _Printer:
             self._lines[-1] += f"  {comment.rstrip()}"
             self._seen = comment.end_pos
 
+    def _parenthesis_behind(self, offset: int) -> int:
+        """Where the parenthesis ends that closes the parameters: only comments can stand before it."""
+        for comment in self._comments:
+            if offset <= comment.start_pos:
+                if (found := self._text.find(")", offset, comment.start_pos)) >= 0:
+                    return found + 1
+                offset = comment.end_pos
+        return self._text.index(")", offset) + 1
+
     def _comment_stands_before(self, offset: int) -> bool:
         return bool(self._comments) and self._comments[0].start_pos < offset
 
@@ -118,14 +127,17 @@ class _Printer:
                 self._item(depth + 1, item.at, spelled(item) + ("," if i < len(items) - 1 else ""))
             self._comments_before(place.end, depth + 1)
             self._put(depth, tail)
-        self._end(place.end)
+        if tail.endswith("{"):  # what follows belongs to the body
+            self._seen = place.end
+        else:
+            self._end(place.end)
 
     # ---- queries ----------------------------------------------------------------------------------------
 
     def _query(self, query: ast.Query) -> None:
         tail = ")" if query.metas else ") {"
         parameters = query.parameters
-        end = parameters[-1].at.end if parameters else query.at.start
+        end = self._parenthesis_behind(parameters[-1].at.end) if parameters else query.at.start
         place = Place(query.at.start, end)
         self._block(0, place, f"query {query.name.text}(", parameters, tail, _spell_parameter)
         for meta in query.metas:
