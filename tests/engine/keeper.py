@@ -9,8 +9,6 @@ catch.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from datetime import timedelta
@@ -18,27 +16,8 @@ from datetime import timedelta
 from omnigraph import Graph
 from omnigraph.engine.cleanup import GRACE
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.storage.tracing import Trace
 from tests.engine.library import book, content, loan, reader
-
-
-def killing_trace() -> Trace:
-    trace = Trace()
-    point, _, count = os.environ.get("OMNIGRAPH_KILL_AT", ":0").partition(":")
-    left = [int(count)]
-
-    def observe(reached: str) -> None:
-        if reached == point:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    trace.observer = observe
-    return trace
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
+from tests.support.child import killing_trace, say
 
 
 def main(uri: str, role: str, label: str, count: str) -> None:

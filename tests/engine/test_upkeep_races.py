@@ -16,9 +16,8 @@ from tests.support.processes import Process, start_together
 WRITERS, ROUNDS = 5, 6
 
 
-def start(place: Place, *arguments: str, kill_at: str = ":0") -> Process:
-    environment = {**place.environment, "OMNIGRAPH_KILL_AT": kill_at}
-    return Process("tests.engine.keeper", place.uri, *arguments, environment=environment)
+def start(place: Place, *arguments: str, kill_at: str = "") -> Process:
+    return Process("tests.engine.keeper", place.uri, *arguments, environment=place.environment, kill_at=kill_at)
 
 
 def run_together(place: Place, *commands: tuple[str, ...]) -> list[list[list[str]]]:

@@ -9,7 +9,6 @@ Merges the graph records of the directory, then runs the files. Prints one JSON 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from omnigraph.pipeline import run, start_session
 from omnigraph.pipeline.model import SparkSettings
 from tests.pipeline.conftest import QUICK
 from tests.pipeline.library import records
-from tests.storage.writer import killing_trace
+from tests.support.child import killing_trace
 
 
 def main(uri: str, inputs: str, master: str, *files: str) -> None:
@@ -35,7 +34,7 @@ def main(uri: str, inputs: str, master: str, *files: str) -> None:
             "spark.speculation.minTaskRuntime": "50ms",
         }
     spark = start_session(SparkSettings(master, conf=conf), "omnigraph test driver")
-    graph = Graph.open(uri, trace=killing_trace(os.environ.get("OMNIGRAPH_KILL_AT")))
+    graph = Graph.open(uri, trace=killing_trace())
     try:
         print(json.dumps(run(records(Path(inputs)), graph=graph, spark=spark).to_dict()), flush=True)
         for file in files:

@@ -136,6 +136,29 @@ def test_a_warm_head_check_is_one_request(s3_server: S3Server, s3_place: Place) 
         assert len(log) == 1, log.lines()
 
 
+def test_a_handle_that_is_a_little_behind_catches_up_in_two_rounds(s3_server: S3Server, s3_place: Place) -> None:
+    writer, reader = new_graph(s3_place.uri), Graph.open(s3_place.uri)
+    reader.snapshot()
+    for i in range(2):
+        settled(writer, s3_server, lambda i=i: append_one(writer, f"a{i}"))
+    with s3_server.slowed(LATENCY), s3_server.logged() as log:
+        assert reader.snapshot().version == 3
+    assert (len(log), log.serial_rounds()) == (3, 2), log.lines()
+
+
+def test_a_commit_that_queues_costs_three_requests_more(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    append_one(graph, "warm")
+    quiesce(graph)
+    graph.root.floor.saw_others("main")
+    with s3_server.logged() as log:
+        append_one(graph, "queued")
+        graph.close()  # waits for what is done in the background
+    queueing = [r.method for r in log.requests if "queues" in r.path + r.query or r.method == "POST"]
+    assert queueing == ["PUT", "GET", "POST"], log.lines()
+    assert len(log) == APPEND_REQUESTS + 3, log.lines()
+
+
 def test_creating_a_branch_is_a_head_check_and_one_object(s3_server: S3Server, s3_place: Place) -> None:
     graph = new_graph(s3_place.uri, extra_tables=20)
     append_one(graph, "a")

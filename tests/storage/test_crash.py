@@ -24,8 +24,7 @@ AT_ONCE = 4
 
 
 def start(place: Place, *arguments: str, kill_at: str = "") -> Process:
-    environment = {**place.environment, "OMNIGRAPH_KILL_AT": kill_at}
-    return Process("tests.storage.writer", place.uri, *arguments, environment=environment)
+    return Process("tests.storage.writer", place.uri, *arguments, environment=place.environment, kill_at=kill_at)
 
 
 def check_survivor(uri: str, said: list[list[str]], probe: str, new: int = 0) -> None:

@@ -9,14 +9,11 @@ point, with a signal nothing can catch.
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
 import sys
 
 from omnigraph import Graph
 from omnigraph.errors import ConflictError
-from omnigraph.storage.tracing import Trace
+from tests.support.child import killing_trace, say
 from tests.support.tables import (
     KNOWS,
     PEOPLE,
@@ -30,24 +27,6 @@ from tests.support.tables import (
     remove_person,
     upsert,
 )
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
-
-
-def killing_trace(order: str | None) -> Trace:
-    trace = Trace()
-    if order:
-        point, _, count = order.partition(":")
-        passes = itertools.count(1)
-
-        def observe(reached: str) -> None:
-            if reached == point and next(passes) == int(count or 1):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        trace.observer = observe
-    return trace
 
 
 def write_everything(graph: Graph, label: str, rounds: int) -> None:
@@ -66,7 +45,7 @@ def write_everything(graph: Graph, label: str, rounds: int) -> None:
 
 
 def main(uri: str, role: str, *arguments: str) -> None:
-    trace = killing_trace(os.environ.get("OMNIGRAPH_KILL_AT"))
+    trace = killing_trace()
     if role == "init":
         new_graph(uri, trace=trace)
         say("ready")

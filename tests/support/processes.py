@@ -15,23 +15,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.child import KILL_AT
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 BORN_OFTEN = ("tests.storage.writer", "tests.engine.keeper", "tests.engine.fleet", "tests.engine.writer")
 
 
 class Process:
-    """A process that runs `main(*arguments)` of a module; see `tests.support.nursery`."""
+    """A process that runs `main(*arguments)` of a module; see `tests.support.nursery` and, for `kill_at`, `child`."""
 
-    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
-        told, self._tell = os.pipe()
+    def __init__(
+        self, module: str, *arguments: str, environment: Mapping[str, str] | None = None, kill_at: str = ""
+    ) -> None:
+        told, tell = os.pipe()
         hear, said = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process fails, gone with this object)
-        wanted = ["start", module, arguments, {**os.environ, **(environment or {})}]
+        wanted = ["start", module, arguments, {**os.environ, **(environment or {}), KILL_AT: kill_at}]
         descriptors = [told, said, self._errors.fileno()]
         self.pid = ask_nursery(wanted, descriptors)
         os.close(told)
         os.close(said)
-        self.stdin = os.fdopen(self._tell, "w")
+        self.stdin = os.fdopen(tell, "w")
         self.stdout = os.fdopen(hear)
         self.returncode: int | None = None
 

@@ -184,8 +184,8 @@ class GraphLog:
 class _Hints:
     """The last version seen of each branch, written in the background: it saves probing and is never believed.
 
-    Every fourth commit looks for others who wait for the floor instead: a commit is one background request, and a
-    hint that is one behind saves as much, because a reader asks for the slot behind it anyway.
+    Every fourth commit looks for others who wait for the floor instead, so that a commit stays at one background
+    request. A hint that is one behind costs whoever opens the graph one request more.
     """
 
     def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
