@@ -202,7 +202,7 @@ class _Cleanup:
         self.dry_run = dry_run
         self.now = datetime.now(UTC) if dry_run else self._store_time()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
-        self.unfinished = root.reclaims.standing()
+        self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
         self.first_kept = retention.first_version(root, root.branches.head(MAIN), self.now)
 
     def run(self) -> tuple[TableCleaned, ...]:
@@ -357,13 +357,14 @@ class _Cleanup:
         later = self._roots()
         self._each(tables, lambda table: self._rescue(table, roots, later))
         self.root.trace.reached("cleanup.look.after")
-        standing = self.root.reclaims.standing()
-        if not set(records) <= set(standing):
-            return  # another cleanup finished this one, and what it released may be in use again
+        if not self.root.reclaims.are_ours(records):
+            return  # another cleanup finishes this one; what it has finished may be in use again
         self._each(tables, self._delete)
         self.root.branches.note_deletions()
         if all(table.error is None for table in tables):
-            done = [record for record in self.unfinished if not any(pin.first < record.below for pin in later.pins)]
+            # What a pin kept may still be deleted by whoever wrote the record: it has to stand on.
+            pins = [*roots.pins, *later.pins]
+            done = [record for record in self.unfinished if not any(pin.first < record.below for pin in pins)]
             self.root.reclaims.close([*records, *done])
         self.root.trace.reached("cleanup.after")
 

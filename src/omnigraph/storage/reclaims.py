@@ -3,8 +3,8 @@
 A record is an empty object whose name says which part of main's history is released: everything below a version, of
 all tables or of one. It stands from before the cleanup's last look at branches and pins until everything it releases
 is gone. Whoever wants to build on an old commit of main pins it and then looks for records; one of the two always sees
-the other. A record left by a cleanup that died is finished by the next one, never just removed: its owner may only be
-asleep, and may still delete what it released.
+the other. A record left by a cleanup that died is taken over and finished by the next one, never just removed: its
+owner may only be asleep. An owner deletes only while its record stands and nobody has taken it over.
 
 Records have no content, so that a disk without a free block can still be cleaned.
 """
@@ -12,7 +12,7 @@ Records have no content, so that a disk without a free block can still be cleane
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.reading import manifest_name, reclaimed
 
 RECLAIMS_FOLDER: Final = "__manifest/reclaims"
+_TAKEN: Final = ".taken"
 _CLOCK: Final = ".clock"
 _CLOCK_READ_WITHIN: Final = timedelta(hours=1)
 _NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9a-f]+))?")
@@ -62,9 +63,23 @@ class Reclaims:
     def standing(self) -> list[Reclaim]:
         return _parsed(stored.path for stored in self._objects.below(RECLAIMS_FOLDER))
 
-    def close(self, records: Iterable[Reclaim]) -> None:
+    def take_over(self) -> list[Reclaim]:
+        """The records of others, which from now on their owners leave to the caller."""
+        records = self.standing()
+        for record in records:
+            self._objects.create(f"{record.path}{_TAKEN}", b"")
+        return records
+
+    def are_ours(self, records: Iterable[Reclaim]) -> bool:
+        """Whether records still stand and nobody has taken them over."""
+        paths = {stored.path for stored in self._objects.below(RECLAIMS_FOLDER)}
+        return all(record.path in paths and f"{record.path}{_TAKEN}" not in paths for record in records)
+
+    def close(self, records: Sequence[Reclaim]) -> None:
         """Everything that these release is gone."""
         self._objects.delete_all([record.path for record in records])
+        # Last: an owner that finds its record without this mark believes that it may delete.
+        self._objects.delete_all([f"{record.path}{_TAKEN}" for record in records])
 
     def store_time(self) -> datetime:
         """The clock of the store: the time it gives to an object that is written now."""
