@@ -25,7 +25,7 @@ from omnigraph.errors import (
     OmniGraphError,
 )
 from omnigraph.storage.branches import BranchHead
-from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
 from omnigraph.storage.pins import Pin
 from omnigraph.storage.root import GraphRoot
@@ -200,7 +200,7 @@ class _Cleanup:
         self.grace = grace
         self.folders = folders
         self.dry_run = dry_run
-        self.now = datetime.now(UTC) if dry_run else self._store_time()
+        self.now = _own_time() if dry_run else self._store_time()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
         self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
         self.first_kept = retention.first_version(root, root.branches.head(MAIN), self.now)
@@ -226,7 +226,7 @@ class _Cleanup:
     def _store_time(self) -> datetime:
         """Ages are those of stored objects, so the time is the store's. A clock that is far from it is a mistake
         somewhere, and what is deleted can't be brought back."""
-        theirs, ours = self.root.reclaims.store_time(), datetime.now(UTC)
+        theirs, ours = self.root.reclaims.store_time(), _own_time()
         if abs(theirs - ours) > max(self.grace, _CLOCK_TOLERANCE):
             raise ConflictError(
                 f"nothing was removed: this machine's clock says {ours:%Y-%m-%d %H:%M} and the store's "
@@ -395,6 +395,10 @@ class _Cleanup:
                 name = roots.type_keys.get(table.folder, table.folder)
                 rows.append(TableCleaned(name, size, versions, table.error))
         return tuple(sorted(rows, key=lambda row: row.type_key))
+
+
+def _own_time() -> datetime:
+    return datetime.fromtimestamp(now_micros() / 1_000_000, UTC)
 
 
 def _foreign(table: _Table) -> list[TableState]:
