@@ -6,16 +6,18 @@ comes of it must be readable, or must have been refused with nothing left behind
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import ConflictError, HistoricalVersionReclaimedError
+from omnigraph.errors import BranchNotFoundError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.storage.write_age import GRACE, LONGEST_WRITE
 from tests.support.preempt import DiedError, preempted
 
@@ -192,6 +194,57 @@ def test_a_second_cleanup_finishes_one_that_sleeps_or_died(original: Path, tmp_p
         if not stopped.happened:
             return
     raise AssertionError("the cleanup has more requests than this test looks at")
+
+
+@pytest.mark.parametrize("stopped_is_the_fork", [True, False])
+def test_a_branch_made_from_one_that_is_being_deleted_keeps_what_it_inherits(
+    original: Path, tmp_path: Path, stopped_is_the_fork: bool
+) -> None:
+    """Either the deletion sees the child and is refused, or the child lives on with all of its history."""
+
+    def fork(graph: Graph) -> None:
+        graph.create_branch("child", source="side")
+
+    def delete(graph: Graph) -> None:
+        graph.delete_branch("side")
+
+    stopped, other = (fork, delete) if stopped_is_the_fork else (delete, fork)
+    outcomes = set()
+    for nth in range(1, LAST_REQUEST):
+        uri = tmp_path / str(nth)
+        shutil.copytree(original, uri)
+        with Graph.open(uri) as graph:
+            graph.load(place("graz"), mode="append", branch="side")
+        done = []
+
+        def attempt(work: Work, graph: Graph, done: list[Work] = done) -> None:
+            with contextlib.suppress(ConflictError, BranchNotFoundError):
+                work(graph)
+                done.append(work)
+
+        def meanwhile(uri: Path = uri, attempt: Callable[..., None] = attempt) -> None:
+            with Graph.open(uri) as another:
+                attempt(other, another)
+
+        with Graph.open(uri) as graph:
+            graph.snapshot("side")
+            with preempted(graph, nth, meanwhile) as preemption:
+                attempt(stopped, graph)
+            assert (fork in done) == ("child" in graph.list_branches())
+            assert (delete in done) == ("side" not in graph.list_branches())
+            outcomes.add(len(done))
+        with Graph.open(uri) as graph:
+            # As long after the deletion as the parent's data would be kept for its own sake.
+            graph.cleanup(keep_versions=1, grace=timedelta(0))
+            if fork in done:
+                found = [graph.snapshot("child", version=v).scan("node:Place").num_rows for v in (3, 4)]
+                assert found == [1, 2]
+        check(uri)
+        shutil.rmtree(uri)
+        if not preemption.happened:
+            assert 2 in outcomes, "they met"
+            return
+    raise AssertionError("there are more requests than this test looks at")
 
 
 def test_a_merge_that_dies_leaves_a_pin_that_expires(
