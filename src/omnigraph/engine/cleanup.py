@@ -207,6 +207,8 @@ class _Cleanup:
         self._each(tables, lambda table: self._doom(table, roots))
         if not dry_run and any(table.doomed.versions or table.doomed.others for table in tables):
             self._sweep(tables, roots)
+        if not dry_run:
+            self.root.objects.remove_unfinished(self.now - self.grace)
         return self._rows(tables, roots, dry_run)
 
     # Marking

@@ -59,7 +59,12 @@ from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
-from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
+from omnigraph.errors import (
+    BadRequestError,
+    CommitOutcomeUnknownError,
+    HistoricalVersionReclaimedError,
+    StorageError,
+)
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.migration import MigrationPlan
 from omnigraph.language.schema.compile import accept_schema
@@ -341,7 +346,12 @@ class Graph:
             txn = WriteTxn(self._root, ref, fork, intent)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
             published = publish_plan(txn, prepare(txn))
-            self._root.branches.establish(ref)
+            try:
+                self._root.branches.establish(ref)
+            except StorageError as error:
+                if error.may_have_happened:
+                    raise CommitOutcomeUnknownError(published.commit_id, str(error)) from error
+                raise
             self._refuse_reclaimed_fork(ref, source, fork, began)
             return published
 

@@ -8,11 +8,12 @@ name, and an interrupted deletion is complete as soon as the tombstone stands.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from datetime import datetime
 
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError, StorageErrorKind
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError
 from omnigraph.storage.identifiers import (
     MAIN,
     checked_branch_name,
@@ -184,7 +185,8 @@ class Branches:
         self._trace.reached("branch.tombstone.before")
         self._bury(ref, actor)
         self._trace.reached("branch.tombstone.after")
-        self._objects.create(f"{_life_path(name, number)}.deleted", b"")
+        with contextlib.suppress(StorageError):  # the tombstone stands: the branch is deleted, with the mark or without
+            self._objects.create(f"{_life_path(name, number)}.deleted", b"")
         self._trace.reached("branch.delete.after")
         with self._lock:
             self._refs.pop(name, None)
@@ -270,7 +272,7 @@ class Branches:
                 return self._objects.create(_life_path(name, number), data)
             except StorageError as error:
                 # The create may have happened; asking again finds it there and the caller recognises its own.
-                if last or error.kind is not StorageErrorKind.TRANSIENT:
+                if last or not error.may_have_happened:
                     raise
         raise AssertionError("unreachable")
 

@@ -20,7 +20,6 @@ from omnigraph.errors import (
     CommitOutcomeUnknownError,
     IntegrityError,
     StorageError,
-    StorageErrorKind,
 )
 from omnigraph.storage.floor import Floor
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
@@ -136,13 +135,13 @@ class GraphLog:
     def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of whoever won.
 
-        A lost response is not an answer, so the slot is read and, while it is free, tried again: same slot, same
-        bytes, so that repeating can't commit twice. Only a store that stays silent leaves the outcome open.
+        No answer is not an answer, and neither is a disk that did not confirm what it did: the slot is asked again
+        with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
+        never confirms leaves the outcome open; every other error means that nothing was published.
         """
         path, data = _slot(entry.branch_id, entry.version), encode(entry)
-        attempt = 0
-        while True:
-            attempt += 1
+        for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
+            last = attempt == _PUBLISH_ATTEMPTS
             try:
                 if self._objects.create(path, data):
                     self._remember(entry)
@@ -153,14 +152,28 @@ class GraphLog:
                 if standing is not None:
                     self._remember_head(entry.branch_id, standing)
                     return standing
-                raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
+                # S3 also says that a slot is taken while another writer still tries to take it.
+                if last:
+                    raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
             except StorageError as error:
-                if error.kind is not StorageErrorKind.TRANSIENT:
+                if not error.may_have_happened:
+                    if self._stands(entry):
+                        return entry
                     raise
-                if attempt >= _PUBLISH_ATTEMPTS:
+                if last:
                     identity = entry.commit.id if isinstance(entry, LogEntry) else f"delete of {entry.branch}"
                     raise CommitOutcomeUnknownError(identity, str(error)) from error
-                time.sleep(random.uniform(0, 0.05 * 2**attempt))
+            time.sleep(random.uniform(0, 0.05 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def _stands(self, entry: LogEntry | Tombstone) -> bool:
+        """Whether a refused publish happened all the same: the client repeats a request whose answer was lost, and
+        the refusal may be the answer to the repetition. A local disk knows what it did."""
+        if self._objects.location.is_local:
+            return False
+        with contextlib.suppress(StorageError):
+            return self._fetch(entry.branch_id, entry.version) == entry
+        return False
 
     # Memory
 

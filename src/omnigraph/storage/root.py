@@ -206,7 +206,12 @@ def _create_root(
         )
     )
     trace.reached("init.genesis.after")
-    _claim(objects, identity)
+    try:
+        _claim(objects, identity)
+    except StorageError as error:
+        if error.may_have_happened:
+            undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
+        raise
     undo.clear()
     trace.reached("init.claim.after")
     return root
@@ -223,7 +228,7 @@ def _claim(objects: Objects, identity: GraphIdentity) -> None:
                 return
             raise AlreadyInitializedError(objects.location.uri)
         except StorageError as error:
-            if last or error.kind is not StorageErrorKind.TRANSIENT:
+            if last or not error.may_have_happened:
                 raise
 
 
