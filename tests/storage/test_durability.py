@@ -280,11 +280,10 @@ def test_of_many_creates_of_one_name_one_wins(tmp_path: Path) -> None:
 # A full disk
 
 
-def refusal(graph: Graph) -> StorageError | None:
+def refusal(write: Callable[[], object]) -> StorageError | None:
     """What a write ends with while the disk is full; None when there was room for it."""
     try:
-        graph.create_branch(f"side-{len(graph.list_branches())}")
-        append_one(graph, "bob")
+        write()
     except StorageError as error:
         return error
     return None
@@ -296,14 +295,19 @@ def test_a_full_disk_is_said_to_be_full_and_harms_nothing(tmp_path: Path) -> Non
         append_one(graph, "ann")
         settle(graph)
         disk.fill()
-        refusals = []
-        while (refused := refusal(graph)) is not None:
-            refusals.append(refused)
+        refusals = [refusal(lambda: graph.create_branch("side"))]
+        for _ in range(40):
+            refusals.append(refusal(lambda: append_one(graph, "bob")))
+            if refusals[-1] is None:
+                break
             assert ids(graph) == ["ann"]
-            assert graph.verify().clean
-            disk.free(1 << 14)
-        assert {error.kind for error in refusals} == {StorageErrorKind.FULL}
-        assert all("free some space" in str(error) for error in refusals)
+            disk.free(1 << 14)  # a page more than a refused write leaves behind, so that each gets further
+        *refused, last = refusals
+        assert last is None, "there was never room for one commit"
+        assert len(refused) > 1
+        assert {error.kind for error in refused if error} == {StorageErrorKind.FULL}
+        assert all("free some space" in str(error) for error in refused)
+        assert graph.list_branches() == ["main"]
         disk.free()
         append_one(graph, "cid")
         assert graph.verify().clean
