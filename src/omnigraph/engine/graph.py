@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -61,6 +61,7 @@ from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
 from omnigraph.errors import (
     BadRequestError,
+    ChangeFeedGapError,
     CommitOutcomeUnknownError,
     HistoricalVersionReclaimedError,
     StorageError,
@@ -77,6 +78,8 @@ from omnigraph.storage.root import GraphRoot, create_root, open_root
 from omnigraph.storage.tracing import Trace
 
 DEFAULT_LIMITS = Limits()
+
+Answer = TypeVar("Answer")
 
 
 class Graph:
@@ -231,8 +234,12 @@ class Graph:
         options: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> QueryResult:
         """Run a named read query on one pinned state; without a name, the only query there is."""
-        state, target = self._read_state(branch, snapshot, version, at)
-        return run_query(state, target, source, name, params, self._reading(options))
+
+        def run(state: Snapshot) -> QueryResult:
+            target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+            return run_query(state, target, source, name, params, self._reading(options))
+
+        return self._read(run, branch, snapshot, version, at)
 
     def stream(
         self,
@@ -283,7 +290,7 @@ class Graph:
         at: datetime | None = None,
     ) -> dict[str, Any] | None:
         """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
-        return self.snapshot(branch, snapshot=snapshot, version=version, at=at).entity(type_key, entity_id)
+        return self._read(lambda state: state.entity(type_key, entity_id), branch, snapshot, version, at)
 
     def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
         """As `entity`, at a past version of main."""
@@ -302,6 +309,27 @@ class Graph:
     ) -> tuple[Snapshot, ReadTarget]:
         state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
         return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+
+    def _read(
+        self,
+        read: Callable[[Snapshot], Answer],
+        branch: str | None,
+        snapshot: str | None,
+        version: int | None,
+        at: datetime | None,
+    ) -> Answer:
+        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
+        a commit, version or moment that was asked for is read or not."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        try:
+            return read(state)
+        except HistoricalVersionReclaimedError:
+            if snapshot is not None or version is not None or at is not None:
+                raise
+            newer = self.snapshot(branch)
+            if newer.commit_id == state.commit_id:
+                raise
+            return read(newer)
 
     def _reading(self, options: ReadOptions) -> ReadOptions:
         return options if options.embedder is not None else replace(options, embedder=self.embedder)
@@ -506,7 +534,14 @@ class Graph:
 
     def diff(self, before: str | Snapshot, after: str | Snapshot, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
-        return diff_states(self._root, self._target(before), self._target(after), filter or EVERYTHING)
+        states = self._target(before), self._target(after)
+        try:
+            return diff_states(self._root, *states, filter or EVERYTHING)
+        except ChangeFeedGapError:
+            newer = self._target(before), self._target(after)
+            if [state.commit_id for state in newer] == [state.commit_id for state in states]:
+                raise
+            return diff_states(self._root, *newer, filter or EVERYTHING)  # a branch moved on, and its head was released
 
     def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two commits of any live branches."""

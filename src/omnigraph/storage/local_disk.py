@@ -67,6 +67,15 @@ class LocalDisk:
                 os.unlink(temporary)
             raise
 
+    def set_aside(self, path: str, away: str) -> None:
+        """Take a name away and keep the file under another one."""
+        source, target = os.path.join(self._root, path), os.path.join(self._root, away)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.rename(source, target)
+        self._flush_above(os.path.dirname(target))
+        flush(os.path.dirname(target))
+        flush(os.path.dirname(source))
+
     def make_durable(self, paths: Iterable[str]) -> None:
         """Flush files that somebody else wrote, then the names of them and of every folder above them."""
         files = [os.path.join(self._root, path) for path in paths]

@@ -56,6 +56,15 @@ class GraphLog:
         """Several slots at once, in the order asked for."""
         return list(self._workers.map(lambda place: self.entry(*place), places))
 
+    def stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+        """As `entry`, from the store whatever is remembered: for whoever checks what stands there."""
+        return self._fetch(branch_id, version)
+
+    def slots(self, ref: BranchRef) -> list[int]:
+        """The versions that stand in a branch's own log, as a listing shows them."""
+        names = (o.path.rsplit("/", 1)[-1].removesuffix(".json") for o in self._objects.below(_log_of(ref.branch_id)))
+        return [int(name) for name in names if name.isdigit()]
+
     def head(self, ref: BranchRef) -> LogEntry:
         """The newest entry of a branch at some moment during this call."""
         newest = self.newest(ref)
@@ -85,11 +94,11 @@ class GraphLog:
 
     def _fork_entry(self, ref: BranchRef) -> LogEntry:
         if ref.fork is None:
-            raise IntegrityError(_slot(ref.branch_id, 1), "the first commit of the graph is missing")
+            raise IntegrityError(slot_path(ref.branch_id, 1), "the first commit of the graph is missing")
         entry = self.entry(ref.fork.branch_id, ref.fork.version)
         if not isinstance(entry, LogEntry):
             raise IntegrityError(
-                _slot(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
+                slot_path(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
             )
         return entry
 
@@ -107,7 +116,7 @@ class GraphLog:
 
     def _newest_listed(self, ref: BranchRef, after: int) -> LogEntry | Tombstone | None:
         last = None
-        for stored in self._objects.below(_log_of(ref.branch_id), after=_slot(ref.branch_id, max(after, 0))):
+        for stored in self._objects.below(_log_of(ref.branch_id), after=slot_path(ref.branch_id, max(after, 0))):
             last = stored.path
         if last is None:
             return None
@@ -117,7 +126,7 @@ class GraphLog:
         return self._fetch(ref.branch_id, int(name))
 
     def _fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
-        path = _slot(branch_id, version)
+        path = slot_path(branch_id, version)
         data = self._objects.get(path)
         if data is None:
             return None
@@ -139,7 +148,7 @@ class GraphLog:
         with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
         never confirms leaves the outcome open; every other error means that nothing was published.
         """
-        path, data = _slot(entry.branch_id, entry.version), encode(entry)
+        path, data = slot_path(entry.branch_id, entry.version), encode(entry)
         for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
             last = attempt == _PUBLISH_ATTEMPTS
             try:
@@ -254,7 +263,8 @@ def _log_of(branch_id: str) -> str:
     return f"__manifest/log/{branch_id}"
 
 
-def _slot(branch_id: str, version: int) -> str:
+def slot_path(branch_id: str, version: int) -> str:
+    """Where an entry stands."""
     return f"{_log_of(branch_id)}/{version:020d}.json"
 
 

@@ -156,6 +156,13 @@ class Objects:
         page = self._request("list", "", lambda: next(obstore.list(self._store, chunk_size=1_000), None))
         return [m["path"] for m in page or ()]
 
+    def set_aside(self, path: str, away: str) -> None:
+        """Give an object another name. Only a local disk can leave one that was never finished."""
+        disk = self._disk
+        if disk is None:
+            raise StorageError(StorageErrorKind.CONFIGURATION, f"{path}: only files of a local disk can be set aside")
+        self._request("put", path, lambda: disk.set_aside(path, away))
+
     def remove_unfinished(self, before: datetime) -> None:
         """Remove temporary files of processes that died, if they are older. Only a local disk has any."""
         if self._disk is not None:

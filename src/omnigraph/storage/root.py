@@ -82,16 +82,19 @@ class GraphRoot:
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is read at most once."""
-        if (known := self._schemas.get(digest)) is not None:
-            return known
+        if (known := self._schemas.get(digest)) is None:
+            known = self._schemas[digest] = self.stored_schema(digest)
+        return known
+
+    def stored_schema(self, digest: str) -> SchemaDocument:
+        """As `schema`, from the store whatever is remembered: for whoever checks what stands there."""
         path = _schema_path(digest)
         data = self.objects.get(path)
         if data is None:
             raise IntegrityError(path, "the schema of a commit is missing")
         if hashlib.sha256(data).hexdigest() != digest:
             raise IntegrityError(path, "its content does not match its digest")
-        document = self._schemas[digest] = decode(path, data, SchemaDocument)
-        return document
+        return decode(path, data, SchemaDocument)
 
     def catalog(self, digest: str) -> Catalog:
         """The compiled catalog of an accepted schema. Immutable, so it is decoded once."""

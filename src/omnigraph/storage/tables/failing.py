@@ -47,17 +47,24 @@ def translated(
     """Lance at work on a table version. Without a state there is only the error itself to judge by."""
     try:
         yield
-    except LANCE_ERRORS as error:
+    except BaseException as error:
+        if not isinstance(error, LANCE_ERRORS) and not _is_panic(error):
+            raise
         explained = _explained(doing, error, location, state, dataset)
-        if explained is None and _speaks_of_files(error):
+        if explained is None and _speaks_of_files(error, state):
             explained = _unexplained(doing, error, state if only_reads else None)
         if explained is None:
             raise
         raise explained from error
 
 
+def _is_panic(error: BaseException) -> bool:
+    """Lance gives up on some damaged files in a way that is no Exception, and whose class nobody can import."""
+    return type(error).__name__ == "PanicException"
+
+
 def _explained(
-    doing: str, error: Exception, location: Location | None, state: TableState | None, dataset: Any
+    doing: str, error: BaseException, location: Location | None, state: TableState | None, dataset: Any
 ) -> OmniGraphError | None:
     failure = storage_failure(doing, error)
     if failure is not None and failure.kind is not StorageErrorKind.NOT_FOUND:
@@ -72,7 +79,7 @@ def _explained(
         return silence  # the store that failed does not say why either
 
 
-def _unexplained(doing: str, error: Exception, read: TableState | None) -> OmniGraphError:
+def _unexplained(doing: str, error: BaseException, read: TableState | None) -> OmniGraphError:
     """The store shows nothing wrong. What was only read has wrong content then; a write may fail for other reasons."""
     if read is None:
         return StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}")
@@ -80,7 +87,7 @@ def _unexplained(doing: str, error: Exception, read: TableState | None) -> OmniG
     return IntegrityError(read.path, reason)
 
 
-def _found_in_store(error: Exception, location: Location, state: TableState, dataset: Any) -> OmniGraphError | None:
+def _found_in_store(error: BaseException, location: Location, state: TableState, dataset: Any) -> OmniGraphError | None:
     """What the files of a version say: it is gone, or one of them is damaged; None when they all look right."""
     standing = standing_files(Objects(location), state)
     manifest = f"_versions/{manifest_name(state.number)}"
@@ -93,10 +100,12 @@ def _found_in_store(error: Exception, location: Location, state: TableState, dat
     return None
 
 
-def _speaks_of_files(error: Exception) -> bool:
+def _speaks_of_files(error: BaseException, state: TableState | None) -> bool:
     """Whether an error comes from stored bytes. A filter or a column that does not exist is our own mistake."""
     text = str(error)
-    if isinstance(error, pa.ArrowInvalid) or _UNFIT_FILE in text:
+    if isinstance(error, pa.ArrowInvalid) or _is_panic(error) or _UNFIT_FILE in text:
+        return True
+    if state is not None and state.path.rsplit("/", 1)[-1] in text and _MISSING.search(text):
         return True
     return isinstance(error, OSError) and not text.startswith(_OUR_MISTAKE)
 

@@ -171,6 +171,12 @@ class TableUpkeep:
         """Whole indexes over the fragments as they are."""
         return self.index(self._begun(base), specs)
 
+    def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> UpkeepWork:
+        """Drop these index segments, by uuid, and build again what is declared: the rows have everything."""
+        standing = standing_indexes(self._reader.open(base)).values()
+        dropped = tuple(s for segments in standing for s in segments if s.uuid in damaged)
+        return self.index(self._apply(self._begun(base), _Indexed((), dropped)), specs)
+
     def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
         table = self._reader.open(state)
