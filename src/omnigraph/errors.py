@@ -286,8 +286,11 @@ class PolicyError(OmniGraphError):
 
 
 class StorageErrorKind(StrEnum):
+    """`transient` and `unknown` leave open whether the operation happened; every other kind says that it did not."""
+
     TRANSIENT = "transient"
     CONFIGURATION = "configuration"
+    FULL = "storage_full"
     NOT_FOUND = "not_found"
     PRECONDITION = "precondition"
     PERMANENT = "permanent"
@@ -300,6 +303,11 @@ class StorageError(OmniGraphError):
     def __init__(self, kind: StorageErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether only the store knows if the operation took effect: it has to be asked, never guessed."""
+        return self.kind in (StorageErrorKind.TRANSIENT, StorageErrorKind.UNKNOWN)
 
 
 class CommitOutcomeUnknownError(StorageError):

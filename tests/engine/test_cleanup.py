@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from omnigraph import Graph
 from omnigraph.engine import cleanup as cleaning
 from omnigraph.engine.cleanup import Retention, cleanup, duration
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
-from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError
+from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.storage.models import TableState
 from omnigraph.storage.write_age import GRACE
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
+from tests.support.disks import small_disk
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
 
 NO_GRACE = timedelta(0)
@@ -69,7 +71,10 @@ def test_the_newest_versions_are_kept(tmp_path: Path, keep: int, left: list[int]
 
 
 def test_versions_of_a_recent_time_are_kept(tmp_path: Path) -> None:
-    graph = grown(str(tmp_path / "g"))
+    graph = grown(str(tmp_path / "g"), 3)
+    time.sleep(0.1)  # a file system notes times in coarser steps than commits do
+    for name in ("late", "later"):
+        append_one(graph, name)
     moments = [datetime.fromtimestamp(e.commit.published_at / 1e6, UTC) for e in graph.list_commits().commits][::-1]
     between = moments[3] + (moments[4] - moments[3]) / 2
     age = datetime.now(UTC) - between
@@ -391,3 +396,21 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
     assert published is not None
     assert published.version == 4
     assert ids(Graph.open(graph.uri)) == []
+
+
+def test_a_full_disk_can_be_cleaned(tmp_path: Path) -> None:
+    """Cleanup writes names without content first, and there is room for those where no byte is left."""
+    with small_disk(tmp_path / "disk") as disk:
+        with new_graph(str(disk.root / "g")) as graph:
+            for i in range(4):
+                txn = graph.begin("main", Intent(kind="load"))
+                rows = nodes({f"{i}-{row}": row for row in range(5_000)})
+                staged = txn.stage({PEOPLE: lambda state, rows=rows: graph.root.staging.overwrite(state, rows)})
+                graph.publish(txn, PublishPlan(staged))
+        disk.fill()
+        with Graph.open(graph.uri) as graph:
+            with pytest.raises(StorageError, match="the disk is full"):
+                append_one(graph, "late")
+            assert graph.cleanup(keep_versions=1).versions_removed == 3
+            append_one(graph, "late")
+            assert graph.verify().clean

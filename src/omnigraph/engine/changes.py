@@ -34,6 +34,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.language.catalog import Property
+from omnigraph.storage.log import slot_path
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.differing import ROW_ID
@@ -267,7 +268,7 @@ def parent_of(root: GraphRoot, entry: LogEntry) -> Snapshot:
     link = entry.commit.parents[0]
     parent = root.log.entry(link.branch_id, link.version)
     if not isinstance(parent, LogEntry):
-        raise IntegrityError(f"log of {link.branch_id}", f"version {link.version} is missing")
+        raise IntegrityError(slot_path(link.branch_id, link.version), "the entry of a commit is missing")
     return _snapshot(root, parent)
 
 

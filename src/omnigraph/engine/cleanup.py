@@ -23,6 +23,8 @@ from omnigraph.errors import (
     HistoricalVersionReclaimedError,
     NotFoundError,
     OmniGraphError,
+    StorageError,
+    StorageErrorKind,
 )
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN, now_micros
@@ -200,7 +202,7 @@ class _Cleanup:
         self.grace = grace
         self.folders = folders
         self.dry_run = dry_run
-        self.now = _own_time() if dry_run else self._store_time()
+        self.now = _own_time() if dry_run else self._store_time_even_if_full()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
         self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
         self.first_kept = retention.first_version(root, root.branches.head(MAIN), self.now)
@@ -214,6 +216,8 @@ class _Cleanup:
         self._each(tables, lambda table: self._doom(table, roots))
         if not self.dry_run and (self.unfinished or any(t.doomed.manifests or t.doomed.others for t in tables)):
             self._sweep(tables, roots)
+        if not self.dry_run:
+            self.root.objects.remove_unfinished(self.now - self.grace)
         return self._rows(tables, roots)
 
     def _released_below(self, folder: str) -> int:
@@ -222,6 +226,16 @@ class _Cleanup:
         if self.folders is None or folder in self.folders:
             released.append(self.first_kept)
         return max(released, default=0)
+
+    def _store_time_even_if_full(self) -> datetime:
+        """A full disk gets room for the few names that a cleanup writes from what can be derived again."""
+        try:
+            return self._store_time()
+        except StorageError as error:
+            if error.kind is not StorageErrorKind.FULL:
+                raise
+            self.root.drop_derived_files()
+            return self._store_time()
 
     def _store_time(self) -> datetime:
         """Ages are those of stored objects, so the time is the store's. A clock that is far from it is a mistake

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -59,7 +59,13 @@ from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import (
+    BadRequestError,
+    ChangeFeedGapError,
+    CommitOutcomeUnknownError,
+    HistoricalVersionReclaimedError,
+    StorageError,
+)
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.migration import MigrationPlan
 from omnigraph.language.schema.compile import accept_schema
@@ -72,6 +78,8 @@ from omnigraph.storage.tracing import Trace
 from omnigraph.storage.write_age import GRACE
 
 DEFAULT_LIMITS = Limits()
+
+Answer = TypeVar("Answer")
 
 
 class Graph:
@@ -226,8 +234,12 @@ class Graph:
         options: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> QueryResult:
         """Run a named read query on one pinned state; without a name, the only query there is."""
-        state, target = self._read_state(branch, snapshot, version, at)
-        return run_query(state, target, source, name, params, self._reading(options))
+
+        def run(state: Snapshot) -> QueryResult:
+            target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+            return run_query(state, target, source, name, params, self._reading(options))
+
+        return self._read(run, branch, snapshot, version, at)
 
     def stream(
         self,
@@ -278,7 +290,7 @@ class Graph:
         at: datetime | None = None,
     ) -> dict[str, Any] | None:
         """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
-        return self.snapshot(branch, snapshot=snapshot, version=version, at=at).entity(type_key, entity_id)
+        return self._read(lambda state: state.entity(type_key, entity_id), branch, snapshot, version, at)
 
     def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
         """As `entity`, at a past version of main."""
@@ -297,6 +309,27 @@ class Graph:
     ) -> tuple[Snapshot, ReadTarget]:
         state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
         return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+
+    def _read(
+        self,
+        read: Callable[[Snapshot], Answer],
+        branch: str | None,
+        snapshot: str | None,
+        version: int | None,
+        at: datetime | None,
+    ) -> Answer:
+        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
+        a commit, version or moment that was asked for is read or not."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        try:
+            return read(state)
+        except HistoricalVersionReclaimedError:
+            if snapshot is not None or version is not None or at is not None:
+                raise
+            newer = self.snapshot(branch)
+            if newer.commit_id == state.commit_id:
+                raise
+            return read(newer)
 
     def _reading(self, options: ReadOptions) -> ReadOptions:
         return options if options.embedder is not None else replace(options, embedder=self.embedder)
@@ -339,7 +372,12 @@ class Graph:
             txn = WriteTxn(self._root, ref, fork.entry, intent)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
             published = publish_plan(txn, prepare(txn))
-            self._root.branches.establish(ref, fork.age)
+            try:
+                self._root.branches.establish(ref, fork.age)
+            except StorageError as error:
+                if error.may_have_happened:
+                    raise CommitOutcomeUnknownError(published.commit_id, str(error)) from error
+                raise
             return published
 
     def mutate(
@@ -474,7 +512,14 @@ class Graph:
 
     def diff(self, before: str | Snapshot, after: str | Snapshot, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
-        return diff_states(self._root, self.state_of(before), self.state_of(after), filter or EVERYTHING)
+        states = self.state_of(before), self.state_of(after)
+        try:
+            return diff_states(self._root, *states, filter or EVERYTHING)
+        except ChangeFeedGapError:
+            newer = self.state_of(before), self.state_of(after)
+            if [state.commit_id for state in newer] == [state.commit_id for state in states]:
+                raise
+            return diff_states(self._root, *newer, filter or EVERYTHING)  # a branch moved on, and its head was released
 
     def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two commits of any live branches."""

@@ -7,13 +7,14 @@ hurt a later life of the name, and an interrupted deletion is complete as soon a
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError
 from omnigraph.storage.identifiers import (
     MAIN,
     checked_branch_name,
@@ -211,7 +212,8 @@ class Branches:
         self._trace.reached("branch.tombstone.before")
         self._bury(ref, actor)
         self._trace.reached("branch.tombstone.after")
-        self._lives.mark(name, number, "deleted")
+        with contextlib.suppress(StorageError):  # the tombstone stands: the branch is deleted, with the mark or without
+            self._lives.mark(name, number, "deleted")
         self._trace.reached("branch.delete.after")
         with self._lock:
             self._refs.pop(name, None)

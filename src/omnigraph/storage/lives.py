@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.errors import StorageError
 from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
 from omnigraph.storage.models import BranchRef, decode
 from omnigraph.storage.objects import Objects
@@ -159,7 +159,7 @@ class Lives:
                 return self._objects.create(path, data)
             except StorageError as error:
                 # The create may have happened; asking again finds it there and the caller recognises its own.
-                if last or error.kind is not StorageErrorKind.TRANSIENT:
+                if last or not error.may_have_happened:
                     raise
         raise AssertionError("unreachable")
 

@@ -20,7 +20,6 @@ from omnigraph.errors import (
     CommitOutcomeUnknownError,
     IntegrityError,
     StorageError,
-    StorageErrorKind,
 )
 from omnigraph.storage.floor import Floor
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
@@ -57,6 +56,15 @@ class GraphLog:
         """Several slots at once, in the order asked for."""
         return list(self._workers.map(lambda place: self.entry(*place), places))
 
+    def stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+        """As `entry`, from the store whatever is remembered: for whoever checks what stands there."""
+        return self._fetch(branch_id, version)
+
+    def slots(self, ref: BranchRef) -> list[int]:
+        """The versions that stand in a branch's own log, as a listing shows them."""
+        names = (o.path.rsplit("/", 1)[-1].removesuffix(".json") for o in self._objects.below(_log_of(ref.branch_id)))
+        return [int(name) for name in names if name.isdigit()]
+
     def head(self, ref: BranchRef) -> LogEntry:
         """The newest entry of a branch at some moment during this call."""
         newest = self.newest(ref)
@@ -92,11 +100,11 @@ class GraphLog:
 
     def _fork_entry(self, ref: BranchRef) -> LogEntry:
         if ref.fork is None:
-            raise IntegrityError(_slot(ref.branch_id, 1), "the first commit of the graph is missing")
+            raise IntegrityError(slot_path(ref.branch_id, 1), "the first commit of the graph is missing")
         entry = self.entry(ref.fork.branch_id, ref.fork.version)
         if not isinstance(entry, LogEntry):
             raise IntegrityError(
-                _slot(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
+                slot_path(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
             )
         return entry
 
@@ -114,7 +122,7 @@ class GraphLog:
 
     def _newest_listed(self, ref: BranchRef, after: int) -> LogEntry | Tombstone | None:
         last = None
-        for stored in self._objects.below(_log_of(ref.branch_id), after=_slot(ref.branch_id, max(after, 0))):
+        for stored in self._objects.below(_log_of(ref.branch_id), after=slot_path(ref.branch_id, max(after, 0))):
             last = stored.path
         if last is None:
             return None
@@ -124,7 +132,7 @@ class GraphLog:
         return self._fetch(ref.branch_id, int(name))
 
     def _fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
-        path = _slot(branch_id, version)
+        path = slot_path(branch_id, version)
         data = self._objects.get(path)
         if data is None:
             return None
@@ -142,13 +150,13 @@ class GraphLog:
     def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of whoever won.
 
-        A lost response is not an answer, so the slot is read and, while it is free, tried again: same slot, same
-        bytes, so that repeating can't commit twice. Only a store that stays silent leaves the outcome open.
+        No answer is not an answer, and neither is a disk that did not confirm what it did: the slot is asked again
+        with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
+        never confirms leaves the outcome open; every other error means that nothing was published.
         """
-        path, data = _slot(entry.branch_id, entry.version), encode(entry)
-        attempt = 0
-        while True:
-            attempt += 1
+        path, data = slot_path(entry.branch_id, entry.version), encode(entry)
+        for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
+            last = attempt == _PUBLISH_ATTEMPTS
             try:
                 if self._objects.create(path, data):
                     self._remember(entry)
@@ -159,14 +167,28 @@ class GraphLog:
                 if standing is not None:
                     self._remember_head(entry.branch_id, standing)
                     return standing
-                raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
+                # S3 also says that a slot is taken while another writer still tries to take it.
+                if last:
+                    raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
             except StorageError as error:
-                if error.kind is not StorageErrorKind.TRANSIENT:
+                if not error.may_have_happened:
+                    if self._stands(entry):
+                        return entry
                     raise
-                if attempt >= _PUBLISH_ATTEMPTS:
+                if last:
                     identity = entry.commit.id if isinstance(entry, LogEntry) else f"delete of {entry.branch}"
                     raise CommitOutcomeUnknownError(identity, str(error)) from error
-                time.sleep(random.uniform(0, 0.05 * 2**attempt))
+            time.sleep(random.uniform(0, 0.05 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def _stands(self, entry: LogEntry | Tombstone) -> bool:
+        """Whether a refused publish happened all the same: the client repeats a request whose answer was lost, and
+        the refusal may be the answer to the repetition. A local disk knows what it did."""
+        if self._objects.location.is_local:
+            return False
+        with contextlib.suppress(StorageError):
+            return self._fetch(entry.branch_id, entry.version) == entry
+        return False
 
     # Memory
 
@@ -247,7 +269,8 @@ def _log_of(branch_id: str) -> str:
     return f"__manifest/log/{branch_id}"
 
 
-def _slot(branch_id: str, version: int) -> str:
+def slot_path(branch_id: str, version: int) -> str:
+    """Where an entry stands."""
     return f"{_log_of(branch_id)}/{version:020d}.json"
 
 

@@ -84,16 +84,19 @@ class GraphRoot:
 
     def schema(self, digest: str) -> SchemaDocument:
         """An accepted schema by its digest. Content-addressed, so it is read at most once."""
-        if (known := self._schemas.get(digest)) is not None:
-            return known
+        if (known := self._schemas.get(digest)) is None:
+            known = self._schemas[digest] = self.stored_schema(digest)
+        return known
+
+    def stored_schema(self, digest: str) -> SchemaDocument:
+        """As `schema`, from the store whatever is remembered: for whoever checks what stands there."""
         path = _schema_path(digest)
         data = self.objects.get(path)
         if data is None:
             raise IntegrityError(path, "the schema of a commit is missing")
         if hashlib.sha256(data).hexdigest() != digest:
             raise IntegrityError(path, "its content does not match its digest")
-        document = self._schemas[digest] = decode(path, data, SchemaDocument)
-        return document
+        return decode(path, data, SchemaDocument)
 
     def catalog(self, digest: str) -> Catalog:
         """The compiled catalog of an accepted schema. Immutable, so it is decoded once."""
@@ -120,6 +123,10 @@ class GraphRoot:
     def table_folders(self) -> list[str]:
         """Every table folder below the root, also those that no commit names."""
         return [folder for kind in ("nodes", "edges") for folder in self.objects.folders(kind)]
+
+    def drop_derived_files(self) -> None:
+        """Remove the adjacency that is derived from edge tables: whoever needs it builds it again."""
+        self.objects.delete_all([stored.path for stored in self.objects.below("topology")])
 
     def remove_empty_folders(self, folders: Iterable[str]) -> None:
         """On a disk, folders outlive the files that were deleted from them. A folder that is not empty stays."""
@@ -211,7 +218,12 @@ def _create_root(
         )
     )
     trace.reached("init.genesis.after")
-    _claim(objects, identity)
+    try:
+        _claim(objects, identity)
+    except StorageError as error:
+        if error.may_have_happened:
+            undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
+        raise
     undo.clear()
     trace.reached("init.claim.after")
     return root
@@ -228,7 +240,7 @@ def _claim(objects: Objects, identity: GraphIdentity) -> None:
                 return
             raise AlreadyInitializedError(objects.location.uri)
         except StorageError as error:
-            if last or error.kind is not StorageErrorKind.TRANSIENT:
+            if last or not error.may_have_happened:
                 raise
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.adjacency import Adjacency, either_way
 from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.topology_build import built, derived
-from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
@@ -241,8 +241,8 @@ def _derived(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | N
     reader = root.reader
     try:
         before = tuple(reader.open(s) for s in (older.key.edges, older.key.sources, older.key.targets))
-    except HistoricalVersionReclaimedError:
-        return None
-    after = tuple(reader.open(s) for s in (key.edges, key.sources, key.targets))
-    parts = derived((older.out, older.back), older.dangling, before, after)  # type: ignore[arg-type]
+        after = tuple(reader.open(s) for s in (key.edges, key.sources, key.targets))
+        parts = derived((older.out, older.back), older.dangling, before, after)  # type: ignore[arg-type]
+    except (HistoricalVersionReclaimedError, IntegrityError):
+        return None  # the older version is gone or damaged; if the asked one is, building it says so
     return None if parts is None else Topology(key, parts.out, parts.back, parts.dangling)

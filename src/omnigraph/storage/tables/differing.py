@@ -70,7 +70,9 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
 
 
 def _live_rows(table: Table, fragment: Any) -> tuple[NDArray[np.uint64], RowIds]:
-    rows = table.dataset.scanner(columns=[], with_row_id=True, with_row_address=True, fragments=[fragment]).to_table()
+    with table.reading():
+        scanner = table.dataset.scanner(columns=[], with_row_id=True, with_row_address=True, fragments=[fragment])
+        rows = scanner.to_table()
     return rows.column(_ROW_ADDRESS).to_numpy() & _OFFSET_MASK, rows.column(ROW_ID).to_numpy()
 
 
@@ -78,7 +80,8 @@ def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: S
     schema = pa.schema([*(table.schema.field(name) for name in keys), pa.field(ROW_ID, pa.uint64())])
     parts = [schema.empty_table()]
     if fragments:
-        scanned = table.dataset.scanner(columns=list(keys), with_row_id=True, fragments=fragments).to_table()
+        with table.reading():
+            scanned = table.dataset.scanner(columns=list(keys), with_row_id=True, fragments=fragments).to_table()
         parts.append(scanned.select(schema.names).cast(schema))
     for ids in row_ids:
         if len(ids):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import lance
@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import Session  # type: ignore[attr-defined]
 
-from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageErrorKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
+from omnigraph.storage.tables.failing import manifest_name as manifest_name
+from omnigraph.storage.tables.failing import reclaimed as reclaimed
+from omnigraph.storage.tables.failing import translated
 
 _OPEN_BYTES = 64 << 20
 _METADATA_CACHE_BYTES = 256 << 20
@@ -37,9 +39,10 @@ _ROWS_PER_SCANNED_BATCH = 1 << 19
 class Table:
     """One table at one version. Everything read from it comes from that version."""
 
-    def __init__(self, state: TableState, dataset: Any) -> None:
+    def __init__(self, state: TableState, dataset: Any, location: Location) -> None:
         self.state = state
         self.dataset = dataset
+        self._location = location
 
     @property
     def schema(self) -> pa.Schema:
@@ -69,15 +72,13 @@ class Table:
         with self.reading():
             yield from reader
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Reads of this version's files: one that is gone means that the version was reclaimed while it was open."""
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            if is_missing(error, self.state):
-                raise reclaimed(self.state) from None
-            raise
+    def reading(self) -> AbstractContextManager[None]:
+        """Lance reads this version: what goes wrong leaves as one of our errors, and names what is damaged."""
+        return translated(f"reading {self.state.path}", self._location, self.state, self.dataset)
+
+    def writing(self, doing: str = "writing") -> AbstractContextManager[None]:
+        """Lance writes files on top of this version, and reads it for that."""
+        return translated(f"{doing} {self.state.path}", self._location, self.state, self.dataset, only_reads=False)
 
     def count(self, filter: str | None = None) -> int:
         if filter is None:
@@ -106,11 +107,12 @@ class Table:
         wanted = pa.array(list(values), self.schema.field(column).type)
         scanned = list(dict.fromkeys((*columns, column)))
         # Large batches: every one of them hashes the wanted values anew.
-        batches = self.dataset.scanner(columns=scanned, batch_size=_ROWS_PER_SCANNED_BATCH).to_reader()
-        parts = [
-            pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(columns)
-            for batch in batches
-        ]
+        with self.reading():
+            batches = self.dataset.scanner(columns=scanned, batch_size=_ROWS_PER_SCANNED_BATCH).to_reader()
+            parts = [
+                pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(columns)
+                for batch in batches
+            ]
         return pa.concat_tables(parts) if parts else self._empty(columns)
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
@@ -130,9 +132,14 @@ class Table:
             named.update(f"data/{file.path}" for file in fragment.metadata.files)
             if (deletions := fragment.deletion_file()) is not None:
                 named.add(deletions)
-        for index in self.dataset.describe_indices():
+        for index in self.indexes():
             named.update(f"_indices/{segment.uuid}/" for segment in index.segments)
         return named
+
+    def indexes(self) -> list[Any]:
+        """The indexes of this version as Lance describes them."""
+        with self.reading():
+            return list(self.dataset.describe_indices())
 
     def requests(self) -> tuple[int, int]:
         """Reads and writes this process has sent for this table's dataset so far."""
@@ -162,7 +169,7 @@ class TableReader:
             if (table := self._open.get(key)) is not None:
                 self._open.move_to_end(key)
                 return table
-        return self.keep(Table(state, self._load(state)))
+        return self.keep(Table(state, self._load(state), self.location))
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
@@ -188,26 +195,8 @@ class TableReader:
 
     def _load(self, state: TableState) -> Any:
         uri = self.location.child(state.path)
-        try:
+        with translated(f"opening {uri}", self.location, state):
             return lance.dataset(uri, version=state.number, session=self.session, storage_options=self.storage_options)
-        except (ValueError, OSError) as error:
-            if is_missing(error, state):
-                raise reclaimed(state) from None
-            raise StorageError(StorageErrorKind.TRANSIENT, f"can't open {uri}: {first_line(error)}") from error
-
-
-def is_missing(error: Exception, state: TableState) -> bool:
-    """Whether Lance failed because a file of this table is not there; an unknown column is not found either."""
-    text = str(error)
-    return "not found" in text.lower() and state.path.rsplit("/", 1)[-1] in text
-
-
-def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
-    return HistoricalVersionReclaimedError(
-        state.version,
-        f"version {state.version} of table {state.path} is no longer in the store: "
-        "it was reclaimed by cleanup or removed by another tool",
-    )
 
 
 def _cost(table: Table) -> int:
@@ -228,16 +217,7 @@ def identifier(column: str) -> str:
     return f"`{column}`"
 
 
-def manifest_name(number: int) -> str:
-    """Attached versions are named so that the newest sorts first, detached ones by their number."""
-    return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
-
-
 def attached_version(name: str) -> int | None:
     """The number of the attached version whose manifest a file is, relative to the table; None for any other file."""
     leaf = name.removeprefix("_versions/").removesuffix(".manifest")
     return (1 << 64) - 1 - int(leaf) if name == f"_versions/{leaf}.manifest" and leaf.isdigit() else None
-
-
-def first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].strip()

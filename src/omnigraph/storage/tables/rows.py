@@ -59,11 +59,12 @@ def rows_with(table: Table, column: str, values: Iterable[str], columns: Sequenc
 
 def _scanned_with(table: Table, column: str, wanted: pa.Array, columns: Sequence[str]) -> pa.Table:
     read = list(dict.fromkeys((*columns, column)))
-    scanner = table.dataset.scanner(columns=read, with_row_id=True, batch_size=_ROWS_PER_TEST)
-    parts = [
-        pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=wanted))
-        for batch in scanner.to_reader()
-    ]
+    with table.reading():
+        scanner = table.dataset.scanner(columns=read, with_row_id=True, batch_size=_ROWS_PER_TEST)
+        parts = [
+            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=wanted))
+            for batch in scanner.to_reader()
+        ]
     return pa.concat_tables(parts).select([*columns, ROW_ID]) if parts else _nothing(table, columns)
 
 
@@ -71,7 +72,8 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
     """These columns of these rows, in the order given. Every row id must be of this version."""
     if not len(row_ids):
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    taken = table.dataset._take_rows(pa.array(row_ids.view(np.uint64)), columns=list(columns))
+    with table.reading():
+        taken = table.dataset._take_rows(pa.array(row_ids.view(np.uint64)), columns=list(columns))
     if len(taken) != len(row_ids):
         raise IntegrityError(table.state.path, f"version {table.state.version} lacks rows that it numbered itself")
     return taken
@@ -79,9 +81,10 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
 
 def blob_bytes(table: Table, column: str, row_id: int) -> bytes:
     """The content of one managed blob."""
-    (blob,) = table.dataset.take_blobs(column, ids=[row_id])
-    with blob:
-        data: bytes = blob.readall()
+    with table.reading():
+        (blob,) = table.dataset.take_blobs(column, ids=[row_id])
+        with blob:
+            data: bytes = blob.readall()
     return data
 
 
@@ -101,7 +104,7 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
     """The coverage of the indexes on one column, of one kind (`BTREE`, `INVERTED`…) when it is given."""
     covered = {
         fragment
-        for index in table.dataset.describe_indices()
+        for index in table.indexes()
         if index.field_names == [column] and kind in (None, index.index_type.upper())
         for segment in index.segments
         for fragment in segment.fragment_ids
@@ -140,8 +143,9 @@ def _identity(fragment: Any) -> tuple[tuple[str, ...], str | None]:
 def _of_fragments(table: Table, fragments: list[Any], columns: Sequence[str]) -> pa.Table:
     if not fragments:
         return _nothing(table, columns)
-    scanner = table.dataset.scanner(columns=list(columns), fragments=fragments, with_row_id=True)
-    return _ascending(scanner.to_table())
+    with table.reading():
+        read = table.dataset.scanner(columns=list(columns), fragments=fragments, with_row_id=True).to_table()
+    return _ascending(read)
 
 
 def _without_equal(old: pa.Table, new: pa.Table, columns: Sequence[str]) -> RowChanges:

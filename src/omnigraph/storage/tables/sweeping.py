@@ -23,6 +23,7 @@ _TRANSACTION = re.compile(r"_transactions/(\d{1,20})-[0-9a-f-]{36}\.txn")
 _DATA = re.compile(r"data/([0-9a-z-]+)(\.lance|/[0-9a-z]+\.blob)")
 _DELETIONS = re.compile(r"_deletions/\d+-\d+-\d+\.(arrow|bin)")
 _INDEX = re.compile(r"(_indices/[0-9a-f-]{36}/)[^/]+")
+_UNFINISHED = re.compile(r"(data|_versions|_transactions|_deletions)/\.tmp[0-9A-Za-z]{6}")
 
 
 class FileKind(Enum):
@@ -83,7 +84,7 @@ def table_file(folder: str, stored: StoredObject) -> TableFile:
         return TableFile(stored, FileKind.CONTENT, found[1])
     if (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
         return TableFile(stored, FileKind.MANIFEST, path)
-    if _DELETIONS.fullmatch(path) is not None:
+    if _DELETIONS.fullmatch(path) is not None or _UNFINISHED.fullmatch(path) is not None:
         return TableFile(stored, FileKind.CONTENT, path)
     if (found := _TRANSACTION.fullmatch(path)) is not None:
         kind = FileKind.TRANSACTION if int(found[1]) >= _DETACHED_FROM else FileKind.ATTACHED
