@@ -56,6 +56,16 @@ def readable(graph: Graph) -> list[int]:
     return found
 
 
+def test_the_records_of_released_writes_go_with_them(tmp_path: Path) -> None:
+    graph = grown(str(tmp_path / "graph"), commits=8)
+    release(graph, keep=2)
+    based_on = [name.rsplit("/", 1)[-1].split("-")[0] for name in files(graph) if "/_transactions/" in name]
+    # Of eight: the one that made the newest version, and one of a fold, whose base was never published.
+    assert len([version for version in based_on if int(version) > 1]) <= 2
+    append_one(graph, "after")
+    assert len(ids(graph)) == 9
+
+
 @pytest.mark.parametrize(
     ("keep", "left"),
     [(0, [6]), (1, [6]), (2, [5, 6]), (4, [3, 4, 5, 6]), (6, [1, 2, 3, 4, 5, 6]), (99, list(range(1, 7)))],

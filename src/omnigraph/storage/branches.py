@@ -15,6 +15,7 @@ from datetime import datetime
 import msgspec
 
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import (
     MAIN,
     checked_branch_name,
@@ -22,7 +23,7 @@ from omnigraph.storage.identifiers import (
     now_micros,
     path_ancestors,
 )
-from omnigraph.storage.lives import Life, Lives
+from omnigraph.storage.lives import REMEMBERED_BRANCHES, Life, Lives
 from omnigraph.storage.log import GraphLog
 from omnigraph.storage.models import FORMAT_VERSION, BranchRef, LogEntry, Tombstone, encode
 from omnigraph.storage.objects import Objects
@@ -47,7 +48,7 @@ class Branches:
         self._graph_id = graph_id
         self._trace = trace
         self._lives = Lives(objects)
-        self._refs: dict[str, BranchRef] = {}
+        self._refs: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
         self._lock = threading.Lock()
 
     # Reading
@@ -216,7 +217,7 @@ class Branches:
             self._lives.mark(name, number, "deleted")
         self._trace.reached("branch.delete.after")
         with self._lock:
-            self._refs.pop(name, None)
+            self._refs.pop(name)
         return ref
 
     def _bury(self, ref: BranchRef, actor: str | None) -> None:
@@ -244,7 +245,7 @@ class Branches:
         lives = not isinstance(newest, Tombstone) and self._lives.settle(ref)
         with self._lock:
             if isinstance(newest, Tombstone) or not lives:
-                self._refs.pop(ref.branch, None)
+                self._refs.pop(ref.branch)
                 return None
             self._refs[ref.branch] = ref
         return newest

@@ -17,18 +17,21 @@ verdict: it never lived. Whoever resolves such a branch does the same look, so n
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
 from omnigraph.storage.models import BranchRef, decode
 from omnigraph.storage.objects import Objects
 
 REFS: Final = "__manifest/refs"
 _CONFIRMED: Final = b"confirmed"
+
+REMEMBERED_BRANCHES: Final = 1 << 14
+"""Of how many lives a handle remembers what it read."""
 
 
 @dataclass(slots=True)
@@ -63,9 +66,8 @@ class Lives:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._read: dict[str, BranchRef] = {}
-        self._settled: set[str] = set()
-        self._lock = threading.Lock()
+        self._read: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
+        self._settled: RecentlyUsed[str, bool] = RecentlyUsed(REMEMBERED_BRANCHES)
 
     # Reading
 
@@ -93,7 +95,7 @@ class Lives:
         return found
 
     def read(self, name: str, number: int) -> BranchRef | None:
-        """A life never changes once written, so it is fetched once. None for a life that only holds a path."""
+        """A life never changes once written, so it is remembered. None for a life that only holds a path."""
         path = life_path(name, number)
         if (known := self._read.get(path)) is not None:
             return known
@@ -137,14 +139,12 @@ class Lives:
 
         Once no claim behind the path stands that could still be confirmed, every later one sees the branch.
         """
-        with self._lock:
-            if ref.branch_id in self._settled:
-                return True
+        if self._settled.get(ref.branch_id):
+            return True
         for path, held in ref.beneath.items():
             if self._objects.exists(life_path(path, held + 1)) and not self._settle_behind(path, held):
                 return False
-        with self._lock:
-            self._settled.add(ref.branch_id)
+        self._settled[ref.branch_id] = True
         return True
 
     def _settle_behind(self, path: str, held: int) -> bool:

@@ -11,7 +11,6 @@ import contextlib
 import random
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
@@ -21,6 +20,7 @@ from omnigraph.errors import (
     IntegrityError,
     StorageError,
 )
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.floor import Floor
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
@@ -28,6 +28,7 @@ from omnigraph.storage.objects import Objects
 _PROBES = 2
 _PUBLISH_ATTEMPTS = 6
 _CACHED_ENTRIES = 512
+_CACHED_HEADS = 1_024
 _LOOK_EVERY = 4
 
 
@@ -37,8 +38,8 @@ class GraphLog:
     def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
         self._objects = objects
         self._workers = workers
-        self._entries: OrderedDict[tuple[str, int], LogEntry | Tombstone] = OrderedDict()
-        self._heads: dict[str, LogEntry | Tombstone] = {}
+        self._entries: RecentlyUsed[tuple[str, int], LogEntry | Tombstone] = RecentlyUsed(_CACHED_ENTRIES)
+        self._heads: RecentlyUsed[str, LogEntry | Tombstone] = RecentlyUsed(_CACHED_HEADS)
         self._hints = _Hints(objects, workers, floor)
         self._lock = threading.Lock()
 
@@ -46,11 +47,8 @@ class GraphLog:
 
     def entry(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
         """The entry at one slot, None when the slot is still free."""
-        with self._lock:
-            if (known := self._entries.get((branch_id, version))) is not None:
-                self._entries.move_to_end((branch_id, version))
-                return known
-        return self._fetch(branch_id, version)
+        known = self._entries.get((branch_id, version))
+        return known if known is not None else self._fetch(branch_id, version)
 
     def entries(self, places: Iterable[tuple[str, int]]) -> list[LogEntry | Tombstone | None]:
         """Several slots at once, in the order asked for."""
@@ -74,8 +72,7 @@ class GraphLog:
 
     def newest(self, ref: BranchRef) -> LogEntry | Tombstone:
         """Like `head`, but shows the tombstone of a deleted branch instead of refusing it."""
-        with self._lock:
-            known = self._heads.get(ref.branch_id)
+        known = self._heads.get(ref.branch_id)
         newest = self._cold_head(ref) if known is None else self._advance(ref, known)
         return self._remember_head(ref.branch_id, newest)
 
@@ -193,10 +190,7 @@ class GraphLog:
     # Memory
 
     def _remember(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
-        with self._lock:
-            self._entries[(entry.branch_id, entry.version)] = entry
-            while len(self._entries) > _CACHED_ENTRIES:
-                self._entries.popitem(last=False)
+        self._entries[entry.branch_id, entry.version] = entry
         return entry
 
     def _remember_head(self, branch_id: str, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
@@ -244,6 +238,7 @@ class _Hints:
         except RuntimeError:  # the handle is closing; a hint may go unwritten
             with self._lock:
                 self._being_written.discard(branch_id)
+                self._newest.pop(branch_id, None)
 
     def pending(self) -> bool:
         with self._lock:
@@ -256,6 +251,7 @@ class _Hints:
                 newest = self._newest[branch_id]
                 if newest is written:
                     self._being_written.discard(branch_id)
+                    del self._newest[branch_id]
                     return
             if newest.version % _LOOK_EVERY == 0:
                 self._floor.look(newest.branch)

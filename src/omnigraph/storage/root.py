@@ -27,6 +27,7 @@ from omnigraph.errors import (
 )
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.branches import Branches
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external import ExternalObjects
 from omnigraph.storage.floor import Floor
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
@@ -53,6 +54,7 @@ from omnigraph.storage.tracing import Trace
 _IDENTITY = "__manifest/graph.json"
 _OWN_DIRECTORIES = ("__manifest/", "schemas/", "nodes/", "edges/", "topology/")
 _WORKERS = 16
+_REMEMBERED_SCHEMAS = 64
 
 
 class GraphRoot:
@@ -72,8 +74,8 @@ class GraphRoot:
         self.external = ExternalObjects()
         self.pins = Pins(objects, self.workers)
         self.reclaims = Reclaims(objects, self.workers)
-        self._schemas: dict[str, SchemaDocument] = {}
-        self._catalogs: dict[str, Catalog] = {}
+        self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
+        self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
 
     @property
     def location(self) -> Location:
@@ -83,9 +85,10 @@ class GraphRoot:
         self.workers.shutdown(wait=True)
 
     def schema(self, digest: str) -> SchemaDocument:
-        """An accepted schema by its digest. Content-addressed, so it is read at most once."""
+        """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""
         if (known := self._schemas.get(digest)) is None:
-            known = self._schemas[digest] = self.stored_schema(digest)
+            known = self.stored_schema(digest)
+            self._schemas[digest] = known
         return known
 
     def stored_schema(self, digest: str) -> SchemaDocument:
@@ -99,7 +102,7 @@ class GraphRoot:
         return decode(path, data, SchemaDocument)
 
     def catalog(self, digest: str) -> Catalog:
-        """The compiled catalog of an accepted schema. Immutable, so it is decoded once."""
+        """The compiled catalog of an accepted schema. Immutable, so it is shared."""
         if (known := self._catalogs.get(digest)) is None:
             known = Catalog.from_json(bytes(self.schema(digest).catalog), _schema_path(digest))
             self._catalogs[digest] = known

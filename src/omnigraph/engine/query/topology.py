@@ -23,6 +23,7 @@ from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.topology_build import built, derived
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.topology import TopologyDescription, TopologyFiles, described, topology_folder
@@ -30,6 +31,9 @@ from omnigraph.storage.topology import TopologyDescription, TopologyFiles, descr
 CACHE_VARIABLE: Final = "OMNIGRAPH_TOPOLOGY_CACHE_BYTES"
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 _OLDER_BUILDS_TRIED: Final = 2
+_BUILDS_PER_EDGE_TYPE: Final = 4
+"""How many states of one edge type stay in memory. Every commit makes a new one, and readers want the newest."""
+_REMEMBERED_KEYS: Final = 4_096
 
 
 class Shape(StrEnum):
@@ -109,9 +113,9 @@ class TopologyCache:
     def __init__(self, budget: int | None = None) -> None:
         self._budget = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
-        self._stored: dict[TopologyKey, bool] = {}
+        self._stored: RecentlyUsed[TopologyKey, bool] = RecentlyUsed(_REMEMBERED_KEYS)
         self._making: dict[TopologyKey, threading.Lock] = {}
-        self._spent: dict[TopologyKey, float] = {}
+        self._spent: RecentlyUsed[TopologyKey, float] = RecentlyUsed(_REMEMBERED_KEYS)
         self._lock = threading.Lock()
 
     def held(self, key: TopologyKey) -> Topology | None:
@@ -123,14 +127,16 @@ class TopologyCache:
     def is_stored(self, root: GraphRoot, key: TopologyKey) -> bool:
         """Whether the store has it ready. Asked at most once per key."""
         if (known := self._stored.get(key)) is None:
-            known = self._stored[key] = TopologyFiles(root.objects).describe(key.folder) is not None
+            known = TopologyFiles(root.objects).describe(key.folder) is not None
+            self._stored[key] = known
         return known
 
     def spend(self, key: TopologyKey, seconds: float) -> float:
         """Record what avoiding this topology cost, and return the sum so far: once it exceeds the cost of building,
         building would have been the better choice."""
         with self._lock:
-            total = self._spent[key] = self._spent.get(key, 0.0) + seconds
+            total = (self._spent.get(key) or 0.0) + seconds
+            self._spent[key] = total
             return total
 
     def get(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, str]:
@@ -139,15 +145,21 @@ class TopologyCache:
             return found, "in memory"
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
-        with making:
-            if (found := self.held(key)) is not None:
-                return found, "in memory"
-            topology, origin = self._make(root, key)
-            self._keep(topology)
-        with self._lock:
-            self._making.pop(key, None)
-            self._spent.pop(key, None)
+        try:
+            with making:
+                if (found := self.held(key)) is not None:
+                    return found, "in memory"
+                topology, origin = self._make(root, key)
+                self._keep(topology)
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
+        self._spent.pop(key)
         return topology, origin
+
+    def held_count(self) -> int:
+        with self._lock:
+            return len(self._held)
 
     def clear(self) -> None:
         """Forget everything, as a restart does."""
@@ -194,6 +206,9 @@ class TopologyCache:
     def _keep(self, topology: Topology) -> None:
         with self._lock:
             self._held[topology.key] = topology
+            alike = [key for key in self._held if _related(key, topology.key)]
+            for key in alike[:-_BUILDS_PER_EDGE_TYPE]:
+                del self._held[key]
             total = sum(t.nbytes for t in self._held.values())
             while total > self._budget and len(self._held) > 1:
                 _, gone = self._held.popitem(last=False)

@@ -15,6 +15,7 @@ from lance import FragmentMetadata, LanceOperation
 from lance.optimize import CompactionTask
 
 from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.row_versions import condensed
 
 # The planner's own defaults, spelled out: a task that did not come from the planner has to carry all of them.
 _OPTIONS: dict[str, Any] = {
@@ -80,8 +81,11 @@ def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 
         result = json.loads(task.execute(dataset).json())
     # The result numbers all its fragments 0; they need ids that this version does not use yet.
     unused = max(f.fragment_id for f in dataset.get_fragments()) + 1 + spare_ids
-    created = [
-        FragmentMetadata.from_json(json.dumps({**f, "id": unused + i})) for i, f in enumerate(result["new_fragments"])
-    ]
+    created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
     replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
     return Rewritten(tuple(replaced), tuple(created))
+
+
+def numbered(created: dict[str, Any], fragment_id: int) -> FragmentMetadata:
+    """A fragment that a compaction has made, ready to be committed under an id of its own."""
+    return FragmentMetadata.from_json(json.dumps({**condensed(created), "id": fragment_id}))

@@ -24,6 +24,7 @@ from lance.optimize import Compaction, CompactionTask
 
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.compaction import numbered
 from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
 from omnigraph.storage.tables.reading import Table
@@ -289,15 +290,11 @@ class FragmentStaging(Staging):
         unused = max((f.fragment_id for f in table.dataset.get_fragments()), default=-1) + 1
         groups = []
         for result in map(json.loads, results):
-            created = [_numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
+            created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
             unused += len(created)
             replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
             groups.append(LanceOperation.RewriteGroup(replaced, created))
         return self._commit(table, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
-
-
-def _numbered(fragment: dict[str, Any], number: int) -> FragmentMetadata:
-    return FragmentMetadata.from_json(json.dumps({**fragment, "id": number}))
 
 
 def _segment_to_json(segment: Index) -> str:

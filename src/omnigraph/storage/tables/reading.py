@@ -1,7 +1,7 @@
 """Opening and reading immutable table versions.
 
-`(path, version)` never changes meaning, so an opened dataset is cached without any invalidation, under one byte
-bound and one shared Lance session per graph handle.
+`(path, version)` never changes meaning, so an opened dataset is cached without any invalidation: the last versions of
+each table, under one byte bound and one shared Lance session per graph handle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from omnigraph.storage.tables.failing import reclaimed as reclaimed
 from omnigraph.storage.tables.failing import translated
 
 _OPEN_BYTES = 64 << 20
-_METADATA_CACHE_BYTES = 256 << 20
+# Who writes leaves a version behind with each commit: without this, a busy table alone would fill the bound above.
+_OPEN_VERSIONS = 16
+_METADATA_CACHE_BYTES = 128 << 20
 _INDEX_CACHE_BYTES = 1 << 30
 # What an open dataset costs: its manifest in memory, mostly fragment metadata.
 _BYTES_PER_DATASET = 16 << 10
@@ -155,7 +157,7 @@ class TableReader:
         self.session = Session(
             index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
         )
-        self._open: OrderedDict[tuple[str, str], Table] = OrderedDict()
+        self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -164,34 +166,46 @@ class TableReader:
         return dict(self.location.options) or None
 
     def open(self, state: TableState) -> Table:
-        key = (state.path, state.version)
         with self._lock:
-            if (table := self._open.get(key)) is not None:
-                self._open.move_to_end(key)
+            versions = self._open.get(state.path)
+            if versions is not None and (table := versions.get(state.version)) is not None:
+                versions.move_to_end(state.version)
+                self._open.move_to_end(state.path)
                 return table
         return self.keep(Table(state, self._load(state), self.location))
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
-        key = (table.state.path, table.state.version)
+        path, version = table.state.path, table.state.version
         with self._lock:
-            if key not in self._open:
-                self._open[key] = table
+            versions = self._open.setdefault(path, OrderedDict())
+            self._open.move_to_end(path)
+            if version not in versions:
+                versions[version] = table
                 self._bytes += _cost(table)
-            while self._bytes > _OPEN_BYTES and len(self._open) > 1:
-                _, closed = self._open.popitem(last=False)
-                self._bytes -= _cost(closed)
+            if len(versions) > _OPEN_VERSIONS:
+                self._close_one(path)
+            while self._bytes > _OPEN_BYTES and (len(self._open) > 1 or len(versions) > 1):
+                self._close_one(next(iter(self._open)))
         return table
+
+    def _close_one(self, path: str) -> None:
+        """Let go of the version of a table that was not asked for longest."""
+        versions = self._open[path]
+        _, closed = versions.popitem(last=False)
+        self._bytes -= _cost(closed)
+        if not versions:
+            del self._open[path]
 
     def requests(self) -> int:
         """Read requests sent for the tables that are open now."""
         with self._lock:
-            tables = list(self._open.values())
+            tables = [table for versions in self._open.values() for table in versions.values()]
         return sum(table.requests()[0] for table in tables)
 
     def open_count(self) -> int:
         with self._lock:
-            return len(self._open)
+            return sum(map(len, self._open.values()))
 
     def _load(self, state: TableState) -> Any:
         uri = self.location.child(state.path)

@@ -50,6 +50,12 @@ class TableFile:
         found = _MANIFEST.fullmatch(self.named)
         return found[1] if found else None
 
+    @property
+    def lives_with(self) -> str:
+        """The file whose fate it shares: the record of a write is worth nothing without the version it was based on."""
+        found = _TRANSACTION.fullmatch(self.named)
+        return f"_versions/d{found[1]}.manifest" if found else self.named
+
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
@@ -97,15 +103,16 @@ def doomed_files(
 ) -> Doomed:
     """The files that no kept version names and that no write in flight can still come to need.
 
-    That is so for files named by `superseded` versions, which were published once and are not kept, and for files
-    older than any write in flight. Of an `abandoned` folder, which no kept snapshot has, everything known may go.
+    That is so for files named by `superseded` versions, which were published once and are not kept, for the records of
+    writes that were based on one of those, and for files older than any write in flight. Of an `abandoned` folder,
+    which no kept snapshot has, everything known may go.
     """
     manifests: list[TableFile] = []
     others: list[TableFile] = []
     for file in files:
         if file.kind is FileKind.UNKNOWN or file.named in kept or (file.kind is FileKind.ATTACHED and not abandoned):
             continue
-        if file.named not in superseded and file.stored.modified >= staged_before:
+        if file.lives_with not in superseded and file.stored.modified >= staged_before:
             continue
         (manifests if file.kind is FileKind.MANIFEST else others).append(file)
     return Doomed(tuple(manifests), tuple(others))
