@@ -360,13 +360,13 @@ def _do_mutate(graph: Graph, operation: Mapping[str, Any], arguments: Arguments,
 
 
 def _do_merge(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    take: str | None = arguments["take"]
+    take = arguments["take"]
     decided = ("divergent_insert", "divergent_update", "delete_vs_update")
     merged = graph.merge(
         arguments["source"],
         arguments["target"],
         delete_branch=arguments["delete"],
-        resolutions=Resolutions.of(kinds={kind: take for kind in decided} if take else None),
+        resolutions=Resolutions.of(kinds=dict.fromkeys(decided, str(take)) if take else None),
         actor=operation["op"],
         idempotency_key=operation.get("key"),
     )
