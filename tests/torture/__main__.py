@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.torture.operations import CHOOSING
+from tests.torture.choices import CHOOSING
 from tests.torture.runner import Settings, run
 
 

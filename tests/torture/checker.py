@@ -8,10 +8,8 @@ granted.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +19,15 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import HistoricalVersionReclaimedError, OmniGraphError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import LogEntry
+from tests.torture.findings import Findings, difference, neutral, told
 from tests.torture.history import History
-from tests.torture.model import ImpossibleError, State, applied, changes, row_of, seen_as
+from tests.torture.model import ImpossibleError, State, applied, changes, row_of
 from tests.torture.operations import digest_of
 from tests.torture.readings import READINGS
 from tests.torture.shapes import Shape, document_of
 from tests.torture.traces import Deed, Traces
 
 Content = dict[str, dict[str, Mapping[str, Any]]]
-
-
-@dataclass
-class Finding:
-    what: str
-    example: str
-    count: int = 1
-
-
-class Findings:
-    def __init__(self) -> None:
-        self.found: dict[str, Finding] = {}
-
-    def add(self, what: str, detail: object, deed: Deed | None = None) -> None:
-        about = f" [{deed}]" if deed is not None else ""
-        known = self.found.get(what)
-        if known is None:
-            self.found[what] = Finding(what, f"{detail}{about}")
-        else:
-            known.count += 1
 
 
 class Checker:
@@ -199,6 +178,8 @@ class Checker:
         author = self.traces.deeds.get(entry.commit.actor or "")
         if author is None or (author.op != deed.op and author.key != deed.key):
             self.findings.add(f"{deed.kind}: acknowledged with a commit of somebody else", commit, deed)
+        elif author.args != deed.args:
+            self.findings.add(f"{deed.kind}: acknowledged with what another request under its key did", commit, deed)
         expected = deed.args.get("if_commit")
         if expected is not None and entry.commit.parents[0].commit_id != expected:
             self.findings.add(f"{deed.kind}: conditional on another commit than its parent", commit, deed)
@@ -321,7 +302,12 @@ class Checker:
         entry = self.history.commits.get(first.ended["commit"])
         for later in deeds[deeds.index(first) + 1 :]:
             gone = entry is None or self.history.tombstone(entry.branch_id) is not None
-            if later.outcome in ("refused", "unexpected") and not gone and later.once("key"):
+            if (
+                later.outcome in ("refused", "unexpected")
+                and not gone
+                and later.is_plain_repeat()
+                and later.once("key")
+            ):
                 what = f"{later.kind}: the repeat of an acknowledged call fails with {later.error}"
                 self.findings.add(what, later.ended.get("message"), later)
 
@@ -331,9 +317,26 @@ class Checker:
             for other in names:
                 if name != MAIN and other.startswith(f"{name}/"):
                     self.findings.add("a branch lives beneath another one", f"'{name}' and '{other}'")
+        for one, other in self._lived_together():
+            self.findings.add("a branch lived beneath another one", f"{one}, {other}")
         expected = sorted(ref.branch for ref in self.history.live())
         if sorted(names) != expected:
             self.findings.add("other branches than the logs say", f"listed {names}, logs say {expected}")
+
+    def _lived_together(self) -> Iterator[tuple[str, str]]:
+        """Lives of names that exclude each other, both certain to have lived at one moment."""
+        certain = []
+        for life in self.history.lives.values():
+            made = self.traces.deeds.get(life.ref.created_by or "")
+            stone = self.history.tombstone(life.ref.branch_id)
+            ended = self.traces.deeds.get(stone.deleted_by or "") if stone is not None else None
+            if made is not None and made.outcome == "done" and (stone is None or ended is not None):
+                until = float("inf") if ended is None else ended.begun["began"]
+                certain.append((life.ref.branch, made.ended["ended"], until, life.ref.branch_id))
+        for name, start, end, branch_id in certain:
+            for other, other_start, other_end, other_id in certain:
+                if other.startswith(f"{name}/") and max(start, other_start) < min(end, other_end):
+                    yield f"'{name}' ({branch_id})", f"'{other}' ({other_id})"
 
     def _judge_readability(self, graph: Graph) -> None:
         """Every head, the whole private history of live branches, what they build on, and main as far as it is kept."""
@@ -368,11 +371,11 @@ class Checker:
                 return
             actual = self.read(entry, shape, graph)
         except OmniGraphError as error:
-            what = re.sub(r"'.*'", "...", why)
-            self.findings.add(f"can't read {what}: {type(error).__name__}", f"{entry.commit.id}, {why}: {error}")
+            what = f"can't read {neutral(why)}: {type(error).__name__}"
+            self.findings.add(what, f"{entry.commit.id}, {why}: {error}")
             return
         except Exception as error:
-            self.findings.add(f"can't read {why}: {told(error)}", f"{entry.commit.id}: {error}")
+            self.findings.add(f"can't read {neutral(why)}: {told(error)}", f"{entry.commit.id}: {error}")
             return
         if state is not None and actual.content() != state.content():
             self.findings.add("a commit changed after it was made", f"{entry.commit.id}: {difference(state, actual)}")
@@ -388,24 +391,3 @@ def exported(state: State) -> str:
             data = {names[i]: v for i, v in row.items() if i not in ends}
             lines.append({("edge" if ends else "type"): type_.name, **ends, "data": data})
     return digest_of(lines)
-
-
-def difference(expected: State, actual: State) -> str:
-    found = []
-    seen = seen_as(expected, actual.shape)
-    for type_ in actual.shape.types:
-        want, have = seen.of(type_.ident), actual.of(type_.ident)
-        for key in sorted(want.keys() | have.keys()):
-            if want.get(key) != have.get(key):
-                found.append(f"{type_.name} {key} is {have.get(key)}, expected {want.get(key)}")
-    return f"{len(found)} differences: " + "; ".join(found[:4])
-
-
-def told(error: Exception) -> str:
-    return f"{type(error).__name__} {neutral(str(error))}"
-
-
-def neutral(text: str) -> str:
-    """A message without what is different every time."""
-    text = re.sub(r"[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{8}-[0-9a-f-]{27}", "<id>", text)
-    return re.sub(r"\S*/\S*|'[^']*'|\d+", "#", text)[:160]

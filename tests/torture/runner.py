@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from omnigraph import Graph
-from tests.torture.checker import Checker, Finding
+from tests.torture.checker import Checker
+from tests.torture.findings import Finding
 from tests.torture.nemesis import Nemesis, Victim
 from tests.torture.shapes import FIRST, rendered
 

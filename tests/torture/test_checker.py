@@ -112,7 +112,7 @@ FAULTS: list[tuple[Callable[[Court], None], list[str]]] = [
     (_twice, ["load: one operation, several commits"]),
     (_wrong_answer, ["query: another answer than expected to people"]),
     (_raw_error, ["load gives ValueError at ?: oops"]),
-    (_lost_file, ["can't read the head of ...: HistoricalVersionReclaimedError"]),
+    (_lost_file, ["can't read the head of #: HistoricalVersionReclaimedError"]),
     (_skipped_by_the_feed, ["baseline: other content than its commit", "feed: not every commit once and in order"]),
 ]
 

@@ -53,6 +53,10 @@ class Deed:
         frames = re.findall(r'src/omnigraph/(\S+)", line \d+, in (\S+)', self.ended.get("traceback", ""))
         return ":".join(frames[-1]) if frames else "?"
 
+    def is_plain_repeat(self) -> bool:
+        """A repeat of the same request, not another one under its key."""
+        return not self.begun.get("abuse")
+
     def once(self, what: str) -> bool:
         """True the first time."""
         fresh = what not in self.begun.setdefault("judged", [])

@@ -26,7 +26,8 @@ from omnigraph.errors import OmniGraphError, StorageError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.tracing import UPKEEP_POINTS, Trace
 from tests.support.child import say
-from tests.torture.operations import Memory, View, carry_out, choose, is_expected
+from tests.torture.choices import View, choose
+from tests.torture.operations import Memory, carry_out, is_expected
 
 WRITING_POINTS = ("stage.all.after", "publish.before", "publish.before", "publish.after")
 POINTS = {
@@ -78,13 +79,21 @@ class Worker:
     def _step(self) -> None:
         again, self._again = self._again, None
         if again is not None and self._chance.random() < 0.7:
-            self._do({**again, "repeats": again["op"]}, self._graph)
+            self._do(self._repeated(again), self._graph)
             return
         if self._chance.random() < 0.1:
             with self._opened() as fresh:
                 self._new_operation(fresh)
         else:
             self._new_operation(self._graph)
+
+    def _repeated(self, operation: dict[str, Any]) -> dict[str, Any]:
+        """The same call with the same key; now and then another call with that key, which must not be taken for it."""
+        repeated = {**operation, "repeats": operation["op"]}
+        if operation["kind"] == "load" and self._chance.random() < 0.15:
+            other = {"type": "Person", "data": {"name": f"p{self._chance.randrange(16)}", "n": -1}}
+            repeated |= {"abuse": True, "args": {"mode": "merge", "records": [other]}}
+        return repeated
 
     def _new_operation(self, graph: Graph) -> None:
         self._count += 1
