@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from omnigraph import Graph
 from tests.torture.choices import CHOOSING
 from tests.torture.runner import Settings, run
 
@@ -56,9 +57,20 @@ def main() -> int:
     print("\n".join(report.lines()))
     if report.clean and not given.keep:
         shutil.rmtree(directory)
+        remove(store)
         return 0
     print(f"\nseed {seed}: settings, traces and report are in {directory}, the graph is {store}")
     return 0 if report.clean else 1
+
+
+def remove(store: str) -> None:
+    """Nobody needs a graph in which nothing was found."""
+    if "://" not in store:
+        shutil.rmtree(store, ignore_errors=True)
+        return
+    with Graph.open(store) as graph:
+        objects = graph.root.objects
+        objects.delete_all([stored.path for stored in objects.below("")])
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ class Checker:
         made = [e for e in self.history.by_actor.get(deed.op, ()) if self.history.stands(e)]
         if len(made) > 1:
             self.findings.add(f"{deed.kind}: one operation, several commits", [e.commit.id for e in made], deed)
-        if made and deed.outcome in ("refused", "unexpected"):
+        if made and deed.outcome in ("refused", "unexpected", "raw"):
             self.findings.add(f"{deed.kind}: failed with {deed.error}, and is in history", made[0].commit.id, deed)
         if deed.outcome == "done":
             judge = getattr(self, f"_judge_{deed.kind}", self._judge_write)
