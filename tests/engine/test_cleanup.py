@@ -15,6 +15,7 @@ from omnigraph.engine.cleanup import Retention, cleanup, duration
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.storage.models import TableState
+from omnigraph.storage.write_age import GRACE
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
@@ -22,9 +23,9 @@ from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
 NO_GRACE = timedelta(0)
 
 
-def release(graph: Graph, keep: int = 1, *, grace: timedelta = cleaning.GRACE) -> cleaning.CleanupReport:
+def release(graph: Graph, keep: int = 1, *, grace: timedelta = GRACE) -> cleaning.CleanupReport:
     """A cleanup that nobody else can run into, so that it need not wait."""
-    return cleanup(graph.root, Retention(keep_versions=keep), grace=grace, settle=0)
+    return cleanup(graph.root, Retention(keep_versions=keep), grace=grace)
 
 
 def grown(uri: str, commits: int = 5) -> Graph:
@@ -72,16 +73,16 @@ def test_versions_of_a_recent_time_are_kept(tmp_path: Path) -> None:
     moments = [datetime.fromtimestamp(e.commit.published_at / 1e6, UTC) for e in graph.list_commits().commits][::-1]
     between = moments[3] + (moments[4] - moments[3]) / 2
     age = datetime.now(UTC) - between
-    cleanup(graph.root, Retention(older_than=age), settle=0)
+    cleanup(graph.root, Retention(older_than=age))
     # Version 4 was the state of the graph at the beginning of the retained time.
     assert readable(graph) == [1, 4, 5, 6]
 
 
 def test_a_version_goes_only_if_it_fails_both_tests(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
-    cleanup(graph.root, Retention(keep_versions=2, older_than=timedelta(days=1)), settle=0)
+    cleanup(graph.root, Retention(keep_versions=2, older_than=timedelta(days=1)))
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
-    cleanup(graph.root, Retention(keep_versions=3, older_than=NO_GRACE), settle=0)
+    cleanup(graph.root, Retention(keep_versions=3, older_than=NO_GRACE))
     assert readable(graph) == [1, 4, 5, 6]
 
 
@@ -322,21 +323,6 @@ def test_a_branch_can_not_be_made_of_history_that_is_going(tmp_path: Path) -> No
         graph.create_branch("later", source=graph.snapshot(version=2).commit_id)
     assert graph.list_branches() == ["main"]
     assert not [name for name in files(graph) if "/reclaims/" in name]
-
-
-def test_a_branch_made_while_cleanup_waits_is_spared(tmp_path: Path) -> None:
-    """The fork of a head that was just read skips the check; cleanup then sees the branch in its second look."""
-    graph = grown(str(tmp_path / "g"))
-    ref, entry = graph.root.branches.head("main").ref, graph.snapshot(version=4).entry
-
-    def fork(point: str) -> None:
-        if point == "cleanup.record.after":
-            graph.root.branches.create("quick", ref, entry)
-
-    graph.root.trace.observer = fork
-    release(graph)
-    assert len(ids(Graph.open(graph.uri), branch="quick")) == 3
-    assert graph.verify().clean
 
 
 def test_an_open_snapshot_fails_loudly_when_its_files_go(tmp_path: Path) -> None:

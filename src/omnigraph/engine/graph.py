@@ -6,7 +6,6 @@ means its newest head.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from omnigraph.engine import history
 from omnigraph.engine.blobs import BlobCell, BlobRead, read_blob
 from omnigraph.engine.blobs import ReadTarget as BlobTarget
 from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
-from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
+from omnigraph.engine.cleanup import CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.commits import CommitHistory, CommitSummary, summaries, summary
 from omnigraph.engine.diff import ChangeSet
@@ -31,6 +30,7 @@ from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPol
 from omnigraph.engine.feed import ChangeBaseline, ChangePoll, PollRequest
 from omnigraph.engine.feed import capture_baseline as write_baseline
 from omnigraph.engine.feed import poll_changes as run_poll
+from omnigraph.engine.held_source import held_source
 from omnigraph.engine.history import CommitPage
 from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
@@ -59,7 +59,7 @@ from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
-from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
+from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.migration import MigrationPlan
 from omnigraph.language.schema.compile import accept_schema
@@ -67,9 +67,9 @@ from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import BranchRef, LogEntry
-from omnigraph.storage.reclaims import forked_at_once
 from omnigraph.storage.root import GraphRoot, create_root, open_root
 from omnigraph.storage.tracing import Trace
+from omnigraph.storage.write_age import GRACE
 
 DEFAULT_LIMITS = Limits()
 
@@ -334,15 +334,12 @@ class Graph:
     ) -> PublishedCommit:
         """A new branch whose first commit is this write. Either both come into being or neither does."""
         name = name.strip()
-        with PROCESS_TURNS.turn((self.id, name)):
-            began = time.monotonic()
-            parent, fork = self._fork_point(source)
-            ref = self._root.branches.draft(name, parent, fork, actor=intent.actor)
-            txn = WriteTxn(self._root, ref, fork, intent)
+        with PROCESS_TURNS.turn((self.id, name)), held_source(self._root, source) as fork:
+            ref = self._root.branches.draft(name, fork.ref, fork.entry, actor=intent.actor)
+            txn = WriteTxn(self._root, ref, fork.entry, intent)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
             published = publish_plan(txn, prepare(txn))
-            self._root.branches.establish(ref)
-            self._refuse_reclaimed_fork(ref, source, fork, began)
+            self._root.branches.establish(ref, fork.age)
             return published
 
     def mutate(
@@ -409,11 +406,9 @@ class Graph:
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        began = time.monotonic()
-        parent, fork = self._fork_point(source or MAIN)
-        ref = self._root.branches.create(name, parent, fork, actor=actor)
-        self._refuse_reclaimed_fork(ref, source or MAIN, fork, began)
-        return ref
+        with held_source(self._root, source or MAIN) as fork:
+            ref = self._root.branches.draft(name, fork.ref, fork.entry, actor=actor)
+            return self._root.branches.establish(ref, fork.age)
 
     def list_branches(self) -> list[str]:
         return self._root.branches.names()
@@ -433,23 +428,6 @@ class Graph:
 
     def verify(self) -> Verification:
         return verify(self._root)
-
-    def _fork_point(self, source: str) -> tuple[BranchRef, LogEntry]:
-        source = source.strip()
-        if source == MAIN or not history.could_be_commit(source):
-            head = self._head(source)
-            return head.ref, head.entry
-        located = history.find(self._root, source)
-        return located.ref, located.entry
-
-    def _refuse_reclaimed_fork(self, ref: BranchRef, source: str, fork: LogEntry, began: float) -> None:
-        """A new branch from history that a cleanup is deleting right now must not stay."""
-        if history.could_be_commit(source.strip()) or not forked_at_once(began):
-            try:
-                self._root.reclaims.refuse(fork.tables.values())
-            except HistoricalVersionReclaimedError:
-                self._root.branches.delete(ref.branch)
-                raise
 
     def _head(self, branch: str) -> BranchHead:
         return self._root.branches.head(branch.strip())
@@ -496,7 +474,7 @@ class Graph:
 
     def diff(self, before: str | Snapshot, after: str | Snapshot, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
-        return diff_states(self._root, self._target(before), self._target(after), filter or EVERYTHING)
+        return diff_states(self._root, self.state_of(before), self.state_of(after), filter or EVERYTHING)
 
     def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two commits of any live branches."""
@@ -593,11 +571,13 @@ class Graph:
         state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
         return write_files(self._root, state, directory, format, types)
 
-    def _target(self, target: str | Snapshot) -> Snapshot:
+    def state_of(self, target: str | Snapshot) -> Snapshot:
+        """The head of a branch, or a commit by its id; a snapshot is one already."""
         if isinstance(target, Snapshot):
             return target
-        ref, entry = self._fork_point(target)
-        return Snapshot(self._root, ref.branch, entry)
+        target = target.strip()
+        is_commit = target != MAIN and history.could_be_commit(target)
+        return self.snapshot(snapshot=target) if is_commit else self.snapshot(target)
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""

@@ -71,6 +71,12 @@ class GraphLog:
         newest = self._cold_head(ref) if known is None else self._advance(ref, known)
         return self._remember_head(ref.branch_id, newest)
 
+    def last_known(self, ref: BranchRef) -> LogEntry | None:
+        """The newest entry of a branch that this handle has seen. No request; there may be newer ones."""
+        with self._lock:
+            known = self._heads.get(ref.branch_id)
+        return known if isinstance(known, LogEntry) else None
+
     def _cold_head(self, ref: BranchRef) -> LogEntry | Tombstone:
         hinted = self._hints.read(ref.branch_id)
         if hinted is not None and hinted >= ref.first_own_version:

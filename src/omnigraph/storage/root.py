@@ -44,7 +44,8 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.reclaims import Reclaims
+from omnigraph.storage.pins import Pins
+from omnigraph.storage.reclaims import RECLAIMS_FOLDER, Reclaims
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
@@ -69,7 +70,8 @@ class GraphRoot:
         self.staging = Staging(self.reader, trace)
         self.upkeep = TableUpkeep(self.reader, self.staging)
         self.external = ExternalObjects()
-        self.reclaims = Reclaims(objects)
+        self.pins = Pins(objects, self.workers)
+        self.reclaims = Reclaims(objects, self.workers)
         self._schemas: dict[str, SchemaDocument] = {}
         self._catalogs: dict[str, Catalog] = {}
 
@@ -173,6 +175,9 @@ def _create_root(
 ) -> GraphRoot:
     objects = Objects(location)
     _refuse_used_root(objects, force)
+    if location.is_local:
+        # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
+        (location.local_root / RECLAIMS_FOLDER).mkdir(parents=True, exist_ok=True)
     _probe_create_if_absent(objects)
     now = now_micros()
     main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
@@ -284,7 +289,7 @@ def _removing_objects(objects: Objects, prefix: str) -> Callable[[], None]:
 
 def _removing_directory(directory: Path) -> Callable[[], None]:
     def remove() -> None:
-        for child in ("__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
+        for child in (RECLAIMS_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
             with contextlib.suppress(OSError):
                 os.rmdir(directory / child)
         os.rmdir(directory)
