@@ -187,11 +187,11 @@ class Checker:
             self._judge_unbranch(deed, [])
 
     def _judge_branch(self, deed: Deed, made: list[LogEntry]) -> None:
-        life = self.history.lives.get(deed.ended["branch_id"])
-        if life is None or life.ref.created_by != deed.op:
+        ref = self.history.lives.get(deed.ended["branch_id"])
+        if ref is None or ref.created_by != deed.op:
             self.findings.add("branch: acknowledged, and not there", deed.ended, deed)
             return
-        source, fork = deed.args["source"], life.ref.fork
+        source, fork = deed.args["source"], ref.fork
         at = self.history.logs[fork.branch_id].get(fork.version) if fork is not None else None
         if not isinstance(at, LogEntry):
             self.findings.add("branch: its fork point is nowhere", deed.ended, deed)
@@ -326,13 +326,13 @@ class Checker:
     def _lived_together(self) -> Iterator[tuple[str, str]]:
         """Lives of names that exclude each other, both certain to have lived at one moment."""
         certain = []
-        for life in self.history.lives.values():
-            made = self.traces.deeds.get(life.ref.created_by or "")
-            stone = self.history.tombstone(life.ref.branch_id)
+        for ref in self.history.lives.values():
+            made = self.traces.deeds.get(ref.created_by or "")
+            stone = self.history.tombstone(ref.branch_id)
             ended = self.traces.deeds.get(stone.deleted_by or "") if stone is not None else None
             if made is not None and made.outcome == "done" and (stone is None or ended is not None):
                 until = float("inf") if ended is None else ended.begun["began"]
-                certain.append((life.ref.branch, made.ended["ended"], until, life.ref.branch_id))
+                certain.append((ref.branch, made.ended["ended"], until, ref.branch_id))
         for name, start, end, branch_id in certain:
             for other, other_start, other_end, other_id in certain:
                 if other.startswith(f"{name}/") and max(start, other_start) < min(end, other_end):

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from omnigraph import Graph
+from omnigraph.storage.lives import Lives
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode
 
-LOGS, REFS = "__manifest/log", "__manifest/refs"
-
-
-@dataclass(frozen=True)
-class Life:
-    """One life of a branch name."""
-
-    number: int
-    ref: BranchRef
+LOGS = "__manifest/log"
 
 
 class History:
@@ -29,7 +21,8 @@ class History:
         self.logs: dict[str, dict[int, LogEntry | Tombstone]] = defaultdict(dict)
         self.commits: dict[str, LogEntry] = {}
         self.by_actor: dict[str, list[LogEntry]] = defaultdict(list)
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, BranchRef] = {}
+        self._names = Lives(graph.root.objects)
         self._main = graph.root.identity.main
 
     def refresh(self) -> list[LogEntry]:
@@ -53,17 +46,14 @@ class History:
         return sorted(new, key=lambda entry: entry.commit.published_at)
 
     def _refresh_lives(self) -> None:
-        self.lives.setdefault(self._main.branch_id, Life(1, self._main))
-        known = {(life.ref.branch, life.number) for life in self.lives.values()}
-        for stored in self._root.objects.below(REFS):
-            if not stored.path.endswith(".json") or not stored.size:
-                continue
-            number = int(stored.path.rpartition("/")[2].removesuffix(".json"))
-            data = self._root.objects.get(stored.path)
-            if data:
-                ref = decode(stored.path, data, BranchRef)
-                if (ref.branch, number) not in known:
-                    self.lives[ref.branch_id] = Life(number, ref)
+        """Every life that became a branch, living or dead. One that lost its name to another never did, and so has no
+        tombstone."""
+        listed = self._names.listed()
+        self.lives = {self._main.branch_id: self._main}
+        for life in [life for lives in listed.values() for life in lives if not (life.is_path or life.is_pending)]:
+            ref = self._names.read(life.name, life.number)
+            if ref is not None and (self.tombstone(ref.branch_id) or not self._names.overridden(life, listed)):
+                self.lives[ref.branch_id] = ref
 
     def stands(self, entry: LogEntry) -> bool:
         """Whether a commit is in the history of a branch that came into being; a draft's are in nobody's."""
@@ -77,7 +67,7 @@ class History:
         return [stone for branch_id in self.lives if (stone := self.tombstone(branch_id)) is not None]
 
     def live(self) -> list[BranchRef]:
-        return [life.ref for life in self.lives.values() if self.tombstone(life.ref.branch_id) is None]
+        return [ref for ref in self.lives.values() if self.tombstone(ref.branch_id) is None]
 
     def own(self, branch_id: str) -> list[LogEntry]:
         return [e for _, e in sorted(self.logs.get(branch_id, {}).items()) if isinstance(e, LogEntry)]
@@ -122,17 +112,17 @@ class History:
 
     def disorder(self) -> Iterable[str]:
         """What is wrong with the logs as such."""
-        for branch_id, life in self.lives.items():
+        for branch_id, ref in self.lives.items():
             log = self.logs.get(branch_id, {})
             versions = sorted(log)
-            first = life.ref.first_own_version
+            first = ref.first_own_version
             if versions != list(range(first, first + len(versions))):
-                yield f"the log of '{life.ref.branch}' has versions {versions}, not those from {first} on"
+                yield f"the log of '{ref.branch}' has versions {versions}, not those from {first} on"
             buried = [v for v in versions if isinstance(log[v], Tombstone)]
             if buried and buried != versions[-1:]:
-                yield f"the log of '{life.ref.branch}' goes on after its tombstone at {buried[0]}"
+                yield f"the log of '{ref.branch}' goes on after its tombstone at {buried[0]}"
             for entry in self.own(branch_id):
                 link = entry.commit.parents[0] if entry.commit.parents else None
-                before = life.ref.locate(entry.version - 1)
+                before = ref.locate(entry.version - 1)
                 if link is not None and (link.branch_id, link.version) != (before.branch_id, before.version):
-                    yield f"commit {entry.commit.id} of '{life.ref.branch}' does not follow the one before it"
+                    yield f"commit {entry.commit.id} of '{ref.branch}' does not follow the one before it"
