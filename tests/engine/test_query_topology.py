@@ -185,9 +185,9 @@ def assert_built_alike(topology: Topology, snapshot: Snapshot) -> None:
     assert listed(topology.back, ids) == listed(fresh.back, ids)
 
 
-def test_it_is_stored_and_found_again_in_an_object_store(s3_place: Place) -> None:
+def test_it_is_stored_and_found_again_in_an_object_store(remote_place: Place) -> None:
     lines = [node("Person", name) for name in "ab"] + [edge("Knows", "a", "b")]
-    with Graph.init(s3_place.uri, SCHEMA) as graph:
+    with Graph.init(remote_place.uri, SCHEMA) as graph:
         graph.load("\n".join(lines), mode="append")
         assert origin(graph) == "built"
         PROCESS_TOPOLOGIES.clear()

@@ -104,7 +104,7 @@ def test_an_init_killed_at_a_named_point(place: Place, point: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("kind", "kills"), [("local", LOCAL_KILLS), ("s3", S3_KILLS)])
+@pytest.mark.parametrize(("kind", "kills"), [("local", LOCAL_KILLS), ("remote", S3_KILLS)])
 def test_writers_killed_at_random_instants(request: pytest.FixtureRequest, kind: str, kills: int) -> None:
     """Several writers share the graph. The time between two kills follows the pace of the writers, so that a slow
     machine kills them as deep in their work as a fast one."""

@@ -18,7 +18,13 @@ from typing import Any
 from tests.support.child import KILL_AT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BORN_OFTEN = ("tests.storage.writer", "tests.engine.keeper", "tests.engine.fleet", "tests.engine.writer")
+BORN_OFTEN = (
+    "tests.storage.writer",
+    "tests.engine.keeper",
+    "tests.engine.fleet",
+    "tests.engine.writer",
+    "tests.torture.worker",
+)
 
 
 class Process:
