@@ -156,6 +156,7 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
     entry = txn.root.log.entry(place.branch_id, place.version)
     if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
         return None  # the key was used on a line of history that this branch does not share
+    txn.root.log.confirm(place.branch_id, place.version)
     return PublishedCommit(txn.ref.branch, entry, replayed=True)
 
 

@@ -126,6 +126,8 @@ class Branches:
         for ancestor in path_ancestors(ref.branch):
             if ancestor != MAIN:
                 self._hold_path(ancestor, ref.branch)
+        if ref.fork is not None:
+            self._log.confirm(ref.fork.branch_id, ref.fork.version)
         self._trace.reached("branch.create.before")
         self._claim(ref)
         self._trace.reached("branch.create.after")

@@ -156,6 +156,11 @@ class Objects:
         page = self._request("list", "", lambda: next(obstore.list(self._store, chunk_size=1_000), None))
         return [m["path"] for m in page or ()]
 
+    def confirm(self, path: str) -> None:
+        """Make sure that an object which was read is durable. Nothing to do where reading it proves that."""
+        if self._disk is not None:
+            self._disk.confirm(path)
+
     def set_aside(self, path: str, away: str) -> None:
         """Give an object another name. Only a local disk can leave one that was never finished."""
         disk = self._disk
