@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import re
+import secrets
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -107,7 +107,7 @@ class LocalDisk:
     def _written(self, target: str, data: bytes, *, durable: bool) -> str:
         """A temporary file beside the target, which is then as hard to lose as the folder it stands in."""
         folder = os.path.dirname(target)
-        temporary = f"{target}#{random.getrandbits(62)}"
+        temporary = f"{target}#{secrets.randbits(62)}"
         try:
             descriptor = _opened(temporary)
         except FileNotFoundError:
@@ -137,6 +137,8 @@ class LocalDisk:
         except FileExistsError:
             return False
         except OSError as error:
+            if os.stat(temporary).st_nlink > 1:
+                return True  # over a network, an answer can be lost and the repetition refused
             if error.errno not in _NO_HARD_LINKS:
                 raise
             raise StorageError(

@@ -170,8 +170,9 @@ class Objects:
 
     def remove_unfinished(self, before: datetime) -> None:
         """Remove temporary files of processes that died, if they are older. Only a local disk has any."""
-        if self._disk is not None:
-            self._disk.remove_unfinished(before)
+        disk = self._disk
+        if disk is not None:
+            self._request("delete", "", lambda: disk.remove_unfinished(before))
 
     def _request(self, kind: str, path: str, call: Callable[[], Result]) -> Result:
         with self._counting:
