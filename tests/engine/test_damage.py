@@ -254,6 +254,14 @@ def test_a_damaged_ref_is_seen_and_named(root: Path, damage: str) -> None:
     assert any(path in str(row.error) for row in Graph.open(root).repair().datasets if row.action.value == "refused")
 
 
+def test_a_branch_whose_parent_was_removed_is_seen(root: Path) -> None:
+    graph = Graph.open(root)
+    graph.create_branch("child", source="side")
+    shutil.rmtree(root / "__manifest/refs/side")
+    problems = Graph.open(root).verify().problems
+    assert [(p.where, "created from" in p.reason) for p in problems] == [("branch child", True)]
+
+
 def test_changed_content_of_the_right_length_is_an_integrity_error_when_it_no_longer_decodes(root: Path) -> None:
     for file in only_damaged(root, "data/*.lance"):
         blacken(file)

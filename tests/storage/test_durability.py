@@ -22,7 +22,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.models import LogEntry
-from tests.support.disks import FailingCalls, PowerCuts, small_disk
+from tests.support.disks import FailingCalls, PowerCuts, path_of, small_disk
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes, remove_person
 
 
@@ -109,6 +109,51 @@ def test_a_power_cut_during_init_leaves_no_graph_or_a_whole_one(
         opened += 1
     assert opened >= 3, "before and after the last flush of the claim, and after the answer"
     assert opened < len(cuts.survivors)
+
+
+def test_a_file_is_written_flushed_linked_and_its_name_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def noted(name: str, call: Callable[..., object], path: Callable[..., str]) -> Callable[..., object]:
+        def note(*arguments: object) -> object:
+            where = os.path.relpath(path(*arguments), tmp_path).partition("#")[0]
+            if not where.startswith(".."):  # other graphs of this process may still write their hints
+                done.append(f"{name} {where}")
+            return call(*arguments)
+
+        return note
+
+    disk = LocalDisk(str(tmp_path))
+    for name in ("write", "fsync"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name), lambda fd, *_: path_of(fd)))
+    monkeypatch.setattr(os, "link", noted("link", os.link, lambda _, target: target))
+    assert disk.create("a/b/name", b"content")
+    folders = ["fsync .", "fsync a"]
+    assert done == ["write a/b/name", "fsync a/b/name", *folders, "link a/b/name", "fsync a/b"]
+    done.clear()
+    assert not disk.create("a/b/name", b"other"), "what stands there is on disk when that is said"
+    assert done[-1] == "fsync a/b"
+
+
+def test_what_refers_to_an_entry_waits_until_it_is_durable(graph: Graph, calls: FailingCalls) -> None:
+    """Its writer was stopped between the link and the flush: a power cut could still take the entry away."""
+    main = graph.snapshot().entry
+    calls.fail("fsync", errno.EIO, lambda path: path.endswith(f"/log/{main.branch_id}"))
+    with pytest.raises(CommitOutcomeUnknownError):
+        append_one(graph, "bob", idempotency_key="once")
+    other = Graph.open(graph.uri)
+    assert ids(other) == ["ann", "bob"]
+    for refers in (
+        lambda: other.create_branch("other"),
+        lambda: append_one(other, "bob", idempotency_key="once"),
+        lambda: other.merge("main", "side"),
+    ):
+        with pytest.raises(StorageError) as unconfirmed:
+            refers()
+        assert unconfirmed.value.kind is StorageErrorKind.UNKNOWN
+    calls.heal()
+    assert append_one(other, "bob", idempotency_key="once").replayed
+    assert other.list_branches() == ["main", "side"]
 
 
 # Flushes that fail

@@ -360,7 +360,9 @@ class _Cleanup:
             try:
                 named |= self.root.reader.open(state).files()
             except HistoricalVersionReclaimedError:
-                if f"_versions/{manifest_name(state.number)}" in standing:
+                manifest = f"_versions/{manifest_name(state.number)}"
+                # Another cleanup may have deleted it since the files were listed.
+                if manifest in standing and self.root.objects.exists(f"{state.path}/{manifest}"):
                     raise
         return named
 

@@ -176,6 +176,7 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
         return None  # the key was used on a line of history that this branch does not share
     if record.request not in (None, txn.intent.request_digest):
         raise IdempotencyKeyReusedError(record.key, record.commit_id)
+    txn.root.log.confirm(place.branch_id, place.version)
     return PublishedCommit(txn.ref.branch, entry, replayed=True)
 
 

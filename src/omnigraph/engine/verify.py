@@ -8,6 +8,7 @@ went; anything reported here was done by something else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -20,6 +21,7 @@ from omnigraph.storage.tables import TableReader
 from omnigraph.storage.tables.checking import DamagedFile, check_version
 
 _ENTRIES_AT_ONCE = 256
+_LOGS_AT_ONCE = 8
 _ROUNDS = 3
 
 
@@ -93,7 +95,8 @@ def examine(root: GraphRoot) -> Examination:
 def _examined(root: GraphRoot) -> Examination:
     """Every log and head of every live branch. A table version that several heads share is checked once."""
     refs, problems = _live_refs(root)
-    logs = [check_log(root, ref) for ref in refs]
+    with ThreadPoolExecutor(_LOGS_AT_ONCE, thread_name_prefix="omnigraph-verify") as threads:
+        logs = list(threads.map(lambda ref: _check_log(root, ref), refs))
     states: dict[tuple[str, str], tuple[str, TableState]] = {}
     digests: dict[str, str] = {}
     for log in logs:
@@ -120,15 +123,20 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
             except OmniGraphError as error:
                 if str(error) != str(damage):
                     problems.append(_problem(f"branch {name}", error))
-    living = {ref.branch_id for ref in refs}
     if not problems:
+        orphans = _orphans(refs, refs)
+        # Branches may have been created while they were listed, and parents overlooked.
         problems += [
-            Problem(f"branch {ref.branch}", f"the branch that it was created from ({point.branch_id}) is missing")
-            for ref in refs
-            for point in ref.lineage
-            if point.branch_id not in living
+            Problem(f"branch {ref.branch}", f"the branch that it was created from ({parent}) is missing")
+            for ref, parent in (_orphans(root.branches.all(), [ref for ref, _ in orphans]) if orphans else ())
         ]
     return refs, problems
+
+
+def _orphans(living: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tuple[BranchRef, str]]:
+    """Branches whose history lies in the log of a branch that does not live, which no deletion allows."""
+    known = {ref.branch_id for ref in living}
+    return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in known]
 
 
 def _named(root: GraphRoot) -> list[str]:
@@ -141,7 +149,7 @@ def _named(root: GraphRoot) -> list[str]:
 # Logs
 
 
-def check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
+def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
     """Read a branch's own log from the store: numbers without a gap, every entry readable and the child of the last."""
     where, first = f"branch {ref.branch}", ref.first_own_version
     slots = root.log.slots(ref)
@@ -166,7 +174,8 @@ def check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
         elif isinstance(found, Tombstone):
             buried = True
         else:
-            if last is not None and last.version == version - 1 and found.commit.parents[0].commit_id != last.commit.id:
+            parents = [link.commit_id for link in found.commit.parents[:1]]
+            if last is not None and last.version == version - 1 and parents != [last.commit.id]:
                 problems.append(Problem(where, f"{path}: is no child of the commit before it", path))
             last = found
             schemas.add(found.schema)

@@ -123,6 +123,8 @@ class Branches:
         """
         paths = [path for path in path_ancestors(ref.branch) if path != MAIN]
         ref = msgspec.structs.replace(ref, beneath={path: self._hold_path(path, ref.branch) for path in paths})
+        if ref.fork is not None:
+            self._log.confirm(ref.fork.branch_id, ref.fork.version)
         self._trace.reached("branch.create.before")
         held_since.refuse_overdue()
         self._claim(ref)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import re
+import secrets
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +28,7 @@ _TEMPORARY: Final = re.compile(r".+#\d+")
 _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _REMEMBERED_FOLDERS: Final = 1 << 14
+_FLUSHES_AT_ONCE: Final = 4
 
 
 class LocalDisk:
@@ -36,6 +38,7 @@ class LocalDisk:
         self._root = root
         self._flushed: set[str] = set()
         self._lock = threading.Lock()
+        self._flushers = ThreadPoolExecutor(_FLUSHES_AT_ONCE, thread_name_prefix="omnigraph-flush")
 
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the name is taken; then, too, what stands there is on disk."""
@@ -46,14 +49,19 @@ class LocalDisk:
         finally:
             with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
                 os.unlink(temporary)
+        self.confirm(path)
+        return created
+
+    def confirm(self, path: str) -> None:
+        """Make a name stay that stands: its maker may not have come to that, and would not have been believed."""
+        folder = os.path.dirname(os.path.join(self._root, path))
         try:
-            flush(os.path.dirname(target))
+            flush(folder)
         except OSError as error:
             raise StorageError(
                 StorageErrorKind.UNKNOWN,
-                f"create {target}: the disk did not confirm that the name stays ({reason_of(error)})",
+                f"{self._root}/{path}: the disk did not confirm that the name stays ({reason_of(error)})",
             ) from error
-        return created
 
     def put(self, path: str, data: bytes, *, durable: bool) -> None:
         """Write or replace. Readers see the old or the new content, never a part; `durable` content is whole after a
@@ -77,13 +85,15 @@ class LocalDisk:
         flush(os.path.dirname(source))
 
     def make_durable(self, paths: Iterable[str]) -> None:
-        """Flush files that somebody else wrote, then the names of them and of every folder above them."""
+        """Flush files that somebody else wrote, their names, and those of every folder above them.
+
+        Nothing refers to them yet, so their order does not matter: all at once, they share a flush of the device.
+        """
         files = [os.path.join(self._root, path) for path in paths]
-        for file in files:
-            flush(file)
-        for folder in {os.path.dirname(file) for file in files}:
-            self._flush_above(folder)
-            flush(folder)
+        folders = {os.path.dirname(file) for file in files}
+        above = {folder for each in folders for folder in self._not_flushed(each)}
+        list(self._flushers.map(flush, {*files, *folders, *map(os.path.dirname, above)}))
+        self._remember(above)
 
     def remove_unfinished(self, before: datetime) -> None:
         """Remove what processes that died left of files they had not finished, if that was before a moment."""
@@ -97,7 +107,7 @@ class LocalDisk:
     def _written(self, target: str, data: bytes, *, durable: bool) -> str:
         """A temporary file beside the target, which is then as hard to lose as the folder it stands in."""
         folder = os.path.dirname(target)
-        temporary = f"{target}#{random.getrandbits(62)}"
+        temporary = f"{target}#{secrets.randbits(62)}"
         try:
             descriptor = _opened(temporary)
         except FileNotFoundError:
@@ -127,6 +137,8 @@ class LocalDisk:
         except FileExistsError:
             return False
         except OSError as error:
+            if os.stat(temporary).st_nlink > 1:
+                return True  # over a network, an answer can be lost and the repetition refused
             if error.errno not in _NO_HARD_LINKS:
                 raise
             raise StorageError(
@@ -137,18 +149,27 @@ class LocalDisk:
         return True
 
     def _flush_above(self, folder: str) -> None:
-        """Make the folder's own name stay, and those above it. A folder is never renamed, so once is enough."""
+        """Make the folder's own name stay, and those above it."""
+        above = self._not_flushed(folder)
+        for name in reversed(above):
+            flush(os.path.dirname(name))
+        self._remember(above)
+
+    def _not_flushed(self, folder: str) -> list[str]:
+        """This folder and those above it, the root excepted, whose names this process has not flushed yet. A folder is
+        never renamed, so once is enough."""
         above = []
         with self._lock:
             while folder != self._root and folder not in self._flushed:
                 above.append(folder)
                 folder = os.path.dirname(folder)
-        for name in reversed(above):
-            flush(os.path.dirname(name))
+        return above
+
+    def _remember(self, flushed: Iterable[str]) -> None:
         with self._lock:
             if len(self._flushed) > _REMEMBERED_FOLDERS:
                 self._flushed.clear()
-            self._flushed.update(above)
+            self._flushed.update(flushed)
 
     def _forget(self, folder: str) -> None:
         with self._lock:

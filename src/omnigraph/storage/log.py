@@ -152,6 +152,9 @@ class GraphLog:
         never confirms leaves the outcome open; every other error means that nothing was published.
         """
         path, data = slot_path(entry.branch_id, entry.version), encode(entry)
+        for link in entry.commit.parents if isinstance(entry, LogEntry) else ():
+            if link.branch_id != entry.branch_id:
+                self.confirm(link.branch_id, link.version)
         for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
             last = attempt == _PUBLISH_ATTEMPTS
             try:
@@ -177,6 +180,11 @@ class GraphLog:
                     raise CommitOutcomeUnknownError(identity, str(error)) from error
             time.sleep(random.uniform(0, 0.05 * 2**attempt))
         raise AssertionError("unreachable")
+
+    def confirm(self, branch_id: str, version: int) -> None:
+        """Make sure that an entry which was read is durable, before something durable refers to it or its existence is
+        acknowledged: its own writer may have been stopped right after it made the entry visible."""
+        self._objects.confirm(slot_path(branch_id, version))
 
     def _stands(self, entry: LogEntry | Tombstone) -> bool:
         """Whether a refused publish happened all the same: the client repeats a request whose answer was lost, and

@@ -161,6 +161,11 @@ class Objects:
         page = self._request("list", "", lambda: next(obstore.list(self._store, chunk_size=1_000), None))
         return [m["path"] for m in page or ()]
 
+    def confirm(self, path: str) -> None:
+        """Make sure that an object which was read is durable. Nothing to do where reading it proves that."""
+        if self._disk is not None:
+            self._disk.confirm(path)
+
     def set_aside(self, path: str, away: str) -> None:
         """Give an object another name. Only a local disk can leave one that was never finished."""
         disk = self._disk
@@ -170,8 +175,9 @@ class Objects:
 
     def remove_unfinished(self, before: datetime) -> None:
         """Remove temporary files of processes that died, if they are older. Only a local disk has any."""
-        if self._disk is not None:
-            self._disk.remove_unfinished(before)
+        disk = self._disk
+        if disk is not None:
+            self._request("delete", "", lambda: disk.remove_unfinished(before))
 
     def _request(self, kind: str, path: str, call: Callable[[], Result]) -> Result:
         with self._counting:
