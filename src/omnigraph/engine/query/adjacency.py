@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Indices, Mask, RowIds, RowSpace
+from omnigraph.engine.query.counting import added_up
 
 Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
@@ -84,7 +85,7 @@ class Adjacency:
         everything = isinstance(at, slice) and (at.start, at.stop) == (0, len(self.targets))
         if everything and weights is None and self.reverse is not None:
             return np.diff(self.reverse.offsets)
-        return np.bincount(self.targets[at], weights, minlength=len(self.ends)).astype(np.int64, copy=False)
+        return added_up(self.targets[at], weights, len(self.ends))
 
     def joined(self, nodes: RowIds, others: RowIds) -> Mask:
         """Whether each node has the one beside it as a neighbour."""

@@ -14,6 +14,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.counting import Counts, multiplied, total
+from omnigraph.storage.ordered import distinct
+
 RowIds: TypeAlias = NDArray[np.int64]
 Indices: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -32,7 +35,7 @@ class Bindings:
 
     rows: Mapping[str, RowIds]
     length: int
-    weights: NDArray[np.int64] | None = None
+    weights: Counts | None = None
 
     def take(self, indices: Indices) -> Bindings:
         return Bindings(
@@ -61,15 +64,15 @@ class Bindings:
         """The same rows with more columns."""
         return Bindings({**self.rows, **columns}, self.length, self.weights)
 
-    def weighted(self, factors: NDArray[np.int64]) -> Bindings:
+    def weighted(self, factors: Counts) -> Bindings:
         """Each row standing for `factors` times as many; rows that stand for none are gone."""
-        weights = factors if self.weights is None else self.weights * factors
-        return Bindings(self.rows, self.length, weights).where(factors > 0)
+        weights = factors if self.weights is None else multiplied(self.weights, factors)
+        return Bindings(self.rows, self.length, weights).where(factors != 0)
 
     @property
     def total(self) -> int:
-        """How many rows these stand for."""
-        return self.length if self.weights is None else int(self.weights.sum())
+        """How many rows these stand for, perhaps `UNCOUNTABLE`."""
+        return self.length if self.weights is None else total(self.weights)
 
     @property
     def nbytes(self) -> int:
@@ -99,7 +102,7 @@ class RowSpace:
     @classmethod
     def of(cls, rows: RowIds) -> RowSpace:
         """From any row ids, in any order, repeated or not."""
-        return cls(rows if is_ascending(rows) else np.unique(rows))
+        return cls(distinct(rows))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -145,8 +148,3 @@ class RowSpace:
 
     def contains(self, rows: RowIds) -> Mask:
         return self.positions(rows) >= 0
-
-
-def is_ascending(rows: RowIds) -> bool:
-    """Strictly: sorted and without a repetition."""
-    return bool((rows[1:] > rows[:-1]).all())

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.adjacency import Adjacency
 from omnigraph.engine.query.bindings import Bindings, Indices, RowIds, RowSpace
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.counting import added_up
 from omnigraph.engine.query.filter import filtered
 from omnigraph.engine.query.neighbours import neighbours_of
 from omnigraph.language.query import ir
+from omnigraph.storage.ordered import distinct, merged, numbered
 
 # Visited marks of one batch of sources: one byte per source and node.
 _VISITED_BYTES = 1 << 26
@@ -72,8 +74,8 @@ def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency
     context.budget.step(total * 8 * (1 if rows.weights is None else 2))
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
     if total * _SPARSE_ENDS < len(adjacency.ends):
-        ends, positions = np.unique(adjacency.targets[at], return_inverse=True)
-        met = np.bincount(positions, weights, minlength=len(ends)).astype(np.int64, copy=False)
+        ends, _, positions = numbered(adjacency.targets[at])
+        met = added_up(positions, weights, len(ends))
     else:
         met = adjacency.times_met(at, weights)
         ends = np.flatnonzero(met)
@@ -155,11 +157,11 @@ def _search(
         context.budget.step(int(entries.counts.sum()) * 4 * 8)
         keys = np.repeat(owner * size, entries.counts) + adjacency.targets[entries.at]
         loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops else keys[:0]
-        frontier = np.unique(keys[~visited[keys]])
+        frontier = distinct(keys[~visited[keys]])
         visited[frontier] = True
         marked.append(frontier)
         if hop >= min_hops:
-            reports.append(np.union1d(frontier, loops) if len(loops) else frontier)
+            reports.append(merged(frontier, distinct(loops)))
     for keys in marked:
         visited[keys] = False
     found = np.concatenate(reports) if reports else np.empty(0, np.int64)

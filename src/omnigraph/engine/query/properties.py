@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.bindings import Indices, RowIds, RowSpace, is_ascending
+from omnigraph.engine.query.bindings import Indices, RowIds, RowSpace
 from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.storage.ordered import is_ascending
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import ROW_ID, rows_by_id, table_key, take_rows
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.adjacency import Adjacency, of_edges, of_pairs, patched, without_ends
 from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.properties import one_array, row_ids_of
+from omnigraph.storage.ordered import merged, places
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import ROW_ID, RowChanges, row_changes, rows_by_id, rows_with
+from omnigraph.storage.tables.rows import RowChanges, row_changes, rows_by_id, rows_with
 
 # Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
 _EDGES_PER_RESOLVE = 4_000_000
@@ -144,13 +145,13 @@ def _changed_rows_limit(table: Table) -> int:
 
 def _renumbers(changes: RowChanges) -> bool:
     """Whether one row id names different nodes before and after."""
-    return len(np.intersect1d(changes.old.column(ROW_ID).to_numpy(), changes.new.column(ROW_ID).to_numpy())) > 0
+    return bool(places(row_ids_of(changes.old), row_ids_of(changes.new))[1].any())
 
 
 def _extended(space: RowSpace, changes: RowChanges) -> RowSpace:
     """The old nodes and the new ones. Removed nodes keep their number and have no edges."""
     fresh = row_ids_of(changes.new)
-    return RowSpace(np.union1d(space.rows, fresh)) if len(fresh) else space
+    return RowSpace(merged(space.rows, fresh)) if len(fresh) else space
 
 
 def _gone(space: RowSpace, changes: RowChanges) -> Indices:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.reading import Table
 from omnigraph.storage.tables.taking import RowIds, take_rows
 
@@ -64,8 +65,8 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
     old_offsets, old_ids = _live_rows(before, old)
     new_offsets, new_ids = _live_rows(after, new)
     return (
-        old_ids[np.isin(old_offsets, new_offsets, assume_unique=True, invert=True)],
-        new_ids[np.isin(new_offsets, old_offsets, assume_unique=True, invert=True)],
+        old_ids[~contained(old_offsets, new_offsets)],
+        new_ids[~contained(new_offsets, old_offsets)],
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
+from omnigraph.storage.ordered import places
 from omnigraph.storage.tables.reading import Table, quoted
 
 ROW_ID = "_rowid"
@@ -146,7 +147,8 @@ def _of_fragments(table: Table, fragments: list[Any], columns: Sequence[str]) ->
 
 def _without_equal(old: pa.Table, new: pa.Table, columns: Sequence[str]) -> RowChanges:
     left, right = old.column(ROW_ID).to_numpy(), new.column(ROW_ID).to_numpy()
-    _, in_old, in_new = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    at, in_both = places(left, right)
+    in_old, in_new = at[in_both], np.flatnonzero(in_both)
     same = np.ones(len(in_old), dtype=bool)
     for name in columns:
         equal = pc.equal(old.column(name).take(pa.array(in_old)), new.column(name).take(pa.array(in_new)))
