@@ -16,6 +16,7 @@ from omnigraph.engine.query.bindings import Bindings, Indices, RowIds, RowSpace
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.counting import added_up
 from omnigraph.engine.query.filter import filtered
+from omnigraph.engine.query.layered import Neighbours
 from omnigraph.engine.query.neighbours import neighbours_of
 from omnigraph.language.query import ir
 from omnigraph.storage.ordered import distinct, merged, numbered
@@ -59,7 +60,7 @@ def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
 
 
 def _next_to(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext, *, bind: bool
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
 ) -> Bindings:
     """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
     counts, at = adjacency.entries(nodes)
@@ -67,23 +68,25 @@ def _next_to(
     return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
 
 
-def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
     counts, at = adjacency.entries(nodes)
     total = int(counts.sum())
     context.budget.step(total * 8 * (1 if rows.weights is None else 2))
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
     if total * _SPARSE_ENDS < len(adjacency.ends):
-        ends, _, positions = numbered(adjacency.targets[at])
+        ends, _, positions = numbered(adjacency.targets_at(at))
         met = added_up(positions, weights, len(ends))
     else:
         met = adjacency.times_met(at, weights)
         ends = np.flatnonzero(met)
         met = met[ends]
-    return Bindings({plan.destination: adjacency.ends.rows[ends]}, len(ends), met)
+    return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
 
 
-def _over_edges(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+def _over_edges(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
+) -> Bindings:
     """One hop, one row per stored edge."""
     assert plan.edge_variable is not None
     counts, at = adjacency.entries(nodes)
@@ -95,7 +98,7 @@ def _over_edges(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjac
     return found.binding({plan.destination: ends})
 
 
-def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext) -> Bindings:
+def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
     """The rows whose destination, bound already, is among what the traversal finds."""
     ends = rows.rows[plan.destination]
     if plan.max_hops == 1:
@@ -107,7 +110,7 @@ def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency
 
 
 def _within_hops(
-    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Adjacency, context: ReadContext
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
 ) -> Bindings:
     """Several hops: one search per distinct node, its result shared by the rows that start there."""
     starts = RowSpace.of(nodes)
@@ -132,7 +135,7 @@ def _within_hops(
 
 def _search(
     starts: Indices,
-    adjacency: Adjacency,
+    adjacency: Neighbours,
     min_hops: int,
     max_hops: int,
     visited: NDArray[np.bool_],
@@ -153,9 +156,9 @@ def _search(
             break
         context.cancellation.check()
         owner, node = np.divmod(frontier, size)
-        entries = adjacency.entries(adjacency.sources.rows[node])
+        entries = adjacency.entries_of(node)
         context.budget.step(int(entries.counts.sum()) * 4 * 8)
-        keys = np.repeat(owner * size, entries.counts) + adjacency.targets[entries.at]
+        keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
         loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops else keys[:0]
         frontier = distinct(keys[~visited[keys]])
         visited[frontier] = True

@@ -58,7 +58,8 @@ def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
     names = {field.id(): field.name() for field in table.dataset.lance_schema.fields() if field.name() in visible}
     fragments = {}
     for fragment in table.dataset.get_fragments():
-        files = tuple((file.path, tuple(file.fields)) for file in fragment.metadata.files)
+        # Not `path`: Lance makes a new class for every look at that, which costs more than all the rest here.
+        files = tuple((file._path, tuple(file.fields)) for file in fragment.metadata.files)
         held = frozenset(names[field] for _, fields in files for field in fields if field in names)
         fragments[files, held] = fragment
     return fragments
