@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from omnigraph.storage.ordered import contained, counted, distinct, is_ascending, merged, numbered, places
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "omnigraph"
-HASHING = {"unique", "unique_values", "union1d", "intersect1d", "setdiff1d", "setxor1d", "isin", "in1d"}
+HASHING = re.compile(r"\b(?:np|numpy)\.(?:unique\w*|union1d|intersect1d|setdiff1d|setxor1d|isin|in1d)\(")
 
 numbers = arrays.arrays(
     st.sampled_from((np.int32, np.int64, np.uint64)), st.integers(0, 30), elements=st.integers(0, 2**31 - 1)
@@ -41,14 +41,9 @@ def test_unions_and_membership(one: np.ndarray, other: np.ndarray) -> None:
 
 def test_nothing_in_the_source_calls_the_set_functions_that_hash() -> None:
     strays = [
-        f"{path.relative_to(SOURCE)}:{node.lineno} calls np.{node.func.attr}"
+        f"{path.relative_to(SOURCE)}: {call}"
         for path in sorted(SOURCE.rglob("*.py"))
         if path.name != "ordered.py"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in HASHING
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id in {"np", "numpy"}
+        for call in HASHING.findall(path.read_text())
     ]
     assert strays == []

@@ -65,6 +65,7 @@ def _grouped(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -
         return Groups(np.zeros(rows.length, np.int64), np.zeros(1, np.int64))
     codes, width = np.zeros(rows.length, np.int64), 1
     for key in keys:
+        context.cancellation.check()
         own, size = _key_codes(key, rows, context)
         if width * size > _LARGEST_CODE:
             distinct, _, codes = numbered(codes)
@@ -115,6 +116,7 @@ def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDA
 
 
 def _aggregate(plan: ir.AggregateValue, groups: Groups, rows: Bindings, context: ReadContext) -> pa.Array:
+    context.cancellation.check()
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
         return pa.array(_counted(groups, size, rows.weights, None))

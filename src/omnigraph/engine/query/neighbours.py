@@ -47,7 +47,7 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
     """An adjacency that knows at least everything within reach of `nodes`."""
     shape = Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES
     key = topology_key(plan, shape, context)
-    choice = choose(plan, len(nodes), key, context)
+    choice = choose(plan, math.ceil(len(nodes) / context.share), key, context)
     if choice.mode is TraversalMode.INDEXED:
         context.profiler.note(f"lookups on {plan.edge.name}: {choice.reason}")
         return explored(
@@ -61,7 +61,8 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neigh
             context,
             with_edges=shape is Shape.EDGES,
         )
-    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key)
+    # Once begun it is finished, however soon the query's time is up: all later ones use it.
+    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key, context.cancellation.check_at_exit)
     context.profiler.note(f"topology of {plan.edge.name} ({origin}): {choice.reason}")
     return topology.towards(plan.direction)
 

@@ -38,6 +38,10 @@ class Located:
             return self.values
         return self.values.take(pa.array(self.positions))
 
+    def part(self, rows: slice) -> Located:
+        """The same for some of the rows."""
+        return Located(self.values, self.positions[rows])
+
     def condensed(self) -> Located:
         """The same rows over no more values than there are rows."""
         if len(self.values) <= len(self.positions):

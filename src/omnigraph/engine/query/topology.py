@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -209,8 +209,8 @@ class TopologyCache:
                 self._absent.popitem(last=False)
             return known
 
-    def get(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, str]:
-        """The topology, and where it came from."""
+    def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
+        """The topology, and where it came from. `check` is called while it is built and may raise."""
         if (found := self.held(key)) is not None:
             return found, "in memory"
         with self._lock:
@@ -219,7 +219,7 @@ class TopologyCache:
             with making:
                 if (found := self.held(key)) is not None:
                     return found, "in memory"
-                topology, origin = self._make(root, key)
+                topology, origin = self._make(root, key, check)
                 self._keep(topology)
         finally:
             with self._lock:
@@ -232,7 +232,7 @@ class TopologyCache:
             self._held.clear()
             self._absent.clear()
 
-    def _make(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, str]:
+    def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
         files = TopologyFiles(root.objects)
         held = self.nearest(root, key)
         if held is not None and held.rows <= _FEW_ROWS and (changed := _derived(root, key, held.older)) is not None:
@@ -246,6 +246,7 @@ class TopologyCache:
             *_opened(root, key),
             one_type=key.sources == key.targets,
             with_edges=key.shape is Shape.EDGES,
+            check=check,
         )
         topology = Topology(key, ways)
         self._save(files, topology)

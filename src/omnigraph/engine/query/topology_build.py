@@ -6,7 +6,7 @@ is left out, which is what makes dangling ids disappear from traversals.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -39,8 +39,10 @@ class TwoWays:
     dangling: bool
 
 
-def built(edges: Table, sources: Table, targets: Table, *, one_type: bool, with_edges: bool) -> TwoWays:
-    """From the tables themselves."""
+def built(
+    edges: Table, sources: Table, targets: Table, *, one_type: bool, with_edges: bool, check: Callable[[], None]
+) -> TwoWays:
+    """From the tables themselves. `check` is called between steps and may raise."""
     source_ids = _Ids.of(sources)
     target_ids = source_ids if one_type else _Ids.of(targets)
     left: list[NDArray[np.int32]] = []
@@ -55,18 +57,21 @@ def built(edges: Table, sources: Table, targets: Table, *, one_type: bool, with_
         batches = _batches(edges, columns)
     with ThreadPoolExecutor(1) as beside:
         for batch in batches:
+            check()
             # Arrow resolves one column on one core, and there are two columns.
             other = beside.submit(target_ids.positions, batch.column("dst"))
             left.append(source_ids.positions(batch.column("src")))
             right.append(other.result())
     source = np.concatenate(left) if left else np.empty(0, np.int32)
     target = np.concatenate(right) if right else np.empty(0, np.int32)
+    check()
     whole = (source >= 0) & (target >= 0)
     dangling = not bool(whole.all())
     if not with_edges:
         if dangling:
             source, target = source[whole], target[whole]
         out = of_pairs(source_ids.space, target_ids.space, source, target)
+        check()
         back = of_pairs(target_ids.space, source_ids.space, target, source)
         return TwoWays(out, back, dangling)
     order = pc.array_sort_indices(one_array(read.column("id"))).to_numpy() if len(read) else np.empty(0, np.int64)
