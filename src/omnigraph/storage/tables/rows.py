@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
+from omnigraph.storage.ordered import places
+from omnigraph.storage.tables.differing import changed_row_count, differing_rows
 from omnigraph.storage.tables.reading import Table, quoted
 
 ROW_ID = "_rowid"
@@ -125,32 +126,20 @@ class RowChanges:
 def row_changes(old: Table, new: Table, columns: Sequence[str], *, at_most: int) -> RowChanges | None:
     """In which rows, by row id and `columns`, two versions of one table differ.
 
-    Only fragments that the versions do not share are read; None when those hold more than `at_most` rows.
+    Only rows that the versions do not share are read; None when those are more than `at_most`.
     """
-    before = {_identity(f): f for f in old.dataset.get_fragments()}
-    after = {_identity(f): f for f in new.dataset.get_fragments()}
-    left = [f for identity, f in before.items() if identity not in after]
-    right = [f for identity, f in after.items() if identity not in before]
-    if sum(f.metadata.num_rows for f in (*left, *right)) > at_most:
+    if table_key(old) == table_key(new):
+        return RowChanges(_nothing(old, columns), _nothing(new, columns))
+    if changed_row_count(old, new, columns) > at_most:
         return None
-    return _without_equal(_of_fragments(old, left, columns), _of_fragments(new, right, columns), columns)
-
-
-def _identity(fragment: Any) -> tuple[tuple[str, ...], str | None]:
-    return tuple(file.path for file in fragment.metadata.files), fragment.deletion_file()
-
-
-def _of_fragments(table: Table, fragments: list[Any], columns: Sequence[str]) -> pa.Table:
-    if not fragments:
-        return _nothing(table, columns)
-    with table.reading():
-        read = table.dataset.scanner(columns=list(columns), fragments=fragments, with_row_id=True).to_table()
-    return _ascending(read)
+    left, right = differing_rows(old, new, columns, (columns, columns))
+    return _without_equal(_ascending(left), _ascending(right), columns)
 
 
 def _without_equal(old: pa.Table, new: pa.Table, columns: Sequence[str]) -> RowChanges:
     left, right = old.column(ROW_ID).to_numpy(), new.column(ROW_ID).to_numpy()
-    _, in_old, in_new = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    at, in_both = places(left, right)
+    in_old, in_new = at[in_both], np.flatnonzero(in_both)
     same = np.ones(len(in_old), dtype=bool)
     for name in columns:
         equal = pc.equal(old.column(name).take(pa.array(in_old)), new.column(name).take(pa.array(in_new)))

@@ -18,6 +18,7 @@ from lance.lance import tokenize
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
+from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.reading import Table
 
 ROW_ID: Final = "_rowid"
@@ -208,7 +209,7 @@ def take_rows(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str],
         return _with_row_id(table, columns).empty_table()
     if row_ids.size * _SCAN_SHARE > table.state.rows:
         rows = rows_of(table, columns, filter=filter)
-        return rows.filter(pa.array(np.isin(rows.column(ROW_ID).to_numpy(), row_ids)))
+        return rows.filter(pa.array(contained(rows.column(ROW_ID).to_numpy(), row_ids)))
     if filter is None:
         with table.reading():
             rows = table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
