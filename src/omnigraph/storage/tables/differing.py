@@ -92,10 +92,10 @@ def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> Row
     if not len(offsets):
         return np.empty(0, np.uint64)
     addresses = ", ".join(str((fragment.fragment_id << 32) + offset) for offset in offsets.tolist())
-    scanner = table.dataset.scanner(
-        columns=[], with_row_id=True, fragments=[fragment], filter=f"{_ROW_ADDRESS} IN ({addresses})"
-    )
     with table.reading():
+        scanner = table.dataset.scanner(
+            columns=[], with_row_id=True, fragments=[fragment], filter=f"{_ROW_ADDRESS} IN ({addresses})"
+        )
         rows: RowIds = scanner.to_table().column(ROW_ID).to_numpy()
     return rows
 
