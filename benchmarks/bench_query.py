@@ -1,236 +1,177 @@
-"""Reads against their peers, on the same data, in the same run: ratios that a release must keep.
+"""Reads against Kuzu, DuckDB and SQLite: the same people and friendships, the same questions, in turns.
 
-    python benchmarks/bench_query.py [--nodes 1000000] [--degree 10] [--folder DIR] [--keep]
+    python -m benchmarks query [--scale 1] [--rounds 7] [--folder DIR] [--json FILE]
 
-Peers: a raw pylance filtered scan (point lookup), Kuzu (traversals), DuckDB (aggregates over a join). A peer that is
-not installed is skipped. Each figure is the best of several runs; "restart" is the first query of a new process.
+Scale 1 is 50,000 people with ten friends each. Systems that are not installed are left out (`pip install kuzu duckdb`).
+How figures are made is told in `contest.py`, how each system is used in `graph_systems.py`, and both, with the last
+figures, in docs/dev/benchmarks.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import json
-import os
-import shutil
-import subprocess
-import sys
+import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.engine.graph import Graph
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from benchmarks.contest import Report, Running, Timed, all_running, arguments, installed, machine, restarted
+from benchmarks.graph_systems import KNOWS, PEOPLE, SYSTEMS, Edge, GraphSystem, KuzuShortest
 
-SCHEMA = """
-node Person { slug: String @key  age: I32  city: String }
-edge Knows: Person -> Person
-"""
-
-LOOKUP = "query q($k: String) { match { $p: Person { slug: $k } } return { $p.age, $p.city } }"
-HOPS = "query q($k: String) { match { $p: Person { slug: $k }  $p knows%s $x } return { count($x) as n } }"
-TWO_HOP_COUNT = "query q() { match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n } }"
-NEIGHBOUR_NAMES = (
-    "query q($k: String) { match { $p: Person { slug: $k }  $p knows{1,2} $x } return { $x.slug, $x.age } }"
-)
-BY_CITY = (
-    "query q() { match { $a: Person  $a knows $b } "
-    "return { $b.city as city, count($a) as n, avg($a.age) as age } order { city } }"
-)
+PEOPLE_AT_SCALE_1, FRIENDS = 50_000, 10
+KEYS_PER_RUN = 5
+SECONDS_PER_READ = 0.03
 
 
-def make_tables(nodes: int, degree: int) -> tuple[pa.Table, pa.Table]:
-    random = np.random.default_rng(7)
-    names = pa.array([f"person-{i:08d}" for i in range(nodes)])
-    people = pa.table(
-        {
-            "id": names,
-            "age": pa.array(random.integers(1, 99, nodes), pa.int32()),
-            "city": pa.array([f"city-{i:03d}" for i in random.integers(0, 200, nodes)]),
-            "slug": names,
-        }
-    )
-    count = nodes * degree
-    source, target = random.integers(0, nodes, count), random.integers(0, nodes, count)
-    knows = pa.table(
-        {
-            "id": pa.array([f"e{i:09d}" for i in range(count)]),
-            "src": names.take(pa.array(source)),
-            "dst": names.take(pa.array(target)),
-        }
-    )
-    return people, knows
+def slug(number: int) -> str:
+    return f"person-{number:08d}"
 
 
-def make_graph(folder: Path, people: pa.Table, knows: pa.Table) -> Graph:
-    graph = Graph.init(folder, SCHEMA)
-    rows = {"node:Person": people, "edge:Knows": knows}
-
-    def prepare(txn: WriteTxn) -> PublishPlan:
-        staged = {}
-        for key, table in rows.items():
-            schema = txn.snapshot.table(key).schema
-            stage = txn.root.staging.append(txn.state(key), table.select(schema.names).cast(schema))
-            for column in ("id", "slug") if key.startswith("node:") else ("id", "src", "dst"):
-                stage = txn.root.staging.build_index(stage.state, column, "BTREE", f"{column}_btree")
-            staged[key] = stage
-        return PublishPlan(staged=staged)
-
-    graph.commit("main", prepare, Intent(kind="load"))
-    return graph
+def mail(number: int) -> str:
+    return f"{number * 7919 % 1_000_003}.{number}@example.org"
 
 
-def best(run: Callable[[], Any], times: int = 5) -> float:
-    """Seconds of the fastest of several runs."""
-    found = []
-    for _ in range(times):
-        started = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - started)
-    return min(found)
+def make_files(folder: Path, people: int) -> None:
+    """Nobody befriends anybody twice, or oneself, so that every system counts the same."""
+    drawn = np.random.default_rng(7)
+    source, target = (drawn.integers(0, people, people * FRIENDS) for _ in range(2))
+    pairs = np.unique(np.stack((source, target), axis=1)[source != target], axis=0)
+    pairs = pairs[drawn.permutation(len(pairs))]
+    slugs = pa.array([slug(i) for i in range(people)])
+    table = {
+        "number": pa.array(range(people)),
+        "slug": slugs,
+        "mail": [mail(i) for i in range(people)],
+        "age": pa.array(drawn.integers(1, 99, people), pa.int32()),
+        "city": [f"city-{i:03d}" for i in drawn.integers(0, 200, people)],
+    }
+    pq.write_table(pa.table(table), folder / PEOPLE)
+    ends = {"source": pairs[:, 0], "target": pairs[:, 1]}
+    texts = {f"{name}_slug": slugs.take(pa.array(numbers)) for name, numbers in ends.items()}
+    pq.write_table(pa.table({**ends, **texts}), folder / KNOWS)
 
 
-class Report:
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+class Questions:
+    """The same ones for everybody, other ones in every round."""
 
-    def add(self, name: str, ours: float, peer: str, theirs: float | None, target: float) -> None:
-        ratio = None if theirs is None else ours / theirs
-        self.rows.append({"case": name, "ours_ms": ours * 1000, "peer": peer, "ratio": ratio, "target": target})
-        shown = "peer not installed" if ratio is None else f"{peer} {theirs * 1000:10.2f} ms   ratio {ratio:6.2f}"  # type: ignore[operator]
-        print(f"{name:34s} ours {ours * 1000:10.2f} ms   {shown}   (target {target:g})", flush=True)
+    def __init__(self, folder: Path, people: int) -> None:
+        self.people = people
+        self.drawn = random.Random(11)
+        knows = pq.read_table(folder / KNOWS, columns=["source", "target"])
+        self.known = set(zip(knows["source"].to_pylist(), knows["target"].to_pylist(), strict=True))
 
+    def keys(self, count: int) -> list[str]:
+        return [slug(self.drawn.randrange(self.people)) for _ in range(count)]
 
-@contextlib.contextmanager
-def kuzu_on(folder: Path, people: Path, pairs: Path) -> Iterator[Any | None]:
-    try:
-        import kuzu
-    except ImportError:
-        yield None
-        return
-    location = folder / "kuzu"
-    fresh = not location.exists()
-    database = kuzu.Database(str(location))
-    connection = kuzu.Connection(database)
-    if fresh:
-        connection.execute("CREATE NODE TABLE Person(slug STRING, age INT32, city STRING, PRIMARY KEY (slug))")
-        connection.execute("CREATE REL TABLE Knows(FROM Person TO Person)")
-        connection.execute(f'COPY Person FROM "{people}"')
-        connection.execute(f'COPY Knows FROM "{pairs}"')
-    yield connection
-    connection.close()
-    database.close()
+    def mails(self, count: int) -> list[str]:
+        return [mail(self.drawn.randrange(self.people)) for _ in range(count)]
+
+    def new_edges(self, count: int) -> list[Edge]:
+        found: list[Edge] = []
+        while len(found) < count:
+            pair = self.drawn.randrange(self.people), self.drawn.randrange(self.people)
+            if pair[0] != pair[1] and pair not in self.known:
+                self.known.add(pair)
+                found.append((slug(pair[0]), slug(pair[1])))
+        return found
 
 
-def kuzu_hops(connection: Any, key: str, hops: int) -> int:
-    text = (
-        f"MATCH (a:Person {{slug: $k}})-[:Knows* SHORTEST 1..{hops}]->(b:Person) RETURN count(b.slug)"
-        if hops > 1
-        else "MATCH (a:Person {slug: $k})-[:Knows]->(b:Person) RETURN count(DISTINCT b.slug)"
-    )
-    return int(connection.execute(text, {"k": key}).get_next()[0])
+def warm(report: Report, systems: Sequence[Running], questions: Questions) -> None:
+    report.heading("warm, per question")
+
+    def ask(case: str, call: str, *rest: object, parts: int = KEYS_PER_RUN, of: Sequence[Running] = systems) -> None:
+        draw = questions.mails if call == "by_mail" else questions.keys
+        report.compare(case, of, call, [(draw(parts), *rest) for _ in range(report.rounds + 1)], parts)
+
+    # These differ from plain Kuzu in how they traverse, and in nothing else.
+    plainly = [system for system in systems if system.name != KuzuShortest.name]
+    ask("point lookup by key", "lookup", of=plainly)
+    ask("equality on an indexed text", "by_mail", of=plainly)
+    for most in (1, 2, 3, 4):
+        ask(f"people within {most} hops", "hops", most, parts=KEYS_PER_RUN if most < 4 else 1)
+    rows = [tuple(questions.keys(1)) for _ in range(report.rounds + 1)]
+    report.compare("key and age of people within 2 hops", systems, "friends_of_friends", rows)
+    report.compare("2-hop paths of the whole graph", plainly, "paths", [()])
+    report.compare("1-hop aggregate of the whole graph", plainly, "by_city", [()])
 
 
-def kuzu_two_hop_count(connection: Any) -> int:
-    text = "MATCH (a:Person)-[:Knows]->(b:Person)-[:Knows]->(c:Person) RETURN count(*)"
-    return int(connection.execute(text).get_next()[0])
+def after_commits(report: Report, systems: Sequence[Running], questions: Questions) -> None:
+    """One edge is committed; then the first read comes, of people the commit has nothing to do with."""
+    report.heading("after a commit of one edge, the first read")
+    for most in (1, 2, 3):
+        commits: dict[str, list[Timed]] = {system.name: [] for system in systems}
+        reads: dict[str, list[Timed]] = {system.name: [] for system in systems}
+        for i in range(report.rounds + 1):
+            edge, keys = questions.new_edges(1), questions.keys(1)
+            for system in questions.drawn.sample(list(systems), len(systems)):
+                committed, read = system.ask("befriend", edge), system.ask("hops", keys, most)
+                if i:
+                    commits[system.name].append(committed)
+                    reads[system.name].append(read)
+        for system in systems:
+            report.add(f"people within {most} hops, after a commit", system.name, reads[system.name])
+        if most == 3:
+            for system in systems:
+                report.add("the commit itself", system.name, commits[system.name])
 
 
-def traversals(graph: Graph, keys: list[str], kuzu: Any | None, report: Report, label: str, times: int) -> None:
-    for hops in (1, 2, 3, 4):
-        text = HOPS % ("" if hops == 1 else f"{{1,{hops}}}")
-        ours = best(lambda t=text: [graph.query(t, params={"k": k}) for k in keys], times) / len(keys)
-        theirs = None
-        if kuzu is not None:
-            theirs = best(lambda h=hops: [kuzu_hops(kuzu, k, h) for k in keys], times) / len(keys)
-        report.add(f"{hops} hops, {label}", ours, "kuzu", theirs, 1.0)
-    ours = best(lambda: graph.query(TWO_HOP_COUNT), max(1, times - 2))
-    theirs = None if kuzu is None else best(lambda: kuzu_two_hop_count(kuzu), max(1, times - 2))
-    report.add(f"2-hop count, {label}", ours, "kuzu", theirs, 1.0)
+def beside_a_writer(report: Report, systems: Sequence[Running], questions: Questions) -> None:
+    """Somebody else commits an edge about every 50 ms: another process where a system allows that, else a thread, whose
+    CPU is then part of the figure."""
+    report.heading("while somebody else commits about 20 edges a second")
+    edges = questions.new_edges(100_000)
+    for system in systems:
+        system.ask("begin_writing", edges)
+        reads = []
+        for _ in range(10 * report.rounds):
+            time.sleep(SECONDS_PER_READ)
+            reads.append(system.ask("hops", questions.keys(1), 2))
+        system.ask("stop_writing")
+        report.add("people within 2 hops, beside a writer", system.name, reads)
 
 
-def lookups(graph: Graph, keys: list[str], report: Report) -> None:
-    table = graph.snapshot().table("node:Person")
-
-    def raw() -> None:
-        for key in keys:
-            table.read(["age", "city"], filter=f"slug = '{key}'")
-
-    ours = best(lambda: [graph.query(LOOKUP, params={"k": k}) for k in keys]) / len(keys)
-    report.add("point lookup by key", ours, "pylance", best(raw) / len(keys), 3.0)
-
-
-def aggregates(graph: Graph, people: Path, knows: Path, report: Report) -> None:
-    theirs = None
-    with contextlib.suppress(ImportError):
-        import duckdb
-
-        tables = {"people": pq.read_table(people), "knows": pq.read_table(knows, columns=["src", "dst"])}
-        connection = duckdb.connect()
-        for name, table in tables.items():
-            connection.register(name, table)
-        text = (
-            "SELECT b.city, count(*), avg(a.age) FROM (SELECT DISTINCT src, dst FROM knows) k "
-            "JOIN people a ON a.slug = k.src JOIN people b ON b.slug = k.dst GROUP BY b.city ORDER BY b.city"
-        )
-        theirs = best(lambda: connection.execute(text).fetchall(), 3)
-        plain = text.replace("(SELECT DISTINCT src, dst FROM knows)", "knows")
-        plainly = best(lambda: connection.execute(plain).fetchall(), 3)
-        report.add("1-hop aggregate", best(lambda: graph.query(BY_CITY), 3), "duckdb", plainly, 2.0)
-    report.add("1-hop aggregate, distinct pairs", best(lambda: graph.query(BY_CITY), 3), "duckdb", theirs, 2.0)
-
-
-def restart(folder: Path, keys: list[str]) -> None:
-    """In a process of its own: the first query of every kind, ours and Kuzu's."""
-    script = [sys.executable, __file__, "--folder", str(folder), "--after-restart", json.dumps(keys[:1])]
-    subprocess.run(script, check=True, env=os.environ)
+def after_restarts(report: Report, chosen: Sequence[type[GraphSystem]], folder: Path, questions: Questions) -> None:
+    report.heading("in a new process: start, import, open, ask once, end")
+    cases = {
+        "point lookup, new process": ("lookup", []),
+        "people within 2 hops, new process": ("hops", [2]),
+        "2-hop paths, new process": ("paths", None),
+    }
+    for case, (call, rest) in cases.items():
+        taken: dict[str, list[Timed]] = {system.name: [] for system in chosen}
+        for _ in range(min(report.rounds, 5)):
+            asked = [] if rest is None else [questions.keys(1), *rest]
+            for system in questions.drawn.sample(list(chosen), len(chosen)):
+                taken[system.name].append(restarted(system, folder, call, asked))
+        for system in chosen:
+            report.add(case, system.name, taken[system.name])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--degree", type=int, default=10)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--after-restart", type=json.loads)
-    chosen = parser.parse_args()
-    folder: Path = chosen.folder or Path(tempfile.mkdtemp(prefix="bench-query-"))
-    report = Report()
-    files = folder / "people.parquet", folder / "knows.parquet", folder / "pairs.parquet"
-    if chosen.after_restart:
-        with Graph.open(folder / "graph") as graph, kuzu_on(folder, files[0], files[2]) as kuzu:
-            # The grammar is part of starting the process, as Kuzu's own is; no data is read by explaining.
-            graph.explain(HOPS % "", params={"k": ""})
-            traversals(graph, chosen.after_restart, kuzu, report, "after restart", 1)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / "graph").exists():
-        graph = Graph.open(folder / "graph")
-    else:
-        people, knows = make_tables(chosen.nodes, chosen.degree)
-        pq.write_table(people.select(["slug", "age", "city"]), files[0])
-        pq.write_table(knows, files[1])
-        pq.write_table(knows.select(["src", "dst"]), files[2])
-        graph = make_graph(folder / "graph", people, knows)
-    random = np.random.default_rng(11)
-    keys = [f"person-{i:08d}" for i in random.integers(0, graph.snapshot().count("node:Person"), 20)]
-    with kuzu_on(folder, files[0], files[2]) as kuzu:
-        started = time.perf_counter()
-        graph.query(TWO_HOP_COUNT)
-        print(f"first use of the topology: {time.perf_counter() - started:.2f} s", flush=True)
-        lookups(graph, keys, report)
-        traversals(graph, keys, kuzu, report, "warm", 3)
-    aggregates(graph, files[0], files[1], report)
-    graph.close()
-    restart(folder, keys)
-    if not chosen.keep and chosen.folder is None:
-        shutil.rmtree(folder)
+    options = arguments(__doc__ or "", rounds=7).parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-query-") as temporary:
+        folder: Path = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        chosen = installed(SYSTEMS)
+        people = round(PEOPLE_AT_SCALE_1 * options.scale)
+        print(f"{machine()}; {people} people with about {FRIENDS} friends each; medians of {options.rounds} rounds")
+        report = Report(options.rounds)
+        if not (folder / PEOPLE).exists():
+            make_files(folder, people)
+            report.build(chosen, folder)
+        questions = Questions(folder, people)
+        with all_running(chosen, folder) as systems:
+            warm(report, systems, questions)
+            plainly = [system for system in systems if system.name != KuzuShortest.name]
+            after_commits(report, plainly, questions)
+            beside_a_writer(report, plainly, questions)
+        after_restarts(report, [c for c in chosen if c is not KuzuShortest], folder, questions)
+        if options.json:
+            report.save(options.json)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.10.0"
-__all__ = ["Graph", "__version__", "init", "open"]
+__all__ = ["Graph", "MaintenancePolicy", "Retention", "__version__", "init", "open"]
 
 if TYPE_CHECKING:
+    from omnigraph.engine.cleanup import Retention
+    from omnigraph.engine.maintain import MaintenancePolicy
     from omnigraph.graph import Graph
     from omnigraph.opening import init, open
 
@@ -16,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from omnigraph.graph import Graph
 
         return Graph
+    if name in ("MaintenancePolicy", "Retention"):
+        from omnigraph.engine import maintain
+
+        return getattr(maintain, name)
     if name in ("init", "open"):
         from omnigraph import opening
 

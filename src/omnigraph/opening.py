@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnigraph.embeddings import EnvironmentEmbedder
+from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy
+from omnigraph.engine.maintainer import Maintainer
 from omnigraph.graph import Graph
 
 
@@ -17,6 +19,13 @@ def init(uri: str | Path, schema: str, *, actor: str | None = None, force: bool 
     return Graph.init(uri, schema, actor=actor, force=force).with_embedding(EnvironmentEmbedder())
 
 
-def open(uri: str | Path) -> Graph:
-    """Open an existing graph. Texts given to `nearest` are embedded by the provider the environment names."""
-    return Graph.open(uri).with_embedding(EnvironmentEmbedder())
+def open(uri: str | Path, *, maintain: bool | MaintenancePolicy = False) -> Graph:
+    """Open an existing graph. Texts given to `nearest` are embedded by the provider the environment names.
+
+    A process that runs for long and writes should say `maintain=True`, or give a policy: a thread then tidies the
+    tables of main and releases history beyond the policy's retention, every few minutes until the graph is closed.
+    """
+    graph = Graph.open(uri).with_embedding(EnvironmentEmbedder())
+    if maintain:
+        Maintainer(graph, DEFAULT_POLICY if maintain is True else maintain).start()
+    return graph

@@ -55,6 +55,10 @@ def test_optimize_reports_every_dataset(cli: Cli, g: str) -> None:
     assert done.err == f"omnigraph optimize → {g} (direct, local)\n"
     assert done.lines[0] == f"optimize {g} — 5 datasets"
     assert any(line.startswith("  node type 'Person'") and line.endswith("✓") for line in done.lines)
+    assert done.lines[-1] == (
+        "  no space was released: older versions keep their files until `omnigraph cleanup` removes them"
+    )
+    assert "space" not in cli("optimize", g).out
     again = cli("optimize", g, "--json", "--quiet").json
     assert again["uri"] == g
     assert {row["type_key"] for row in again["datasets"]} == {

@@ -223,7 +223,8 @@ def test_maintenance_acts_only_past_a_threshold(graph: Graph) -> None:
     uncovered = graph.maintain(MaintenancePolicy(uncovered_rows=0))
     assert uncovered.reasons == {"node:Book": "1 rows outside an index"}
     graph.mutate("query gone() { delete Book where pages = 1 }", "gone")
-    worn = graph.maintain(MaintenancePolicy(deleted_share=0.1, retention=Retention(keep_versions=1)))
+    policy = MaintenancePolicy(deleted_share=0.1, retention=Retention(keep_versions=1), released_versions=1)
+    worn = graph.maintain(policy)
     assert worn.reasons == {"node:Book": "1 deleted rows beside 4", "edge:Borrowed": "1 deleted rows beside 3"}
     assert worn.cleaned is not None
     assert worn.cleaned.versions_removed > 0

@@ -2,7 +2,8 @@
 
 The files are written at leisure, outside any turn, so writers are never held up. When they moved the branch on
 meanwhile, the finished work is replayed on the new head, which is quick; only what a writer made void is done again,
-a few times, and then left for the next run. `ensure_indices` is the same without the compaction.
+a few times, and then left for the next run. `ensure_indices` is the same without the compaction. Nothing is removed:
+earlier versions keep their files, and the rewritten ones come on top, until cleanup releases those versions.
 """
 
 from __future__ import annotations

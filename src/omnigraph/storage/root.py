@@ -74,6 +74,7 @@ class GraphRoot:
         self.external = ExternalObjects()
         self.pins = Pins(objects, self.workers)
         self.reclaims = Reclaims(objects, self.workers)
+        self._closing: list[Callable[[], None]] = []
         self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
         self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
 
@@ -81,7 +82,13 @@ class GraphRoot:
     def location(self) -> Location:
         return self.objects.location
 
+    def on_close(self, stop: Callable[[], None]) -> None:
+        """Have something stopped that works on this graph in the background, before its threads end."""
+        self._closing.append(stop)
+
     def close(self) -> None:
+        while self._closing:
+            self._closing.pop()()
         self.workers.shutdown(wait=True)
 
     def schema(self, digest: str) -> SchemaDocument:

@@ -138,6 +138,8 @@ def _optimize_lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"  {subject(row['type_key']):<40} {what}"
         for pending in row["pending_indexes"]:
             yield f"    index on {pending['property']} waits: {pending['reason']}"
+    if any(row["committed"] for row in report["datasets"]):
+        yield "  no space was released: older versions keep their files until `omnigraph cleanup` removes them"
 
 
 def _repair_lines(report: dict[str, Any]) -> Iterator[str]:
