@@ -30,6 +30,7 @@ from omnigraph.storage.tracing import Trace
 
 _REFS = "__manifest/refs"
 _ATTEMPTS = 16
+_CLAIMS = 2
 
 
 @dataclass(slots=True)
@@ -269,14 +270,8 @@ class Branches:
         return ref
 
     def _create_life(self, name: str, number: int, data: bytes) -> bool:
-        for last in (False, True):
-            try:
-                return self._objects.create(_life_path(name, number), data)
-            except StorageError as error:
-                # The create may have happened; asking again finds it there and the caller recognises its own.
-                if last or not error.may_have_happened:
-                    raise
-        raise AssertionError("unreachable")
+        # Asking again finds a life that was made without an answer, and the caller recognises its own.
+        return self._objects.claim(_life_path(name, number), data, _CLAIMS)
 
 
 def _life_path(name: str, number: int) -> str:
