@@ -183,6 +183,30 @@ def test_a_commit_that_the_disk_never_confirms_is_open_and_named(graph: Graph, c
     assert append_one(graph, "bob", idempotency_key="once").replayed
 
 
+def test_a_disk_that_turns_read_only_after_the_link_leaves_the_outcome_open(graph: Graph, calls: FailingCalls) -> None:
+    """What a file system does when its journal fails: the flush fails once, and then everything is refused."""
+    settle(graph)
+    before = set(files(graph))
+
+    def has_been_linked(_: str) -> bool:
+        return any("/log/" in name or "/refs/other/" in name for name in {*files(graph)} - before if "#" not in name)
+
+    calls.fail("fsync", errno.EIO, in_log, times=1)
+    calls.fail("write", errno.EROFS, has_been_linked)
+    with pytest.raises(CommitOutcomeUnknownError) as unknown:
+        append_one(graph, "bob")
+    calls.heal()
+    assert graph.get_commit(unknown.value.commit_id).version == 3
+    before = set(files(graph))
+    calls.fail("fsync", errno.EIO, lambda path: path.endswith("/refs/other"), times=1)
+    calls.fail("write", errno.EROFS, has_been_linked)
+    with pytest.raises(StorageError) as open_:
+        graph.create_branch("other")
+    assert open_.value.kind is StorageErrorKind.UNKNOWN
+    calls.heal()
+    assert "other" in Graph.open(graph.uri).list_branches()
+
+
 @pytest.mark.parametrize(
     ("call", "number", "where", "kind"),
     [

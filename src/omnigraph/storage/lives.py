@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from omnigraph.errors import StorageError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
 from omnigraph.storage.models import BranchRef, decode
@@ -29,6 +28,7 @@ from omnigraph.storage.objects import Objects
 
 REFS: Final = "__manifest/refs"
 _CONFIRMED: Final = b"confirmed"
+_CLAIMS: Final = 2
 
 REMEMBERED_BRANCHES: Final = 1 << 14
 """Of how many lives a handle remembers what it read."""
@@ -154,14 +154,8 @@ class Lives:
         return not _confirmed_behind(self.of(path), held)
 
     def _create(self, path: str, data: bytes) -> bool:
-        for last in (False, True):
-            try:
-                return self._objects.create(path, data)
-            except StorageError as error:
-                # The create may have happened; asking again finds it there and the caller recognises its own.
-                if last or not error.may_have_happened:
-                    raise
-        raise AssertionError("unreachable")
+        # Asking again finds what was made without an answer, and the caller recognises its own.
+        return self._objects.claim(path, data, _CLAIMS)
 
 
 def life_path(name: str, number: int) -> str:

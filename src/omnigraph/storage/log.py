@@ -155,6 +155,7 @@ class GraphLog:
         for link in entry.commit.parents if isinstance(entry, LogEntry) else ():
             if link.branch_id != entry.branch_id:
                 self.confirm(link.branch_id, link.version)
+        in_doubt = False
         for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
             last = attempt == _PUBLISH_ATTEMPTS
             try:
@@ -171,11 +172,11 @@ class GraphLog:
                 if last:
                     raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
             except StorageError as error:
-                if not error.may_have_happened:
-                    if self._stands(entry):
-                        return entry
-                    raise
-                if last:
+                refused = not error.may_have_happened
+                in_doubt = in_doubt or not refused
+                if refused and (standing := self._after_refusal(entry, error, in_doubt)) is not None:
+                    return standing
+                if refused or last:
                     identity = entry.commit.id if isinstance(entry, LogEntry) else f"delete of {entry.branch}"
                     raise CommitOutcomeUnknownError(identity, str(error)) from error
             time.sleep(random.uniform(0, 0.05 * 2**attempt))
@@ -186,14 +187,27 @@ class GraphLog:
         acknowledged: its own writer may have been stopped right after it made the entry visible."""
         self._objects.confirm(slot_path(branch_id, version))
 
-    def _stands(self, entry: LogEntry | Tombstone) -> bool:
-        """Whether a refused publish happened all the same: the client repeats a request whose answer was lost, and
-        the refusal may be the answer to the repetition. A local disk knows what it did."""
-        if self._objects.location.is_local:
-            return False
-        with contextlib.suppress(StorageError):
-            return self._fetch(entry.branch_id, entry.version) == entry
-        return False
+    def _after_refusal(
+        self, entry: LogEntry | Tombstone, refusal: StorageError, in_doubt: bool
+    ) -> LogEntry | Tombstone | None:
+        """What stands in a slot that the store refused to create; raises the refusal if nothing was published, and is
+        None when that can't be told.
+
+        An earlier attempt may have happened: ours, without an answer, or one that the client repeated by itself. A disk
+        that fails turns read-only between a link and its flush, and then refuses everything.
+        """
+        is_local = self._objects.location.is_local
+        if is_local and not in_doubt:
+            raise refusal
+        try:
+            standing = self._fetch(entry.branch_id, entry.version)
+        except StorageError:
+            standing, is_free = None, not in_doubt
+        else:
+            is_free = standing is None and (is_local or not in_doubt)
+        if is_free:
+            raise refusal
+        return None if is_local and standing == entry else standing
 
     # Memory
 

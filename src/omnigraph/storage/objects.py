@@ -99,6 +99,20 @@ class Objects:
 
         return self._request("create", path, put)
 
+    def claim(self, path: str, data: bytes, attempts: int) -> bool:
+        """As `create`, asked again while it is open whether it happened. Once it was open, no later refusal closes it:
+        the error of this call then says so too."""
+        in_doubt: StorageError | None = None
+        for _ in range(attempts):
+            try:
+                return self.create(path, data)
+            except StorageError as error:
+                if not error.may_have_happened:
+                    raise in_doubt or error from error
+                in_doubt = error
+        assert in_doubt is not None
+        raise in_doubt
+
     def put(self, path: str, data: bytes, *, durable: bool = False) -> None:
         """Write or replace. Nobody's correctness depends on the content, unless it is `durable`: then it is whole
         whenever it is there, also after a power cut."""

@@ -55,6 +55,7 @@ _IDENTITY = "__manifest/graph.json"
 _OWN_DIRECTORIES = ("__manifest/", "schemas/", "nodes/", "edges/", "topology/")
 _WORKERS = 16
 _REMEMBERED_SCHEMAS = 64
+_CLAIMS = 3
 
 
 class GraphRoot:
@@ -241,17 +242,14 @@ def _create_root(
 
 def _claim(objects: Objects, identity: GraphIdentity) -> None:
     """The moment the graph exists. After a lost response the object itself says whose claim won."""
-    for last in (False, False, True):
-        try:
-            if objects.create(_IDENTITY, encode(identity)):
-                return
-            standing = objects.get(_IDENTITY)
-            if standing is not None and decode(_IDENTITY, standing, GraphIdentity).graph_id == identity.graph_id:
-                return
-            raise AlreadyInitializedError(objects.location.uri)
-        except StorageError as error:
-            if last or not error.may_have_happened:
-                raise
+    if objects.claim(_IDENTITY, encode(identity), _CLAIMS):
+        return
+    try:
+        standing = objects.get(_IDENTITY)
+    except StorageError as error:
+        raise StorageError(StorageErrorKind.UNKNOWN, f"it is open whose graph was created: {error}") from error
+    if standing is None or decode(_IDENTITY, standing, GraphIdentity).graph_id != identity.graph_id:
+        raise AlreadyInitializedError(objects.location.uri)
 
 
 def _refuse_used_root(objects: Objects, force: bool) -> None:
