@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import lance
@@ -23,6 +24,7 @@ from omnigraph.storage.tables.compaction import rewrite_fragments
 from omnigraph.storage.tables.fields import with_columns, without_columns
 from omnigraph.storage.tables.indexing import IndexSpec, build_segment, index_coverage, index_need
 from omnigraph.storage.tables.reading import Table, TableReader, first_line
+from omnigraph.storage.tables.wide import is_wide, upsert
 from omnigraph.storage.tracing import Trace
 
 DATA_STORAGE_VERSION: Final = "2.2"
@@ -98,6 +100,10 @@ class Staging:
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Insert or fully replace by id. Row ids survive the replacement."""
         table = self._reader.open(base)
+        if is_wide(table.schema):
+            upserted = self._lance(base.path, lambda: upsert(table.dataset, rows, partial(self._write, table, mode="append", transaction=False)))
+            self._trace.reached("stage.data.after")
+            return self._fold(self._commit(table, upserted.operation), upserted.changes)
         merge = table.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(rows))
         self._trace.reached("stage.data.after")
@@ -203,13 +209,15 @@ class Staging:
         self._trace.reached("stage.fold.after")
         return StagedTable(folded.state, changes)
 
-    def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
+    def _write(
+        self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None, *, transaction: bool = True
+    ) -> Any:
         return write_fragments(
             rows,
             table.dataset,
             schema=schema or table.schema,
             mode=mode,
-            return_transaction=True,
+            return_transaction=transaction,
             enable_stable_row_ids=True,
             data_storage_version=DATA_STORAGE_VERSION,
             storage_options=self._reader.storage_options,

@@ -1,0 +1,106 @@
+"""Tables with thousands of columns, for which Lance plans scans and merges in time that grows with their square.
+
+At 5,000 columns that is seconds for a single row. Taking rows by row id and writing files have no such cost, so the
+rows of a wide table are found by a scan of no column and then taken, and an upsert is composed of its parts: the old
+rows marked as deleted, the new ones written under the same row ids. Called by reading and staging; nothing commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance import FragmentMetadata, LanceOperation
+from lance.fragment import RowIdSequence
+from numpy.typing import NDArray
+
+from omnigraph.storage.models import ChangeCounts
+from omnigraph.storage.tables.fields import field_ids
+
+WIDE_COLUMNS: Final = 500
+TAKEN_ROWS: Final = 4_096
+"""Up to so many rows are taken by row id. For more of them a scan earns its planning back."""
+
+_ROW_ID, _ROW_ADDRESS = "_rowid", "_rowaddr"
+_IDS_PER_PROBE: Final = 1_000
+
+
+def is_wide(columns: Sequence[str] | pa.Schema) -> bool:
+    return len(columns) > WIDE_COLUMNS
+
+
+def taken(
+    dataset: Any, columns: Sequence[str], *, filter: str | None, limit: int | None = None, row_ids: bool = False
+) -> pa.Table | None:
+    """What a scan of these columns would give, by row id; None when that is better done by a scan."""
+    found = dataset.scanner(columns=[], filter=filter, limit=limit, with_row_id=True).to_table().column(_ROW_ID)
+    if len(found) > TAKEN_ROWS:
+        return None
+    if not len(found):
+        rows = pa.schema([dataset.schema.field(name) for name in columns]).empty_table()
+    else:
+        rows = dataset._take_rows(found.to_pylist(), columns=list(columns))
+    return rows.append_column(_ROW_ID, found) if row_ids else rows
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """An upsert that waits for its commit."""
+
+    operation: Any
+    changes: ChangeCounts
+
+
+def upsert(dataset: Any, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]) -> Upserted:
+    """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
+    stored = pa.concat_tables(_stored(dataset, rows.column("id")))
+    at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
+    known = at.is_valid()
+    changed, emptied = _without(dataset, stored.column(_ROW_ADDRESS).to_numpy())
+    row_ids = stored.column(_ROW_ID).take(at.drop_null()).to_numpy()
+    replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
+    operation = LanceOperation.Update(
+        removed_fragment_ids=emptied,
+        updated_fragments=changed,
+        new_fragments=list(_named(write(replaced_first), row_ids)),
+        # Every column has new values, so no index may answer for the new fragments.
+        fields_for_preserving_frag_bitmap=field_ids(dataset),
+        update_mode="rewrite_rows",
+    )
+    return Upserted(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
+
+
+def _stored(dataset: Any, ids: pa.ChunkedArray) -> Iterator[pa.Table]:
+    """Where the rows with these ids stand."""
+    for start in range(0, len(ids), _IDS_PER_PROBE):
+        listed = ", ".join("'" + i.replace("'", "''") + "'" for i in ids.slice(start, _IDS_PER_PROBE).to_pylist())
+        yield dataset.scanner(
+            columns=["id"], filter=f"id IN ({listed})", with_row_id=True, with_row_address=True
+        ).to_table()
+
+
+def _without(dataset: Any, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
+    """The fragments that hold these rows as they are without them, and those that have no row left."""
+    changed, emptied = [], []
+    fragments = addresses >> np.uint64(32)
+    for fragment_id in np.unique(fragments).tolist():
+        offsets = addresses[fragments == fragment_id] & np.uint64(0xFFFF_FFFF)
+        left = dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
+        if left is None:
+            emptied.append(fragment_id)
+        else:
+            changed.append(left)
+    return changed, emptied
+
+
+def _named(written: Sequence[FragmentMetadata], row_ids: NDArray[np.uint64]) -> Iterator[FragmentMetadata]:
+    """New fragments whose first rows go by these row ids; the rest are new, and get theirs with the commit."""
+    start = 0
+    for fragment in written:
+        numbers = row_ids[start : start + fragment.physical_rows].tolist()
+        start += len(numbers)
+        yield replace(fragment, row_id_meta=RowIdSequence(numbers).to_inline_metadata()) if numbers else fragment
