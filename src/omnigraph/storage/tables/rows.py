@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.tables.reading import Table, quoted
+from omnigraph.storage.tables.wide import take
 
 ROW_ID = "_rowid"
 
@@ -71,7 +72,7 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
     """These columns of these rows, in the order given. Every row id must be of this version."""
     if not len(row_ids):
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    taken = table.dataset._take_rows(pa.array(row_ids.view(np.uint64)), columns=list(columns))
+    taken = take(table.dataset, pa.array(row_ids.view(np.uint64)), columns)
     if len(taken) != len(row_ids):
         raise IntegrityError(table.state.path, f"version {table.state.version} lacks rows that it numbered itself")
     return taken

@@ -156,8 +156,8 @@ class Staging:
             if not field.nullable:
                 raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
         table = self._reader.open(base)
-        fragments = [f.metadata for f in table.dataset.get_fragments()]
-        return self._commit(table, LanceOperation.Merge(fragments, with_columns(table.dataset, fields)))
+        # A Merge does the same, and compares every column with every other one.
+        return self._commit(table, LanceOperation.Project(with_columns(table.dataset, fields)))
 
     def remove_columns(self, base: TableState, names: Collection[str]) -> StagedTable:
         """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""

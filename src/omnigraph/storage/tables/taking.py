@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.wide import take
 
 RowIds = NDArray[np.uint64]
 
@@ -27,7 +28,7 @@ def take_rows(table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table
     if not len(row_ids):
         return table.dataset.scanner(columns=list(columns), limit=0).to_table()
     # Lance wants plain ints; one call per block keeps its working memory bounded.
-    return table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
+    return take(table.dataset, row_ids.tolist(), columns)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,17 @@ def is_wide(columns: Sequence[str] | pa.Schema) -> bool:
     return len(columns) > WIDE_COLUMNS
 
 
+def take(dataset: Any, row_ids: Sequence[int] | pa.Array, columns: Sequence[str]) -> pa.Table:
+    """These columns of the rows with these ids, in this order; many columns some at a time."""
+    parts = [
+        dataset._take_rows(row_ids, columns=list(columns[start : start + WIDE_COLUMNS]))
+        for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return pa.table([c for part in parts for c in part.columns], schema=pa.schema([f for p in parts for f in p.schema]))
+
+
 def taken(
     dataset: Any, columns: Sequence[str], *, filter: str | None, limit: int | None = None, row_ids: bool = False
 ) -> pa.Table | None:
@@ -43,7 +54,7 @@ def taken(
     if not len(found):
         rows = pa.schema([dataset.schema.field(name) for name in columns]).empty_table()
     else:
-        rows = dataset._take_rows(found.to_pylist(), columns=list(columns))
+        rows = take(dataset, found.combine_chunks(), columns)
     return rows.append_column(_ROW_ID, found) if row_ids else rows
 
 
