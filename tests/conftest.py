@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.s3 import ACCESS, S3Server
+from tests.support.s3 import ACCESS, S3Server, ensure_bucket
 
 BUCKET = "omnigraph-tests"
 
@@ -47,24 +47,42 @@ def local_place(tmp_path: Path) -> Place:
     return Place(str(tmp_path / "graph"), {})
 
 
-@pytest.fixture(params=["local", "s3"])
-def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Local disk, then S3: the endpoint of OMNIGRAPH_TEST_S3_ENDPOINT when one is given, else moto's."""
-    if request.param == "local":
-        return request.getfixturevalue("local_place")
+@pytest.fixture(scope="session")
+def given_s3() -> dict[str, str] | None:
+    """How to reach the server of OMNIGRAPH_TEST_S3_ENDPOINT, with its bucket made; None when none is given."""
     endpoint = os.environ.get("OMNIGRAPH_TEST_S3_ENDPOINT")
     if endpoint is None:
-        return request.getfixturevalue("s3_place")
-    bucket = os.environ.get("OMNIGRAPH_TEST_S3_BUCKET", BUCKET)
+        return None
     environment = {
         **{name: os.environ.get(name, value) for name, value in ACCESS.items()},
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true",
         "AWS_S3_FORCE_PATH_STYLE": "true",
     }
-    for name, value in environment.items():
+    ensure_bucket(environment, _given_bucket())
+    return environment
+
+
+def _given_bucket() -> str:
+    return os.environ.get("OMNIGRAPH_TEST_S3_BUCKET", BUCKET)
+
+
+@pytest.fixture
+def remote_place(
+    request: pytest.FixtureRequest, given_s3: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    """S3 for tests that don't look at its requests: the server that is given, else moto's."""
+    if given_s3 is None:
+        return request.getfixturevalue("s3_place")
+    for name, value in given_s3.items():
         monkeypatch.setenv(name, value)
-    return Place(f"s3://{bucket}/{uuid.uuid4().hex}", environment)
+    return Place(f"s3://{_given_bucket()}/{uuid.uuid4().hex}", given_s3)
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """Local disk, then S3."""
+    return request.getfixturevalue("local_place" if request.param == "local" else "remote_place")
 
 
 LONG = ("test_crash", "test_concurrency", "test_faults", "test_streaming", "test_connect", "test_docs", "test_demo")

@@ -96,6 +96,44 @@ def test_nothing_moves_the_attached_head_of_a_table() -> None:
     assert strays == []
 
 
+GUARDS = {"reading", "writing", "translated"}
+WORKS_ON_FILES = {
+    *("to_table", "to_batches", "to_reader", "scanner", "count_rows", "_take_rows", "take_blobs", "readall"),
+    *("describe_indices", "read_all", "read_range", "execute", "execute_uncommitted", "write_dataset"),
+    *("write_fragments", "merge_columns", "update_columns", "delete_rows", "create_index_uncommitted", "commit"),
+    *("merge_existing_index_segments", "plan"),
+}
+"""Calls by which Lance reads or writes."""
+
+
+def unguarded(node: ast.AST, guarded: bool = False) -> Iterator[str]:
+    """Calls of Lance that stand neither within `with table.reading()` and the like nor in a `try` of their own."""
+    if isinstance(node, ast.With):
+        calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+        names = {getattr(call.func, "attr", getattr(call.func, "id", "")) for call in calls}
+        guarded = guarded or bool(names & GUARDS)
+    if isinstance(node, ast.Try):
+        caught = ast.unparse(ast.Tuple([h.type for h in node.handlers if h.type is not None]))
+        guarded = guarded or "LANCE_ERRORS" in caught or "OSError" in caught
+    if isinstance(node, ast.Call) and not guarded:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name in WORKS_ON_FILES:
+            yield f"{node.lineno} {name}"
+    for child in ast.iter_child_nodes(node):
+        yield from unguarded(child, guarded)
+
+
+def test_every_call_of_lance_has_its_errors_translated() -> None:
+    """A raw error of Lance says neither whether a version was reclaimed nor which file is damaged."""
+    strays = [
+        f"{path}:{call}"
+        for path, tree in modules()
+        if path.as_posix().startswith(LANCE_OWNER)
+        for call in unguarded(tree)
+    ]
+    assert strays == []
+
+
 def test_the_language_is_pure() -> None:
     allowed = {"lark", "msgspec", "omnigraph", *sys.stdlib_module_names}
     impure = {"os", "pathlib", "subprocess", "socket", "urllib", "shutil", "tempfile"}

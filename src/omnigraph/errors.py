@@ -91,6 +91,30 @@ class ReadSetChangedError(ConflictError):
         self.actual = actual
 
 
+class WriteExpiredError(ConflictError):
+    """A write took so long that cleanup may have taken what it staged for garbage. Nothing was written."""
+
+    def __init__(self, days: float, allowed: float) -> None:
+        super().__init__(
+            f"the write began {days:.1f} days ago and may take {allowed:.1f}, or this machine's clock was turned; "
+            "nothing was written, run it again"
+        )
+        self.days = days
+        self.allowed = allowed
+
+
+class IdempotencyKeyReusedError(ConflictError):
+    """An idempotency key came back with another request than the one that first used it. Nothing was written."""
+
+    def __init__(self, key: str, commit_id: str) -> None:
+        super().__init__(
+            f"idempotency key '{key}' was used for another request, which made commit {commit_id}; "
+            "nothing was written, choose another key"
+        )
+        self.key = key
+        self.commit_id = commit_id
+
+
 class KeyConflictError(ConflictError):
     """A strict insert met an id that exists already, or that its own input repeats."""
 
@@ -262,8 +286,11 @@ class PolicyError(OmniGraphError):
 
 
 class StorageErrorKind(StrEnum):
+    """`transient` and `unknown` leave open whether the operation happened; every other kind says that it did not."""
+
     TRANSIENT = "transient"
     CONFIGURATION = "configuration"
+    FULL = "storage_full"
     NOT_FOUND = "not_found"
     PRECONDITION = "precondition"
     PERMANENT = "permanent"
@@ -276,6 +303,11 @@ class StorageError(OmniGraphError):
     def __init__(self, kind: StorageErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+    @property
+    def may_have_happened(self) -> bool:
+        """Whether only the store knows if the operation took effect: it has to be asked, never guessed."""
+        return self.kind in (StorageErrorKind.TRANSIENT, StorageErrorKind.UNKNOWN)
 
 
 class CommitOutcomeUnknownError(StorageError):

@@ -112,12 +112,12 @@ def test_cleanup_removes_what_the_policy_gives_up(cli: Cli, g: str) -> None:
     assert cli("query", "people", "--query", "q.gq", "--store", g).code == 0
 
 
-def test_a_confirmed_cleanup_elsewhere_needs_consent(cli: Cli, s3_place: Place) -> None:
-    cli("init", "--schema", "s.pg", s3_place.uri)
-    refused = cli("cleanup", s3_place.uri, "--keep", "1", "--confirm")
+def test_a_confirmed_cleanup_elsewhere_needs_consent(cli: Cli, remote_place: Place) -> None:
+    cli("init", "--schema", "s.pg", remote_place.uri)
+    refused = cli("cleanup", remote_place.uri, "--keep", "1", "--confirm")
     assert refused.code == 1
-    assert f"refusing destructive `cleanup --confirm` on {s3_place.uri}" in refused.err
-    assert cli("cleanup", s3_place.uri, "--keep", "1", "--confirm", "--yes").code == 0
+    assert f"refusing destructive `cleanup --confirm` on {remote_place.uri}" in refused.err
+    assert cli("cleanup", remote_place.uri, "--keep", "1", "--confirm", "--yes").code == 0
 
 
 def test_repair_of_a_sound_graph(cli: Cli, g: str) -> None:

@@ -212,9 +212,9 @@ def test_a_branch_may_start_at_any_commit(cli: Cli, g: str) -> None:
 
 
 @pytest.fixture
-def remote(cli: Cli, s3_place: Place) -> str:
-    assert cli("init", "--schema", "s.pg", s3_place.uri).code == 0
-    return s3_place.uri
+def remote(cli: Cli, remote_place: Place) -> str:
+    assert cli("init", "--schema", "s.pg", remote_place.uri).code == 0
+    return remote_place.uri
 
 
 def test_a_destructive_write_elsewhere_needs_consent(cli: Cli, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:

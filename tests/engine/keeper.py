@@ -14,8 +14,8 @@ import time
 from datetime import timedelta
 
 from omnigraph import Graph
-from omnigraph.engine.cleanup import GRACE
 from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.storage.write_age import GRACE
 from tests.engine.library import book, content, loan, reader
 from tests.support.child import killing_trace, say
 

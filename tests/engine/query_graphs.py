@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,8 @@ def person(slug: str, random_: random.Random) -> str:
     return node("Person", slug, **data)
 
 
-def social_graph(path: Path, seed: int) -> Graph:
-    """A random graph that was loaded in pieces, updated, thinned out and indexed in part."""
+def social_graph(path: Path, seed: int, read: Callable[[Graph], None] = lambda graph: None) -> Graph:
+    """A random graph that was loaded in pieces, updated, thinned out and indexed in part; `read` after each commit."""
     random_ = random.Random(seed)
     graph = Graph.init(path, SOCIAL)
     people = random_.sample(NAMES, random_.randint(3, 7))
@@ -80,6 +81,7 @@ def social_graph(path: Path, seed: int) -> Graph:
     lines = [person(slug, random_) for slug in people]
     lines += [node("City", t, people=random_.choice((None, *BIG)), name=random_.choice(WORDS)) for t in towns]
     graph.load("\n".join(lines), mode="append")
+    read(graph)
     serial = 0
     for _ in range(random_.randint(1, 3)):
         lines = []
@@ -100,10 +102,13 @@ def social_graph(path: Path, seed: int) -> Graph:
         graph.load("\n".join(lines), mode="append")
         if random_.random() < 0.5:
             build_indexes(graph)
+        read(graph)
     graph.load(person(people[0], random_), mode="merge")
+    read(graph)
     if random_.random() < 0.5:
         gone = "query q($s: String) { delete Person where slug = $s }"
         graph.mutate(gone, params={"s": people[-1]})
+        read(graph)
     return graph
 
 

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.engine.cleanup import GRACE, Retention, cleanup
+from omnigraph.engine.cleanup import Retention, cleanup
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
+from omnigraph.storage.write_age import GRACE
 from tests.engine.library import SCHEMA, book
 
 STEPS = st.lists(
@@ -87,7 +88,7 @@ class History:
         return pa.Table.from_pylist([row], schema=schema)
 
     def _cleanup(self, keep: int, grace: timedelta) -> None:
-        report = cleanup(self.graph.root, Retention(keep_versions=keep), grace=grace, settle=0)
+        report = cleanup(self.graph.root, Retention(keep_versions=keep), grace=grace)
         assert all(row.error is None for row in report.datasets)
         kept = self._must_be_readable(keep)
         fresh = Graph.open(self.graph.uri)

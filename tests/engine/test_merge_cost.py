@@ -12,7 +12,7 @@ from tests.engine.museum import lines, node
 from tests.support.s3 import RequestLog, S3Server
 
 FAST_FORWARD_REQUESTS = 8
-CREATE_REQUESTS = 2
+CREATE_REQUESTS = 4
 
 
 def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:

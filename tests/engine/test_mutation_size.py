@@ -145,7 +145,9 @@ fresh = count()
 
 def inserts(size: int) -> str:
     run = next(fresh)
-    return mutation([f'insert P {{ k: "{run}-{i}", u: {i} }} insert E {{ from: "{run}-{i}", to: "a" }}' for i in range(size)])
+    return mutation(
+        [f'insert P {{ k: "{run}-{i}", u: {i} }} insert E {{ from: "{run}-{i}", to: "a" }}' for i in range(size)]
+    )
 
 
 def updates(size: int) -> str:

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.query import expand, project, run
+from omnigraph.engine.query.adjacency import Adjacency
+from omnigraph.engine.query.layered import LayeredAdjacency
 from omnigraph.engine.query.render import rendered
 from omnigraph.engine.query.result import QueryResult
+from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
@@ -184,10 +187,19 @@ def _aggregates(draft: Draft) -> tuple[str, bool]:
     return f"{returned} order {{ {', '.join(('n', *order))} }}{draft.pick('', ' limit 2')}", True
 
 
+def _traverse(graph: Graph) -> None:
+    """Have topologies of this state in memory, so that those of the next one lie over them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MODE_VARIABLE, "csr")
+        for start, step in (("Person", "knows"), ("Person", "lives"), ("City", "near")):
+            graph.query(f"query q() {{ match {{ $a: {start}  $a {step} $b }} return {{ count($b) as n }} }}")
+
+
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Graph, ReferenceGraph]]]:
     folder: Path = tmp_path_factory.mktemp("graphs")
-    made = [social_graph(folder / str(seed), seed) for seed in range(GRAPHS)]
+    # Half of them were read after every commit, the others for the first time when all was done.
+    made = [social_graph(folder / str(seed), seed, *([_traverse] if seed % 2 else [])) for seed in range(GRAPHS)]
     yield [(graph, ReferenceGraph.of(graph.snapshot())) for graph in made]
     for graph in made:
         graph.close()
@@ -230,6 +242,22 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
 
 def _rendered(result: QueryResult, index: int) -> list[Any]:
     return rendered(result.table.column(index), result.output[index].type)
+
+
+def test_both_kinds_of_topology_take_part(graphs: list[tuple[Graph, ReferenceGraph]]) -> None:
+    """The comparison above is worth something only if some topologies are built and others lie over older ones."""
+    text = "query q() { match { $a: Person  $a knows $b } return { count($b) as n } }"
+    kinds = set()
+    for graph, _ in graphs:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(MODE_VARIABLE, "csr")
+            graph.query(text)
+        state = graph.snapshot().entry.tables
+        people = state["node:Person"]
+        key = TopologyKey(graph.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people)
+        topology, _ = PROCESS_TOPOLOGIES.get(graph.root, key)
+        kinds.add(type(topology.out))
+    assert kinds == {Adjacency, LayeredAdjacency}
 
 
 def test_the_reference_reads_every_kind_of_value(graphs: list[tuple[Graph, ReferenceGraph]]) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.query import expand, filter, run
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.project import BATCH_ROWS
 from omnigraph.engine.query.read import ReadOptions
-from omnigraph.errors import QueryCancelledError, ResourceLimitError
+from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES
+from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
+from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
+from omnigraph.storage.topology import TopologyFiles
 
 SCHEMA = "node Item { slug: String @key  n: I32 }\nedge Next: Item -> Item"
 ITEMS = 150_000
@@ -101,6 +108,136 @@ def test_a_cancelled_query_ends(graph: Graph) -> None:
 def test_time_runs_out(graph: Graph) -> None:
     with pytest.raises(QueryCancelledError, match="within 0 seconds"):
         graph.query(ALL, options=ReadOptions(cancellation=Cancellation(timeout=0)))
+
+
+class Stuck:
+    """An embedding client that does not answer until it is let go, as a step of a query that asks nobody."""
+
+    model = "stuck"
+
+    def __init__(self, asked: Callable[[], None] = lambda: None) -> None:
+        self._asked = asked
+        self.was_asked = False
+        self.may_answer = threading.Event()
+        self.answered = threading.Event()
+
+    def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
+        self.was_asked = True
+        self._asked()
+        assert self.may_answer.wait(60)
+        self.answered.set()
+        return np.full(dimension, dimension**-0.5, np.float32)
+
+
+NEAREST = 'query q() { match { $p: Spot } return { $p.slug as s } order { nearest($p.at, "x") } limit 1 }'
+
+
+@pytest.fixture(scope="module")
+def spots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with Graph.init(tmp_path_factory.mktemp("spots") / "g", "node Spot { slug: String @key  at: Vector(2) }") as made:
+        made.load('{"type":"Spot","data":{"slug":"a","at":[1,0]}}', mode="append")
+        yield made
+
+
+@pytest.mark.parametrize("by", ["the clock", "its caller"])
+def test_whoever_may_end_a_query_does_not_wait_for_the_step_that_runs(spots: Graph, by: str) -> None:
+    cancellation = Cancellation(timeout=0.05 if by == "the clock" else None)
+    stuck = Stuck(cancellation.cancel if by == "its caller" else lambda: None)
+    with pytest.raises(QueryCancelledError):
+        spots.query(NEAREST, options=ReadOptions(cancellation=cancellation, embedder=stuck))
+    assert not stuck.answered.is_set(), "the query was over before its step was"
+    stuck.may_answer.set()
+    for thread in _query_threads():
+        thread.join(60)
+    assert stuck.answered.is_set() == stuck.was_asked
+    assert _query_threads() == [], "the step ends by itself and leaves nothing behind"
+
+
+def _query_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "omnigraph-query"]
+
+
+def test_errors_and_results_pass_through_to_the_caller_who_waits(spots: Graph) -> None:
+    patient = ReadOptions(cancellation=Cancellation(timeout=600), embedder=(ready := Stuck()))
+    ready.may_answer.set()
+    assert spots.query(NEAREST, options=patient).rows() == [{"s": "a"}]
+    with pytest.raises(BadRequestError, match="embedding client"):
+        spots.query(NEAREST, options=ReadOptions(cancellation=Cancellation(timeout=600)))
+
+
+class Counting(Cancellation):
+    """Knows how often it was asked, and may say no from some question on."""
+
+    def __init__(self, no_from: int | None = None) -> None:
+        super().__init__()
+        self.asked = 0
+        self._no_from = no_from
+
+    def check(self) -> None:
+        self.asked += 1
+        if self._no_from is not None and self.asked >= self._no_from:
+            self.cancel()
+        super().check()
+
+
+LONG = {
+    "closing": "query q() { match { $i: Item  $i next $j  $i next $j } return { count($i) as n } }",
+    "comparing": "query q() { match { $i: Item  $i next $j  $i.slug starts_with $j.slug } return { count($i) as n } }",
+    "searching": "query q() { match { $i: Item  $i.n < 3000  $i next{1,3} $j } return { count($j.n) as n } }",
+    "counting": "query q() { match { $i: Item  $i.n < 3000  $i next{1,3} $j } return { count($j) as n } }",
+    "streaming": STEPS,
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_long_steps_ask_often_whether_to_go_on(graph: Graph, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work between two questions is bounded in rows: twice as small pieces, about twice as many questions."""
+    monkeypatch.setenv(MODE_VARIABLE, "csr")
+
+    def asked(rows: int) -> int:
+        monkeypatch.setattr(expand, "_ROWS_PER_CHECK", rows)
+        monkeypatch.setattr(filter, "_ROWS_PER_CHECK", rows)
+        monkeypatch.setattr(expand, "_VISITED_BYTES", ITEMS * rows // 50)
+        monkeypatch.setattr(run, "_PIECE", rows)
+        counting = Counting()
+        sum(len(batch) for batch in graph.stream(LONG[kind], options=ReadOptions(cancellation=counting)))
+        return counting.asked
+
+    asked(10_000)
+    few, many = asked(10_000), asked(5_000)
+    assert few > 14
+    assert many > 1.5 * few
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_every_question_can_end_the_query(graph: Graph, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MODE_VARIABLE, "csr")
+    for number in range(1, 8):
+        counting = Counting(no_from=number)
+        with pytest.raises(QueryCancelledError):
+            graph.query(LONG[kind], options=ReadOptions(cancellation=counting))
+
+
+def test_a_topology_that_was_begun_is_finished_for_those_who_come_later(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a query whose limit is shorter than the build could never succeed, however often it is tried."""
+
+    class Impatient(Cancellation):
+        def check_at_exit(self) -> None:
+            self.cancel()
+            super().check_at_exit()
+
+    monkeypatch.setenv(MODE_VARIABLE, "csr")
+    PROCESS_TOPOLOGIES.clear()
+    for folder in TopologyFiles(graph.root.objects).folders(graph.snapshot().table("edge:Next").state.table_id):
+        TopologyFiles(graph.root.objects).remove(folder)
+    with pytest.raises(QueryCancelledError):
+        graph.query(STEPS, options=ReadOptions(cancellation=Impatient()))
+    for thread in _query_threads():
+        thread.join(60)
+    profile = graph.query(STEPS, options=ReadOptions(profile=True)).profile
+    assert any("in memory" in line for line in profile.lines())
 
 
 def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:

@@ -92,7 +92,7 @@ def test_google_and_azure_locations_make_store_clients(monkeypatch: pytest.Monke
     assert type(Location.parse("gs://bucket/graph").open_store()).__name__ == "GCSStore"
 
 
-def test_a_missing_bucket_is_named(s3_place: Place) -> None:
+def test_a_missing_bucket_is_named(remote_place: Place) -> None:
     for attempt in (lambda: Graph.open("s3://no-such-bucket/g"), lambda: new_graph("s3://no-such-bucket/g")):
         with pytest.raises(StorageError, match="bucket 'no-such-bucket' does not exist") as refused:
             attempt()

@@ -159,12 +159,29 @@ def test_a_commit_that_queues_costs_three_requests_more(s3_server: S3Server, s3_
     assert len(log) == APPEND_REQUESTS + 3, log.lines()
 
 
-def test_creating_a_branch_is_a_head_check_and_one_object(s3_server: S3Server, s3_place: Place) -> None:
-    graph = new_graph(s3_place.uri, extra_tables=20)
+@pytest.mark.parametrize("extra_tables", [0, 20])
+def test_creating_a_branch_is_a_pin_a_head_check_and_one_object(
+    s3_server: S3Server, s3_place: Place, extra_tables: int
+) -> None:
+    graph = new_graph(s3_place.uri, extra_tables=extra_tables)
     append_one(graph, "a")
     quiesce(graph)
     with s3_server.logged() as log:
         graph.create_branch("side")
+        graph.close()  # the pin is removed in the background
+    *waited_for, unpinned = log.requests
+    kinds = [(r.method, r.path.split("/__manifest/")[1].split("/")[0]) for r in waited_for]
+    assert kinds == [("PUT", "pins"), ("GET", "log"), ("PUT", "refs")]
+    assert (unpinned.method, unpinned.query) == ("POST", "delete")
+
+
+def test_creating_a_branch_from_a_named_one_needs_no_pin(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri)
+    graph.create_branch("side")
+    append_one(graph, "a", "side")
+    quiesce(graph)
+    with s3_server.logged() as log:
+        graph.create_branch("twig", source="side")
     assert [(r.method, r.status) for r in log.requests] == [("GET", 404), ("PUT", 200)]
 
 

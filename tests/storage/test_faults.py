@@ -191,3 +191,50 @@ def test_a_store_without_create_if_absent_is_refused(s3_server: S3Server, s3_pla
     assert refused.value.kind is StorageErrorKind.CONFIGURATION
     bucket, _, prefix = s3_place.uri.removeprefix("s3://").partition("/")
     assert "Contents" not in s3_server.client().list_objects_v2(Bucket=bucket, Prefix=prefix)
+
+
+@pytest.mark.parametrize(
+    ("status", "where", "kind"),
+    [
+        (403, "/data/", StorageErrorKind.CONFIGURATION),
+        (403, "/log/", StorageErrorKind.CONFIGURATION),
+        (507, "/log/", StorageErrorKind.FULL),
+        (400, "/log/", StorageErrorKind.PERMANENT),
+    ],
+)
+def test_a_refusal_is_no_open_outcome(
+    s3_server: S3Server, s3_place: Place, status: int, where: str, kind: StorageErrorKind
+) -> None:
+    graph = new_graph(s3_place.uri)
+    with (
+        s3_server.broken(lambda method, path: Fault(status) if method == "PUT" and where in path else None),
+        pytest.raises(StorageError) as refused,
+    ):
+        append_one(graph, "ann")
+    assert refused.value.kind is kind
+    assert ids(graph) == []
+
+
+def test_a_refused_repetition_of_a_publish_that_happened_is_a_success(s3_server: S3Server, s3_place: Place) -> None:
+    """The client repeats a request by itself when its answer is lost; the refusal then answers the repetition."""
+    graph = new_graph(s3_place.uri)
+    faults = iter([Fault()])
+
+    def lose_then_refuse(method: str, path: str) -> Fault | None:
+        return next(faults, Fault(507)) if method == "PUT" and "/log/" in path else None
+
+    with s3_server.broken(lose_then_refuse):
+        published = append_one(graph, "ann")
+    assert graph.get_commit(published.commit_id).version == 2
+    assert ids(graph) == ["ann"]
+
+
+def test_a_read_that_is_refused_is_a_matter_of_configuration(s3_server: S3Server, s3_place: Place) -> None:
+    append_one(new_graph(s3_place.uri), "ann")
+    fresh = Graph.open(s3_place.uri)
+    with (
+        s3_server.broken(lambda method, path: Fault(403) if "/data/" in path else None),
+        pytest.raises(StorageError, match="check the credentials") as refused,
+    ):
+        ids(fresh)
+    assert refused.value.kind is StorageErrorKind.CONFIGURATION

@@ -85,6 +85,22 @@ def test_shared_fragments_are_not_read(root: GraphRoot, empty: TableState) -> No
     assert (changes.old.column("id").to_pylist(), changes.new.column("id").to_pylist()) == (["x"], ["y", "z"])
 
 
+@pytest.mark.parametrize("gone", [0, 3, 6_000], ids=["first", "listed", "as a bitmap"])
+def test_of_a_fragment_that_lost_a_row_only_that_row_counts(root: GraphRoot, empty: TableState, gone: int) -> None:
+    base = root.staging.append(empty, things(**{f"k{i}": i for i in range(2 * gone + 50)})).state
+    if gone:
+        base = root.staging.delete(base, [f"k{2 * i}" for i in range(gone)]).state
+    newer = root.staging.delete(base, ["k1", "k7"]).state
+    newest = root.staging.upsert(newer, things(k9=-9)).state
+    assert row_changes(opened(root, base), opened(root, newer), ["id"], at_most=1) is None
+    changes = row_changes(opened(root, base), opened(root, newer), ["id", "n"], at_most=2)
+    assert changes is not None
+    assert (changes.old.column("id").to_pylist(), changes.new.num_rows) == (["k1", "k7"], 0)
+    back = row_changes(opened(root, newest), opened(root, base), ["id", "n"], at_most=4)
+    assert back is not None
+    assert (back.old.column("n").to_pylist(), back.new.column("n").to_pylist()) == ([-9], [1, 7, 9])
+
+
 def test_coverage_counts_rows_that_an_index_does_not_know(root: GraphRoot, empty: TableState) -> None:
     base = root.staging.append(empty, things(a=1, b=2)).state
     indexed = root.staging.build_index(base, "n", "BTREE", "n_btree").state

@@ -193,6 +193,22 @@ def test_what_a_fold_takes(fragments: list[FragmentSize], chosen: list[int]) -> 
     assert fragments_to_fold(fragments) == chosen
 
 
+@pytest.mark.parametrize("commits", [3_000, 12_000])
+def test_tiny_commits_do_not_write_the_square_of_what_they_hold(commits: int) -> None:
+    """Every copy that a fold makes of a small table stays until cleanup, so there must not be many of each row."""
+    fragments: dict[int, int] = {}
+    written = most = 0
+    for i in range(commits):
+        fragments[i] = 200
+        chosen = fragments_to_fold([FragmentSize(f, size, indexed=False) for f, size in fragments.items()])
+        if chosen:
+            fragments[i] = sum(fragments.pop(fragment_id) for fragment_id in chosen)
+            written += fragments[i]
+        most = max(most, len(fragments))
+    assert written < 50 * commits * 200
+    assert most < 3 * FOLD_AT
+
+
 def test_a_row_is_rewritten_a_logarithmic_number_of_times() -> None:
     """Appending small fragments one by one: total bytes rewritten stay within a small factor per tier."""
     fragments: dict[int, int] = {}

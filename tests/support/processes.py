@@ -18,7 +18,13 @@ from typing import Any
 from tests.support.child import KILL_AT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-BORN_OFTEN = ("tests.storage.writer", "tests.engine.keeper", "tests.engine.fleet", "tests.engine.writer")
+BORN_OFTEN = (
+    "tests.storage.writer",
+    "tests.engine.keeper",
+    "tests.engine.fleet",
+    "tests.engine.writer",
+    "tests.torture.worker",
+)
 
 
 class Process:
@@ -64,8 +70,16 @@ class Process:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
+    def next_acknowledged(self) -> list[str]:
+        """The next line it prints, split into words. Waits for it."""
+        line = self.stdout.readline()
+        if not line.strip():
+            self.wait()
+            raise AssertionError(f"the process ended with {self.returncode}:\n{self.errors()}")
+        return line.split()
+
     def acknowledged(self) -> list[list[str]]:
-        """The lines it printed until it ended, split into words."""
+        """The lines it printed until it ended and that nobody has read yet, split into words."""
         output = self.stdout.read()
         self.stdout.close()
         self.wait()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.columns import as_table_rows, rows_schema
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.storage.models import TableState
+from omnigraph.storage.ordered import distinct
 from omnigraph.storage.tables import StagedTable, Staging
 
 StagingJob: TypeAlias = Callable[[TableState], StagedTable]
@@ -96,7 +97,7 @@ class TypeChange:
         for bit, kept in enumerate(self.kept.values()):
             pattern |= kept.astype(np.int64) << bit
         patches = []
-        for bits in np.unique(pattern[pattern > 0]):
+        for bits in distinct(pattern[pattern > 0]):
             dropped = [column for bit, column in enumerate(columns) if bits >> bit & 1]
             patch = self.rows.filter(pa.array(pattern == bits)).drop_columns(dropped)
             patches.append(as_table_rows(self.type, patch))

@@ -7,7 +7,6 @@ only needs to count. The feed reads the same sequences, commit after commit.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +33,8 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.language.catalog import Property
+from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.log import slot_path
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.differing import ROW_ID
@@ -267,7 +268,7 @@ def parent_of(root: GraphRoot, entry: LogEntry) -> Snapshot:
     link = entry.commit.parents[0]
     parent = root.log.entry(link.branch_id, link.version)
     if not isinstance(parent, LogEntry):
-        raise IntegrityError(f"log of {link.branch_id}", f"version {link.version} is missing")
+        raise IntegrityError(slot_path(link.branch_id, link.version), "the entry of a commit is missing")
     return _snapshot(root, parent)
 
 
@@ -348,18 +349,13 @@ class _Recent:
     """The last commits whose changes were asked for: the pages of a large commit share one comparison."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], CommitChanges] = OrderedDict()
-        self._lock = threading.Lock()
+        self._known: RecentlyUsed[tuple[str, str], CommitChanges] = RecentlyUsed(_REMEMBERED_COMMITS)
 
     def get(self, commit_id: str, scope: ChangeScope) -> CommitChanges | None:
-        with self._lock:
-            return self._known.get((commit_id, scope.digest))
+        return self._known.get((commit_id, scope.digest))
 
     def keep(self, scope: ChangeScope, changes: CommitChanges) -> CommitChanges:
-        with self._lock:
-            self._known[changes.entry.commit.id, scope.digest] = changes
-            while len(self._known) > _REMEMBERED_COMMITS:
-                self._known.popitem(last=False)
+        self._known[changes.entry.commit.id, scope.digest] = changes
         return changes
 
 

@@ -1,17 +1,17 @@
 """Cleanup: mark what every retained snapshot names, sweep the rest. The only code that deletes table data.
 
 Roots are the head and the whole private history of every live branch, the commits those build on, the part of main's
-history that the policy retains, and heads of branches deleted a moment ago. A file goes when no root names it and no
-write in flight can come to need it. Log entries are never touched, so a reclaimed commit is still known by its id
-and reading it raises HistoricalVersionReclaimedError. A failure in one table leaves the others alone, and a cleanup
-that was interrupted is finished by the next one.
+history that the policy retains, what writes in flight have pinned, and branches deleted within the grace period. A file
+goes when no root names it and no write in flight can come to need it. Log entries are never touched, so a reclaimed
+commit is still known by its id and reading it raises HistoricalVersionReclaimedError. A failure in one table leaves
+the others alone, and a cleanup that was interrupted is finished by the next one. How this and a concurrent publish
+keep out of each other's way is in docs/dev/protocol.md.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -23,25 +23,24 @@ from omnigraph.errors import (
     HistoricalVersionReclaimedError,
     NotFoundError,
     OmniGraphError,
+    StorageError,
+    StorageErrorKind,
 )
 from omnigraph.storage.branches import BranchHead
-from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
-from omnigraph.storage.reclaims import SETTLE_SECONDS
+from omnigraph.storage.pins import Pin
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.reading import attached_version, manifest_name
 from omnigraph.storage.tables.sweeping import Doomed, TableFile, doomed_files, leaf_folders, table_file
-
-GRACE: Final = timedelta(days=7)
-"""How long a write may take from its first staged file to its commit. Only what was never published, and branches
-that were deleted, wait for it; history that a policy releases goes at once."""
+from omnigraph.storage.write_age import GRACE
 
 _DURATION = re.compile(r"(\d+)\s*([smhdw]?)")
 _UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _LONGEST_SECONDS: Final = 100 * 366 * 86400
 _ENTRIES_AT_ONCE: Final = 256
-_LONGEST_SWEEP: Final = timedelta(hours=1)
-"""A record older than this was left by a cleanup that died. Its manifests are gone or will not go any more."""
+_CLOCK_TOLERANCE: Final = timedelta(hours=1)
+"""A shorter grace period than this says nothing about how far two clocks may be apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +125,16 @@ def duration(text: str | int | timedelta) -> timedelta:
     return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
 
-def cleanup(
-    root: GraphRoot,
-    retention: Retention,
-    *,
-    grace: timedelta = GRACE,
-    dry_run: bool = False,
-    settle: float = SETTLE_SECONDS,
-) -> CleanupReport:
+def cleanup(root: GraphRoot, retention: Retention, *, grace: timedelta = GRACE, dry_run: bool = False) -> CleanupReport:
     """Delete what no retained snapshot needs; a dry run only counts it."""
-    rows = _Cleanup(root, retention, grace, settle).run(None, dry_run=dry_run)
+    rows = _Cleanup(root, retention, grace, dry_run=dry_run).run()
     older_than = None if retention.older_than is None else int(retention.older_than.total_seconds())
     return CleanupReport(root.location.uri, retention.keep_versions, older_than, rows, dry_run)
 
 
-def purge_history(root: GraphRoot, folders: Collection[str], *, settle: float = SETTLE_SECONDS) -> CleanupReport:
+def purge_history(root: GraphRoot, folders: Collection[str]) -> CleanupReport:
     """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs."""
-    rows = _Cleanup(root, Retention(keep_versions=1), GRACE, settle).run(folders, dry_run=False)
+    rows = _Cleanup(root, Retention(keep_versions=1), GRACE, folders).run()
     return CleanupReport(root.location.uri, 1, None, rows)
 
 
@@ -154,16 +146,21 @@ class _Roots:
     superseded: dict[str, dict[str, TableState]] = field(default_factory=dict)
     heads: dict[tuple[str, str], TableState] = field(default_factory=dict)
     type_keys: dict[str, str] = field(default_factory=dict)
+    pins: list[Pin] = field(default_factory=list)
 
-    def keep(self, entry: LogEntry, *, is_head: bool = False) -> None:
+    def keep(self, entry: LogEntry, released: Set[str] = frozenset(), *, is_head: bool = False) -> None:
         for type_key, state in entry.tables.items():
+            if state.path in released:
+                continue
             self.kept.setdefault(state.path, {})[state.version] = state
             self.type_keys.setdefault(state.path, type_key)
             if is_head:
                 self.heads[state.path, state.version] = state
 
-    def supersede(self, entry: LogEntry) -> None:
+    def supersede(self, entry: LogEntry, released: Set[str]) -> None:
         for type_key, state in entry.tables.items():
+            if state.path not in released:
+                continue
             self.superseded.setdefault(state.path, {})[state.version] = state
             self.type_keys.setdefault(state.path, type_key)
 
@@ -190,31 +187,76 @@ class _Table:
 
 
 class _Cleanup:
-    def __init__(self, root: GraphRoot, retention: Retention, grace: timedelta, settle: float) -> None:
-        self.root = root
-        self.retention = retention
-        self.grace = grace
-        self.settle = settle
-        self.now = datetime.now(UTC)
+    """One cleanup, of all tables or of some folders."""
 
-    def run(self, folders: Collection[str] | None, *, dry_run: bool) -> tuple[TableCleaned, ...]:
-        standing = self.root.table_folders()
-        tables = [_Table(folder) for folder in standing if folders is None or folder in folders]
+    def __init__(
+        self,
+        root: GraphRoot,
+        retention: Retention,
+        grace: timedelta,
+        folders: Collection[str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self.root = root
+        self.grace = grace
+        self.folders = folders
+        self.dry_run = dry_run
+        self.now = _own_time() if dry_run else self._store_time_even_if_full()
+        # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
+        self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
+        self.first_kept = retention.first_version(root, root.branches.head(MAIN), self.now)
+
+    def run(self) -> tuple[TableCleaned, ...]:
+        tables = [_Table(folder) for folder in self.root.table_folders() if self._released_below(folder) > 0]
         # Files are listed before heads are read: what was published in between is then known to be needed.
         self._each(tables, self._list)
         roots = self._roots()
         self._refuse_unreadable_heads(roots)
         self._each(tables, lambda table: self._doom(table, roots))
-        if not dry_run and any(table.doomed.versions or table.doomed.others for table in tables):
+        if not self.dry_run and (self.unfinished or any(t.doomed.manifests or t.doomed.others for t in tables)):
             self._sweep(tables, roots)
-        return self._rows(tables, roots, dry_run)
+        if not self.dry_run:
+            self.root.objects.remove_unfinished(self.now - self.grace)
+        return self._rows(tables, roots)
+
+    def _released_below(self, folder: str) -> int:
+        """The version of main below which this cleanup, or one that it finishes, releases a table; 0 if neither."""
+        released = [record.below for record in self.unfinished if record.folder in (None, folder)]
+        if self.folders is None or folder in self.folders:
+            released.append(self.first_kept)
+        return max(released, default=0)
+
+    def _store_time_even_if_full(self) -> datetime:
+        """A full disk gets room for the few names that a cleanup writes from what can be derived again."""
+        try:
+            return self._store_time()
+        except StorageError as error:
+            if error.kind is not StorageErrorKind.FULL:
+                raise
+            self.root.drop_derived_files()
+            return self._store_time()
+
+    def _store_time(self) -> datetime:
+        """Ages are those of stored objects, so the time is the store's. A clock that is far from it is a mistake
+        somewhere, and what is deleted can't be brought back."""
+        theirs, ours = self.root.reclaims.store_time(), _own_time()
+        if abs(theirs - ours) > max(self.grace, _CLOCK_TOLERANCE):
+            raise ConflictError(
+                f"nothing was removed: this machine's clock says {ours:%Y-%m-%d %H:%M} and the store's "
+                f"{theirs:%Y-%m-%d %H:%M} (UTC); set the clock that is wrong and run cleanup again"
+            )
+        return theirs
 
     # Marking
 
     def _roots(self) -> _Roots:
+        """Pins are read before branches: whoever removed its pin meanwhile has published, and is seen there."""
         roots = _Roots()
         try:
+            roots.pins = self._valid_pins()
             refs = self.root.branches.all()
+            live = {ref.branch_id for ref in refs}
             for ref in refs:
                 newest = self.root.log.newest(ref)
                 if isinstance(newest, Tombstone):
@@ -223,25 +265,45 @@ class _Cleanup:
                 if ref.branch == MAIN:
                     self._keep_main(BranchHead(ref, newest), roots)
                 else:
-                    self._keep_private_history(ref, newest, roots)
+                    self._keep_private_history(ref, newest, live, roots)
             for ref in self.root.branches.deleted_since(self.now - self.grace):
-                self._keep_last(ref, roots)
+                if (last := self._last_entry(ref)) is not None:
+                    self._keep_private_history(ref, last, live, roots)
         except OmniGraphError as error:
             raise ConflictError(f"nothing was removed: a branch can't be read ({error})") from error
         return roots
 
-    def _keep_main(self, main: BranchHead, roots: _Roots) -> None:
-        first = self.retention.first_version(self.root, main, self.now)
-        for entry in self._entries(main.ref, range(first, main.entry.version + 1)):
-            roots.keep(entry)
-        # Files of earlier versions are older than any write in flight; of these the manifest has to say which they are.
-        recent = _version_at(self.root, main, self.now - self.grace)
-        for entry in self._entries(main.ref, range(recent, first)):
-            roots.supersede(entry)
+    def _valid_pins(self) -> list[Pin]:
+        """Whoever pinned something longer ago than the grace period would refuse to publish now."""
+        pins = self.root.pins.standing()
+        expired = [pin for pin in pins if pin.since < self.now - GRACE]
+        if expired and not self.dry_run:
+            self.root.pins.forget(expired)
+        return [pin for pin in pins if pin not in expired]
 
-    def _keep_private_history(self, ref: BranchRef, head: LogEntry, roots: _Roots) -> None:
-        """Everything of a live branch's own, and every commit it was built on: a merge may need that as its base."""
+    def _keep_main(self, main: BranchHead, roots: _Roots) -> None:
+        head = main.entry.version
+        # Files of versions before `recent` are older than any write in flight; for later ones the manifest has to say
+        # which they are. What an earlier cleanup released is finished whatever its age.
+        recent = 1 if self.unfinished else _version_at(self.root, main, self.now - self.grace)
+        for entry in self._entries(main.ref, range(min(recent, self.first_kept), head + 1)):
+            released = {s.path for s in entry.tables.values() if entry.version < self._released_below(s.path)}
+            roots.supersede(entry, released)
+            roots.keep(entry, released)
+        for pin in roots.pins:
+            for entry in self._entries(main.ref, range(max(1, pin.first), min(head, pin.last or head) + 1)):
+                roots.keep(entry)
+
+    def _keep_private_history(self, ref: BranchRef, head: LogEntry, live: Set[str], roots: _Roots) -> None:
+        """Everything of a branch's own, also what it inherited from branches that are gone, and every commit it was
+        built on: a merge may need that as its base."""
         links = [(ref.fork.branch_id, ref.fork.version)] if ref.fork is not None else []
+        inherited_up_to = 0
+        for point in ref.lineage:
+            if point.branch_id not in live:
+                for entry in self._entries(ref, range(inherited_up_to + 1, point.version + 1)):
+                    roots.keep(entry)
+            inherited_up_to = point.version
         for entry in self._entries(ref, range(ref.first_own_version, head.version + 1)):
             roots.keep(entry)
             links += [(p.branch_id, p.version) for p in entry.commit.parents if p.branch_id != ref.branch_id]
@@ -249,14 +311,14 @@ class _Cleanup:
             if isinstance(parent, LogEntry):
                 roots.keep(parent)
 
-    def _keep_last(self, ref: BranchRef, roots: _Roots) -> None:
-        """The head of a branch that was just deleted: a merge of it may be about to be published."""
+    def _last_entry(self, ref: BranchRef) -> LogEntry | None:
+        """The head that a deleted branch had; None when it lives after all."""
         newest = self.root.log.newest(ref)
-        if isinstance(newest, Tombstone):
-            place = ref.locate(newest.version - 1)
-            last = self.root.log.entry(place.branch_id, place.version)
-            if isinstance(last, LogEntry):
-                roots.keep(last)
+        if not isinstance(newest, Tombstone):
+            return None
+        place = ref.locate(newest.version - 1)
+        last = self.root.log.entry(place.branch_id, place.version)
+        return last if isinstance(last, LogEntry) else None
 
     def _entries(self, ref: BranchRef, versions: range) -> Iterable[LogEntry]:
         for start in range(0, len(versions), _ENTRIES_AT_ONCE):
@@ -298,20 +360,28 @@ class _Cleanup:
             try:
                 named |= self.root.reader.open(state).files()
             except HistoricalVersionReclaimedError:
-                if f"_versions/{manifest_name(state.number)}" in standing:
+                manifest = f"_versions/{manifest_name(state.number)}"
+                # Another cleanup may have deleted it since the files were listed.
+                if manifest in standing and self.root.objects.exists(f"{state.path}/{manifest}"):
                     raise
         return named
 
     def _sweep(self, tables: list[_Table], roots: _Roots) -> None:
-        record = self.root.reclaims.open({t.folder: t.doomed.versions for t in tables if t.doomed.versions})
+        records = self.root.reclaims.open(self.first_kept, self.folders)
         self.root.trace.reached("cleanup.record.after")
-        time.sleep(self.settle)
-        # Whoever forked or published since then is seen now, and nothing has been deleted yet.
+        # Whoever pinned, forked or published since the first look is seen now, and nothing has been deleted yet.
         later = self._roots()
         self._each(tables, lambda table: self._rescue(table, roots, later))
+        self.root.trace.reached("cleanup.look.after")
+        if not self.root.reclaims.are_ours(records):
+            return  # another cleanup finishes this one; what it has finished may be in use again
         self._each(tables, self._delete)
+        self.root.branches.note_deletions()
         if all(table.error is None for table in tables):
-            self.root.reclaims.close(record, abandoned_before=self.now - _LONGEST_SWEEP)
+            # What a pin kept may still be deleted by whoever wrote the record: it has to stand on.
+            pins = [*roots.pins, *later.pins]
+            done = [record for record in self.unfinished if not any(pin.first < record.below for pin in pins)]
+            self.root.reclaims.close([*records, *done])
         self.root.trace.reached("cleanup.after")
 
     def _rescue(self, table: _Table, before: _Roots, later: _Roots) -> None:
@@ -331,16 +401,20 @@ class _Cleanup:
     def _each(self, tables: list[_Table], step: Callable[[_Table], None]) -> None:
         list(self.root.workers.map(lambda table: table.guarded(step), tables))
 
-    def _rows(self, tables: list[_Table], roots: _Roots, dry_run: bool) -> tuple[TableCleaned, ...]:
+    def _rows(self, tables: list[_Table], roots: _Roots) -> tuple[TableCleaned, ...]:
         rows = []
         for table in tables:
             size, versions = table.removed_bytes, table.removed_versions
-            if dry_run:
+            if self.dry_run:
                 size, versions = table.doomed.bytes, len(table.doomed.versions)
             if table.folder in roots.kept or size or table.error:
                 name = roots.type_keys.get(table.folder, table.folder)
                 rows.append(TableCleaned(name, size, versions, table.error))
         return tuple(sorted(rows, key=lambda row: row.type_key))
+
+
+def _own_time() -> datetime:
+    return datetime.fromtimestamp(now_micros() / 1_000_000, UTC)
 
 
 def _foreign(table: _Table) -> list[TableState]:

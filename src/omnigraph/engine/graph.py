@@ -6,13 +6,12 @@ means its newest head.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +19,7 @@ from omnigraph.engine import history
 from omnigraph.engine.blobs import BlobCell, BlobRead, read_blob
 from omnigraph.engine.blobs import ReadTarget as BlobTarget
 from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
-from omnigraph.engine.cleanup import GRACE, CleanupReport, Retention, cleanup, duration
+from omnigraph.engine.cleanup import CleanupReport, Retention, cleanup, duration
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.commits import CommitHistory, CommitSummary, summaries, summary
 from omnigraph.engine.diff import ChangeSet
@@ -31,6 +30,7 @@ from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPol
 from omnigraph.engine.feed import ChangeBaseline, ChangePoll, PollRequest
 from omnigraph.engine.feed import capture_baseline as write_baseline
 from omnigraph.engine.feed import poll_changes as run_poll
+from omnigraph.engine.held_source import held_source
 from omnigraph.engine.history import CommitPage
 from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
@@ -59,7 +59,13 @@ from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.turns import PROCESS_TURNS
 from omnigraph.engine.verify import Verification, verify
-from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
+from omnigraph.errors import (
+    BadRequestError,
+    ChangeFeedGapError,
+    CommitOutcomeUnknownError,
+    HistoricalVersionReclaimedError,
+    StorageError,
+)
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.migration import MigrationPlan
 from omnigraph.language.schema.compile import accept_schema
@@ -67,11 +73,13 @@ from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import BranchRef, LogEntry
-from omnigraph.storage.reclaims import forked_at_once
 from omnigraph.storage.root import GraphRoot, create_root, open_root
 from omnigraph.storage.tracing import Trace
+from omnigraph.storage.write_age import GRACE
 
 DEFAULT_LIMITS = Limits()
+
+Answer = TypeVar("Answer")
 
 
 class Graph:
@@ -226,8 +234,12 @@ class Graph:
         options: ReadOptions = DEFAULT_READ_OPTIONS,
     ) -> QueryResult:
         """Run a named read query on one pinned state; without a name, the only query there is."""
-        state, target = self._read_state(branch, snapshot, version, at)
-        return run_query(state, target, source, name, params, self._reading(options))
+
+        def run(state: Snapshot) -> QueryResult:
+            target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+            return run_query(state, target, source, name, params, self._reading(options))
+
+        return self._read(run, branch, snapshot, version, at)
 
     def stream(
         self,
@@ -278,7 +290,7 @@ class Graph:
         at: datetime | None = None,
     ) -> dict[str, Any] | None:
         """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
-        return self.snapshot(branch, snapshot=snapshot, version=version, at=at).entity(type_key, entity_id)
+        return self._read(lambda state: state.entity(type_key, entity_id), branch, snapshot, version, at)
 
     def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
         """As `entity`, at a past version of main."""
@@ -297,6 +309,27 @@ class Graph:
     ) -> tuple[Snapshot, ReadTarget]:
         state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
         return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+
+    def _read(
+        self,
+        read: Callable[[Snapshot], Answer],
+        branch: str | None,
+        snapshot: str | None,
+        version: int | None,
+        at: datetime | None,
+    ) -> Answer:
+        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
+        a commit, version or moment that was asked for is read or not."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        try:
+            return read(state)
+        except HistoricalVersionReclaimedError:
+            if snapshot is not None or version is not None or at is not None:
+                raise
+            newer = self.snapshot(branch)
+            if newer.commit_id == state.commit_id:
+                raise
+            return read(newer)
 
     def _reading(self, options: ReadOptions) -> ReadOptions:
         return options if options.embedder is not None else replace(options, embedder=self.embedder)
@@ -334,15 +367,17 @@ class Graph:
     ) -> PublishedCommit:
         """A new branch whose first commit is this write. Either both come into being or neither does."""
         name = name.strip()
-        with PROCESS_TURNS.turn((self.id, name)):
-            began = time.monotonic()
-            parent, fork = self._fork_point(source)
-            ref = self._root.branches.draft(name, parent, fork, actor=intent.actor)
-            txn = WriteTxn(self._root, ref, fork, intent)
+        with PROCESS_TURNS.turn((self.id, name)), held_source(self._root, source) as fork:
+            ref = self._root.branches.draft(name, fork.ref, fork.entry, actor=intent.actor)
+            txn = WriteTxn(self._root, ref, fork.entry, intent)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
             published = publish_plan(txn, prepare(txn))
-            self._root.branches.establish(ref)
-            self._refuse_reclaimed_fork(ref, source, fork, began)
+            try:
+                self._root.branches.establish(ref, fork.age)
+            except StorageError as error:
+                if error.may_have_happened:
+                    raise CommitOutcomeUnknownError(published.commit_id, str(error)) from error
+                raise
             return published
 
     def mutate(
@@ -409,11 +444,9 @@ class Graph:
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        began = time.monotonic()
-        parent, fork = self._fork_point(source or MAIN)
-        ref = self._root.branches.create(name, parent, fork, actor=actor)
-        self._refuse_reclaimed_fork(ref, source or MAIN, fork, began)
-        return ref
+        with held_source(self._root, source or MAIN) as fork:
+            ref = self._root.branches.draft(name, fork.ref, fork.entry, actor=actor)
+            return self._root.branches.establish(ref, fork.age)
 
     def list_branches(self) -> list[str]:
         return self._root.branches.names()
@@ -433,23 +466,6 @@ class Graph:
 
     def verify(self) -> Verification:
         return verify(self._root)
-
-    def _fork_point(self, source: str) -> tuple[BranchRef, LogEntry]:
-        source = source.strip()
-        if source == MAIN or not history.could_be_commit(source):
-            head = self._head(source)
-            return head.ref, head.entry
-        located = history.find(self._root, source)
-        return located.ref, located.entry
-
-    def _refuse_reclaimed_fork(self, ref: BranchRef, source: str, fork: LogEntry, began: float) -> None:
-        """A new branch from history that a cleanup is deleting right now must not stay."""
-        if history.could_be_commit(source.strip()) or not forked_at_once(began):
-            try:
-                self._root.reclaims.refuse(fork.tables.values())
-            except HistoricalVersionReclaimedError:
-                self._root.branches.delete(ref.branch)
-                raise
 
     def _head(self, branch: str) -> BranchHead:
         return self._root.branches.head(branch.strip())
@@ -496,7 +512,14 @@ class Graph:
 
     def diff(self, before: str | Snapshot, after: str | Snapshot, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
-        return diff_states(self._root, self._target(before), self._target(after), filter or EVERYTHING)
+        states = self.state_of(before), self.state_of(after)
+        try:
+            return diff_states(self._root, *states, filter or EVERYTHING)
+        except ChangeFeedGapError:
+            newer = self.state_of(before), self.state_of(after)
+            if [state.commit_id for state in newer] == [state.commit_id for state in states]:
+                raise
+            return diff_states(self._root, *newer, filter or EVERYTHING)  # a branch moved on, and its head was released
 
     def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two commits of any live branches."""
@@ -593,11 +616,13 @@ class Graph:
         state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
         return write_files(self._root, state, directory, format, types)
 
-    def _target(self, target: str | Snapshot) -> Snapshot:
+    def state_of(self, target: str | Snapshot) -> Snapshot:
+        """The head of a branch, or a commit by its id; a snapshot is one already."""
         if isinstance(target, Snapshot):
             return target
-        ref, entry = self._fork_point(target)
-        return Snapshot(self._root, ref.branch, entry)
+        target = target.strip()
+        is_commit = target != MAIN and history.could_be_commit(target)
+        return self.snapshot(snapshot=target) if is_commit else self.snapshot(target)
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import version_in
+from omnigraph.storage.log import slot_path
 from omnigraph.storage.models import BranchRef, LogEntry, ParentLink
 from omnigraph.storage.root import GraphRoot
 
@@ -56,7 +57,7 @@ def at_versions(root: GraphRoot, ref: BranchRef, versions: list[int]) -> list[Lo
     found = []
     for place, entry in zip(places, root.log.entries((p.branch_id, p.version) for p in places), strict=True):
         if not isinstance(entry, LogEntry):
-            raise IntegrityError(f"log of {place.branch_id}", f"version {place.version} is missing")
+            raise IntegrityError(slot_path(place.branch_id, place.version), "the entry of a commit is missing")
         found.append(entry)
     return found
 
@@ -183,6 +184,6 @@ class _Painting:
 def _parent(link: ParentLink, entry: object) -> LogEntry:
     if not isinstance(entry, LogEntry) or entry.commit.id != link.commit_id:
         raise IntegrityError(
-            f"log of {link.branch_id}", f"commit {link.commit_id} at version {link.version} is missing"
+            slot_path(link.branch_id, link.version), f"the entry of commit {link.commit_id} is missing"
         )
     return entry

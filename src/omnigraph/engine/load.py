@@ -23,6 +23,7 @@ from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
 from omnigraph.engine.kernels.ids import new_ulids
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
+from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError
 from omnigraph.language.catalog import EdgeType, NodeType
@@ -96,29 +97,30 @@ def _encoded(piece: str | bytes) -> bytes:
 def load(graph: Graph, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
     attempt = _Load(graph, request)
-    intent = Intent(kind="load", actor=request.actor, idempotency_key=request.idempotency_key)
     try:
         # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
         attempt.read_input(graph.snapshot(request.branch))
-        published = graph.commit(request.branch, attempt.prepare, intent)
+        published = graph.commit(request.branch, attempt.prepare, attempt.intent())
     except BranchNotFoundError:
         if request.base is None:
             raise
-        published = _load_on_new_branch(graph, request, attempt, intent)
+        published = _load_on_new_branch(graph, request, attempt)
     if published is None:
         raise AssertionError("a load always has a plan")
     return _receipt(published)
 
 
-def _load_on_new_branch(graph: Graph, request: LoadRequest, attempt: _Load, intent: Intent) -> PublishedCommit | None:
+def _load_on_new_branch(graph: Graph, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
+    base = request.base or ""
+    attempt.read_input(graph.state_of(base))
     try:
         creating = replace(attempt, creates_branch=True)
-        return graph.commit_on_new_branch(request.branch, request.base or "", creating.prepare, intent)
+        return graph.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
     except ConflictError:
         if request.branch.strip() not in graph.list_branches():
             raise
         # Somebody created the branch meanwhile, so it is an existing target and the base does not matter.
-        return graph.commit(request.branch, attempt.prepare, intent)
+        return graph.commit(request.branch, attempt.prepare, attempt.intent())
 
 
 @dataclass
@@ -129,6 +131,12 @@ class _Load:
     request: LoadRequest
     creates_branch: bool = False
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
+    _digest: str | None = None
+
+    def intent(self) -> Intent:
+        """Call it when the input has been read: what a load asks for is what its input says."""
+        key = self.request.idempotency_key
+        return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         decoded, minted = self.read_input(txn.snapshot)
@@ -158,8 +166,14 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            data, limits = self.request.open_input(), self.graph.limits
-            decoded = decode(data, snapshot.catalog, self.request.grammar, limits=limits, mint=mint)
+            request, limits = self.request, self.graph.limits
+            data = request.open_input()
+            if request.idempotency_key is not None:
+                digest = RequestDigest("load", request.branch.strip(), request.mode, request.grammar.name)
+                data = digest.watching(data)
+            decoded = decode(data, snapshot.catalog, request.grammar, limits=limits, mint=mint)
+            if request.idempotency_key is not None:
+                self._digest = digest.text
             self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
 

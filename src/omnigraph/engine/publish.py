@@ -21,6 +21,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import (
     BranchNotFoundError,
     HistoricalVersionReclaimedError,
+    IdempotencyKeyReusedError,
     PreconditionFailedError,
     ReadSetChangedError,
 )
@@ -38,6 +39,7 @@ from omnigraph.storage.models import (
 )
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.write_age import WriteAge
 
 RETRY_SECONDS = 60.0
 """How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
@@ -49,12 +51,17 @@ LOSSES_WITHOUT_FLOOR = 3
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is known of a write before it looks at the graph. Stable over every retry."""
+    """What is known of a write before it looks at the graph. Stable over every retry.
+
+    `request_digest` says what was asked for, so that another request under the same idempotency key is told apart
+    from a repeat of the first.
+    """
 
     kind: str
     actor: str | None = None
     message: str | None = None
     idempotency_key: str | None = None
+    request_digest: str | None = None
     expected_head: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     authored_at: int = field(default_factory=now_micros)
@@ -69,6 +76,7 @@ class WriteTxn:
     base: LogEntry
     intent: Intent
     began: float = field(default_factory=time.monotonic, compare=False)
+    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -105,7 +113,8 @@ class PublishPlan:
     """What a write made of the captured head.
 
     A strict plan is never prepared again: it rests on what its author saw, so a change of that is the author's to
-    judge. `details` are recorded in the commit beside those of the intent.
+    judge. `details` are recorded in the commit beside those of the intent. `held_since` is for plans that name versions
+    of another branch, which are held for as long as a write may take.
     """
 
     staged: Mapping[str, StagedTable]
@@ -116,6 +125,7 @@ class PublishPlan:
     merged: ParentLink | None = None
     strict: bool = False
     details: Mapping[str, str] = field(default_factory=dict)
+    held_since: WriteAge | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +151,21 @@ Prepare = Callable[[WriteTxn], PublishPlan]
 def begin(root: GraphRoot, branch: str, intent: Intent) -> WriteTxn:
     """Capture the head: the only head resolution of an attempt."""
     head = root.branches.head(branch)
-    if intent.expected_head is not None and intent.expected_head != head.entry.commit.id:
-        raise PreconditionFailedError(branch, intent.expected_head, head.entry.commit.id)
     return WriteTxn(root, head.ref, head.entry, intent)
 
 
+def refuse_other_head(txn: WriteTxn) -> None:
+    """A conditional write is for one head only. Look for the write's own earlier commit first: it moved the head."""
+    expected, found = txn.intent.expected_head, txn.base.commit.id
+    if expected is not None and expected != found:
+        raise PreconditionFailedError(txn.ref.branch, expected, found)
+
+
 def already_published(txn: WriteTxn) -> PublishedCommit | None:
-    """The commit an earlier write with this idempotency key made, if the captured head remembers it."""
+    """The commit an earlier write with this idempotency key made, if the captured head remembers it.
+
+    IdempotencyKeyReusedError when that write was asked for something else.
+    """
     key = txn.intent.idempotency_key
     record = txn.base.with_key(key) if key is not None else None
     if record is None:
@@ -156,6 +174,9 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
     entry = txn.root.log.entry(place.branch_id, place.version)
     if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
         return None  # the key was used on a line of history that this branch does not share
+    if record.request not in (None, txn.intent.request_digest):
+        raise IdempotencyKeyReusedError(record.key, record.commit_id)
+    txn.root.log.confirm(place.branch_id, place.version)
     return PublishedCommit(txn.ref.branch, entry, replayed=True)
 
 
@@ -169,12 +190,16 @@ def commit(
         txn = begin(root, branch, intent)
         if (done := already_published(txn)) is not None:
             return done
+        refuse_other_head(txn)
         try:
             plan = prepare(txn)
         except HistoricalVersionReclaimedError:
             captured, txn = txn, begin(root, branch, intent)
             if txn.base.commit.id == captured.base.commit.id:
                 raise
+            if (done := already_published(txn)) is not None:
+                return done
+            refuse_other_head(txn)
             # The branch moved on and a cleanup released the captured head; nothing was staged that could be lost.
             plan = prepare(txn)
         if plan is None:
@@ -203,6 +228,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, fl
     for attempt in itertools.count(1):
         entry = _next_entry(txn, plan, head)
         root.trace.reached("publish.before")
+        (plan.held_since or txn.age).refuse_overdue()
         standing = root.log.publish(entry)
         won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
         floor.tried(time.monotonic() - began)
@@ -216,6 +242,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, fl
         began = moved.began
         if (done := already_published(moved)) is not None:
             return done
+        refuse_other_head(moved)
         if _still_holds(plan, txn, moved.base):
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
@@ -264,7 +291,8 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
     tables |= {**plan.added, **{k: s.state for k, s in plan.staged.items()}}
     keys = head.recent_keys
     if intent.idempotency_key is not None:
-        keys = (*keys, IdempotencyRecord(intent.idempotency_key, commit_id, version))[-IDEMPOTENCY_WINDOW:]
+        used = IdempotencyRecord(intent.idempotency_key, commit_id, version, intent.request_digest)
+        keys = (*keys, used)[-IDEMPOTENCY_WINDOW:]
     return LogEntry(
         format=FORMAT_VERSION,
         graph_id=txn.root.identity.graph_id,

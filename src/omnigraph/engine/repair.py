@@ -1,31 +1,46 @@
-"""Repair: what another tool did to the tables of main, shown, and taken in only by consent.
+"""Repair: what is damaged, what another tool did to the tables of main, and what can safely be done about it.
 
-OmniGraph never moves a table's attached head and never reads it, so a moved one harms nothing: rows that another tool
-appended there are simply not in the graph. Repair finds them; with `confirm` and `force` it loads the missing ones
-like any other input, validation included, in one commit. It never guesses: what can't be opened is reported.
+Everything that verify looks at is looked at, and each thing that is wrong gets a row. Three things can be put right:
+
+* An index is derived from its rows: a damaged one is built again with `confirm`.
+* Rows that another tool appended to a table are not in the graph, because OmniGraph never reads the attached head that
+  such tools move. With `confirm` and `force` they are loaded like any other input, in one commit.
+* A newest log entry that breaks off on a local disk keeps its whole branch from being read. Earlier versions could
+  leave one when the power went before the commit was acknowledged. With `confirm` and `force` it is set aside, not
+  deleted, and the branch goes on from the commit before it.
+
+Nothing else is guessed: it is named, and has to come from a backup.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.indexes import table_types
+from omnigraph.engine.indexes import declared_indexes, table_types
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.verify import check_table
+from omnigraph.engine.verify import CheckedLog, Examination, Problem, TableProblems, examine
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.language.catalog import EdgeType, TableType
+from omnigraph.storage.identifiers import MAIN, new_ulid
+from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.foreign import AttachedHead, attached_head
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
+
+_GRAPH_ROW: Final = "__manifest"
+_DAMAGED: Final = "__manifest/damaged"
 
 
 class Classification(StrEnum):
@@ -94,30 +109,96 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
+    """A row, and what could be done about it: rows to load, or index segments to build again."""
+
     row: TableRepaired
-    type: TableType
+    type: TableType | None = None
     missing: pa.Table | None = None
+    damaged_segments: frozenset[str] = frozenset()
 
 
 def repair(graph: Graph, *, confirm: bool, force: bool, actor: str | None = None) -> RepairReport:
-    """Classify every table of main. Rows that the graph lacks are taken in only with both flags."""
+    """Classify every table of main and everything else that is damaged; act only as far as the flags allow."""
     if force and not confirm:
         raise BadRequestError("force requires confirm")
-    snapshot = graph.snapshot()
-    items = list(table_types(snapshot.catalog).items())
-    found = list(graph.root.workers.map(lambda item: _examine(graph.root, snapshot, *item), items))
-    version, rows = None, [finding.row for finding in found]
+    found = examine(graph.root)
+    of_logs = [_torn_log(graph.root, log, log.torn, confirm, force) for log in found.logs if log.torn is not None]
+    told = {log.torn for log in found.logs}
+    main = next(log for log in found.logs if log.ref.branch == MAIN)
+    tables = [] if main.head is None else _tables_of_main(graph.root, main.head, found)
+    told |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
+    others = [
+        replace(_graph_row(main), error=problem.reason)
+        for problem in found.report.problems
+        if (problem.path or problem.reason) not in told
+    ]
+    version, rows = None, [finding.row for finding, _ in tables]
     if confirm:
-        version, rows = _act(graph, found, force=force, actor=actor)
-    return RepairReport(graph.uri, confirm, force, version, tuple(rows))
+        version, rows = _act(graph, [finding for finding, _ in tables], force=force, actor=actor)
+    return RepairReport(graph.uri, confirm, force, version, (*rows, *of_logs, *others))
 
 
-def _examine(root: GraphRoot, snapshot: Snapshot, type_key: str, type_: TableType) -> _Finding:
+# The log
+
+
+def _graph_row(log: CheckedLog) -> TableRepaired:
+    """A row for what belongs to no table: the last version that can be read, and the one that the log should reach."""
+    readable = 0 if log.head is None else log.head.version
+    return TableRepaired(_GRAPH_ROW, str(readable), str(log.newest), Classification.UNVERIFIABLE, Action.REFUSED)
+
+
+def _torn_log(root: GraphRoot, log: CheckedLog, torn: str, confirm: bool, force: bool) -> TableRepaired:
+    """A newest entry that breaks off. Nobody could ever read it, so nothing was built on it."""
+    row = _graph_row(log)
+    told = (
+        f"{torn}: the newest entry of branch '{log.ref.branch}' breaks off, so the branch can't be read. A power "
+        "cut leaves this of a commit that was not acknowledged; if there is a backup of the file, put it back instead"
+    )
+    if not root.location.is_local:
+        return _unverifiable(row, f"{told}. This store never leaves half of an object: somebody changed it")
+    if len(log.problems) > 1:
+        return _unverifiable(row, f"{told}. More of the log is damaged: {log.problems[0].reason}")
+    if not confirm:
+        offer = f"confirm with force sets it aside, and the branch goes on from version {log.newest - 1}"
+        return replace(row, action=Action.PREVIEW, error=f"{told}; {offer}")
+    if not force:
+        return _unverifiable(row, f"{told}; it is set aside only with force")
+    away = f"{_DAMAGED}/{log.ref.branch_id}-{log.newest:020d}-{new_ulid()}.json"
+    root.objects.set_aside(torn, away)
+    return replace(row, action=Action.FORCED, error=f"{torn}: was set aside as {away}")
+
+
+# The tables
+
+
+def _tables_of_main(root: GraphRoot, head: LogEntry, found: Examination) -> list[tuple[_Finding, tuple[Problem, ...]]]:
+    snapshot = Snapshot(root, MAIN, head)
+    types: dict[str, TableType] = {}
+    with contextlib.suppress(OmniGraphError):  # the schema has a row of its own then
+        types = table_types(snapshot.catalog)
+
+    def examined(type_key: str) -> tuple[_Finding, tuple[Problem, ...]]:
+        state = head.tables[type_key]
+        checked = found.tables[state.path, state.version]
+        return _examine(root, snapshot, type_key, types.get(type_key), checked), checked.problems
+
+    return list(root.workers.map(examined, sorted(head.tables)))
+
+
+def _examine(
+    root: GraphRoot, snapshot: Snapshot, type_key: str, type_: TableType | None, checked: TableProblems
+) -> _Finding:
     state = snapshot.entry.tables[type_key]
     row = TableRepaired(type_key, state.version, state.version, Classification.NO_DRIFT, Action.NO_OP)
-    _, problems = check_table(root, type_key, state)
-    if problems:
-        return _Finding(_unverifiable(row, problems[0].reason), type_)
+    if checked.only_indexes and type_ is not None:
+        segments = frozenset(file.index_segment for file in checked.damaged if file.index_segment is not None)
+        damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW)
+        told = f"{checked.problems[0].reason}; an index is derived from its rows, and confirm builds it again"
+        return _Finding(replace(damaged, error=told), type_, damaged_segments=segments)
+    if checked.problems:
+        return _Finding(_unverifiable(row, checked.problems[0].reason))
+    if type_ is None:
+        return _Finding(row)
     try:
         head = attached_head(root.reader, state)
         if not head.is_foreign:
@@ -149,8 +230,8 @@ def _missing_rows(snapshot: Snapshot, type_: TableType, head: AttachedHead) -> p
 def _act(
     graph: Graph, found: list[_Finding], *, force: bool, actor: str | None
 ) -> tuple[int | None, list[TableRepaired]]:
+    version, unhealed = _rebuild_indexes(graph, [f for f in found if f.damaged_segments], actor)
     wanted = [f for f in found if f.missing is not None]
-    version: int | None = None
     refusal: str | None = None if force else "the rows are taken in only with force"
     if wanted and force:
         try:
@@ -158,24 +239,45 @@ def _act(
             version = graph.load(lines, mode="append", actor=actor).commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
-    return version, [_acted(finding, refusal) for finding in found]
+    return version, [_acted(finding, unhealed if finding.damaged_segments else refusal) for finding in found]
+
+
+def _rebuild_indexes(graph: Graph, found: list[_Finding], actor: str | None) -> tuple[int | None, str | None]:
+    """One commit without the damaged segments, and with new ones. The version of it, or why there is none."""
+    if not found:
+        return None, None
+
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        return PublishPlan(txn.stage({f.row.type_key: _reindexing(graph.root, f) for f in found}))
+
+    try:
+        published = graph.commit(MAIN, prepare, Intent(kind="repair", actor=actor))
+    except OmniGraphError as error:
+        return None, str(error)
+    return None if published is None else published.version, None
+
+
+def _reindexing(root: GraphRoot, finding: _Finding) -> Callable[[TableState], StagedTable]:
+    assert finding.type is not None
+    specs = declared_indexes(finding.type)
+    return lambda state: root.upkeep.reindex(state, finding.damaged_segments, specs).staged
 
 
 def _acted(finding: _Finding, refusal: str | None) -> TableRepaired:
     row = finding.row
     if row.classification is Classification.VERIFIED_MAINTENANCE:
         return replace(row, action=Action.HEALED)
-    if finding.missing is None:
+    if finding.missing is None and not finding.damaged_segments:
         return row
     if refusal is not None:
         return replace(row, action=Action.REFUSED, error=refusal)
-    return replace(row, action=Action.FORCED)
+    return replace(row, action=Action.FORCED if finding.missing is not None else Action.HEALED)
 
 
 def _records(finding: _Finding) -> Iterator[str]:
     """Foreign rows as load records, by the names the schema has now. Blobs are not carried over."""
     type_, rows = finding.type, finding.missing
-    if rows is None:
+    if rows is None or type_ is None:
         return
     names = {prop.column: prop.name for prop in type_.property_list}
     plain = pa.table({name: _as_json(rows.column(name)) for name in rows.column_names})

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from omnigraph.storage.ordered import distinct
+
 Hashes = NDArray[np.uint64]
 
 _WORD: Final = 8
@@ -48,13 +50,13 @@ def buckets_of(hashes: Hashes, count: int) -> NDArray[np.uint16]:
 
 def every_hash(found: Iterable[Hashes]) -> Hashes:
     """Each of these hashes once."""
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
+    return distinct(np.concatenate([np.empty(0, np.uint64), *found]))
 
 
 def crowded(hashes: Hashes, most: int) -> Hashes:
     """The hashes that occur more than `most` times, once each."""
     ordered = np.sort(hashes)
-    return np.unique(ordered[most:][ordered[most:] == ordered[: max(0, len(ordered) - most)]])
+    return distinct(ordered[most:][ordered[most:] == ordered[: max(0, len(ordered) - most)]])
 
 
 def _mixed(hashes: Hashes, words: Hashes) -> Hashes:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.pipeline.bucketing import Hashes, buckets_of, crowded, every_hash, key_hashes
+from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.distributed import PLACE
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
@@ -66,7 +67,7 @@ def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return rows
     hashes = key_hashes([rows.column("id").combine_chunks()])
-    return rows.filter(pa.array(np.isin(hashes, crowded(hashes, 1))))
+    return rows.filter(pa.array(contained(hashes, crowded(hashes, 1))))
 
 
 def unknown(values: pa.ChunkedArray, ids: pa.Array) -> Hashes:

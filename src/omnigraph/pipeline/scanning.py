@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.pipeline.bucketing import Hashes, key_hashes, with_whole_key
 from omnigraph.pipeline.tasks import on_executors
 from omnigraph.pipeline.transport import spark_schema, to_transport, transport_schema
+from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
@@ -36,7 +36,7 @@ class KeyFilter:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch = with_whole_key(batch, self.columns)
-        return batch.filter(pa.array(np.isin(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
+        return batch.filter(pa.array(contained(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
 
 
 @dataclass(frozen=True, slots=True)

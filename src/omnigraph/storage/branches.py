@@ -1,44 +1,36 @@
 """Branches: which names live, which incarnation each one is, and where its head stands.
 
-A name goes through numbered lives, each one immutable object (`refs/<name>/<life>.json`) created if absent and never
-rewritten or deleted. A life ends with a tombstone in the branch's log, which is the moment of deletion: writers in
-flight lose their slot to it. Since nothing is ever removed here, a stalled deleter can't hurt a later life of the
-name, and an interrupted deletion is complete as soon as the tombstone stands.
+A name goes through numbered lives (`storage.lives`), and a life ends with a tombstone in the branch's log, which is the
+moment of deletion: writers in flight lose their slot to it. Since nothing is ever removed here, a stalled deleter can't
+hurt a later life of the name, and an interrupted deletion is complete as soon as the tombstone stands.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from datetime import datetime
 
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError, StorageErrorKind
+import msgspec
+
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import (
     MAIN,
     checked_branch_name,
     new_ulid,
     now_micros,
     path_ancestors,
-    quoted_branch,
-    unquoted_branch,
 )
+from omnigraph.storage.lives import REMEMBERED_BRANCHES, Life, Lives
 from omnigraph.storage.log import GraphLog
-from omnigraph.storage.models import FORMAT_VERSION, BranchRef, LogEntry, Tombstone, decode, encode
+from omnigraph.storage.models import FORMAT_VERSION, BranchRef, LogEntry, Tombstone, encode
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tracing import Trace
+from omnigraph.storage.write_age import WriteAge
 
-_REFS = "__manifest/refs"
 _ATTEMPTS = 16
-
-
-@dataclass(slots=True)
-class _Life:
-    """What a listing shows of the newest life of a name."""
-
-    number: int
-    is_path: bool
-    deleting: bool = False
-    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +43,12 @@ class Branches:
     """The branches of one graph. main's ref comes from the identity object: a graph without main is no graph."""
 
     def __init__(self, objects: Objects, log: GraphLog, main: BranchRef, graph_id: str, trace: Trace) -> None:
-        self._objects = objects
         self._log = log
         self._main = main
         self._graph_id = graph_id
         self._trace = trace
-        self._refs: dict[str, BranchRef] = {}
-        self._lives_read: dict[str, BranchRef] = {}
+        self._lives = Lives(objects)
+        self._refs: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
         self._lock = threading.Lock()
 
     # Reading
@@ -69,41 +60,46 @@ class Branches:
         with self._lock:
             ref = self._refs.get(branch)
         if ref is None:
-            ref = self._read_life(branch, 1)
-            if ref is None and self._life_of(branch) is None:
+            ref = self._lives.read(branch, 1)
+            if ref is None and self._lives.newest(branch) is None:
                 raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         if ref is not None and (entry := self._live_head(ref)) is not None:
             return BranchHead(ref, entry)
-        life = self._life_of(branch)
-        ref = None if life is None or life.is_path or life.deleted else self._read_life(branch, life.number)
+        life = self._lives.newest(branch)
+        ref = self._lives.read(branch, life.number) if life is not None and life.may_live else None
         if ref is None or (entry := self._live_head(ref)) is None:
             raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         return BranchHead(ref, entry)
 
     def names(self) -> list[str]:
         """main first, the rest sorted. One listing; only an interrupted deletion costs a look into its log."""
-        return [MAIN, *self._live()]
+        return [MAIN, *(life.name for life in self._live())]
 
     def all(self) -> list[BranchRef]:
         """The ref of every live branch, main first."""
-        refs = [self._read_life(name, life.number) for name, life in self._live().items()]
+        refs = [self._lives.read(life.name, life.number) for life in self._live()]
         return [self._main, *(ref for ref in refs if ref is not None)]
 
     def deleted_since(self, moment: datetime) -> list[BranchRef]:
-        """The lives that ended, or began to end, after a moment."""
-        marks = [o.path for o in self._objects.below(_REFS) if o.path.endswith(".deleting") and o.modified >= moment]
-        lives = [path.removesuffix(".deleting").removeprefix(f"{_REFS}/").partition("/") for path in marks]
-        refs = [self._read_life(unquoted_branch(q), int(leaf.removesuffix(".json"))) for q, _, leaf in lives]
+        """The lives that ended after a moment, and those whose end nobody has noted yet."""
+        ending = [life for lives in self._lives.listed().values() for life in lives if life.deleting]
+        recent = [life for life in ending if life.deleted_at is None or life.deleted_at >= moment]
+        refs = [self._lives.read(life.name, life.number) for life in recent]
         return [ref for ref in refs if ref is not None]
 
-    def _live(self) -> dict[str, _Life]:
-        return {name: life for name, life in sorted(self._lives(_REFS).items()) if self._is_live_branch(name, life)}
+    def note_deletions(self) -> None:
+        """Finish deletions that died between the tombstone and the note of it, so that they have an age."""
+        for lives in self._lives.listed().values():
+            for life in lives:
+                if life.deleting and life.deleted_at is None and not self._is_live_branch(life):
+                    self._lives.mark(life.name, life.number, "deleted")
+
+    def _live(self) -> list[Life]:
+        found = self._lives.listed()
+        newest = (lives[-1] for _, lives in sorted(found.items()))
+        return [life for life in newest if self._is_live_branch(life) and not self._lives.overridden(life, found)]
 
     # Creating
-
-    def create(self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None) -> BranchRef:
-        """A new branch whose head is `at`, an entry in the history of `source`. One object for a new name."""
-        return self.establish(self.draft(name, source, at, actor=actor))
 
     def draft(self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None) -> BranchRef:
         """The ref of a branch that does not exist yet. Its log may be written before anybody can find it."""
@@ -120,48 +116,83 @@ class Branches:
             created_by=actor,
         )
 
-    def establish(self, ref: BranchRef) -> BranchRef:
-        """Make a drafted branch exist, with whatever its log holds already. ConflictError if the name lives."""
-        for ancestor in path_ancestors(ref.branch):
-            if ancestor != MAIN:
-                self._hold_path(ancestor, ref.branch)
+    def establish(self, ref: BranchRef, held_since: WriteAge) -> BranchRef:
+        """Make a drafted branch exist, with whatever its log holds already. ConflictError if the name lives.
+
+        `held_since` is the age of the write that holds the fork point.
+        """
+        paths = [path for path in path_ancestors(ref.branch) if path != MAIN]
+        ref = msgspec.structs.replace(ref, beneath={path: self._hold_path(path, ref.branch) for path in paths})
+        if ref.fork is not None:
+            self._log.confirm(ref.fork.branch_id, ref.fork.version)
         self._trace.reached("branch.create.before")
+        held_since.refuse_overdue()
         self._claim(ref)
+        self._trace.reached("branch.create.claimed")
+        if not self._lives.settle(ref):
+            raise ConflictError(f"branch '{ref.branch}' can't be created: a part of its path became a branch meanwhile")
         self._trace.reached("branch.create.after")
         with self._lock:
             self._refs[ref.branch] = ref
         return ref
 
     def _claim(self, ref: BranchRef) -> None:
-        number = 1
+        number, contested = 1, False
         for _ in range(_ATTEMPTS):
-            if self._create_life(ref.branch, number, encode(ref)):
+            if self._lives.create(ref.branch, number, encode(ref)):
+                if contested:
+                    self._confirm(Life(ref.branch, number, empty=False, contested=True))
                 return
-            life = self._life_of(ref.branch)
+            life = self._lives.newest(ref.branch)
             if life is None:
                 continue
-            standing = None if life.is_path else self._read_life(ref.branch, life.number)
+            standing = None if life.empty else self._lives.read(ref.branch, life.number)
             if standing is not None and standing.branch_id == ref.branch_id:
+                if life.contested:
+                    self._confirm(life)
                 return  # our own create, whose response was lost
-            if self._is_live_branch(ref.branch, life):
+            if life.is_pending:
+                self._lives.void(life)
+            elif self._lives_on(life):
                 raise ConflictError(f"branch '{ref.branch}' exists already")
-            if life.is_path and (beneath := [n for n in self.names() if n.startswith(f"{ref.branch}/")]):
-                raise ConflictError(f"branch '{ref.branch}' can't be created: '{beneath[0]}' lies beneath its path")
-            number = life.number + 1
+            else:
+                if life.is_path:
+                    self._refuse_beneath(ref.branch)
+                number, contested = life.number + 1, life.is_path
         raise ConflictError(f"branch '{ref.branch}' is being created and deleted by others; try again")
 
-    def _hold_path(self, path: str, for_branch: str) -> None:
-        """Take a life of the name `path` while branches lie beneath it, so that creating it collides by itself."""
+    def _confirm(self, life: Life) -> None:
+        """The second step of taking a name that was a path. See `storage.lives`."""
+        self._trace.reached("branch.claim.after")
+        try:
+            self._refuse_beneath(life.name)
+        except ConflictError:
+            self._lives.void(life)
+            raise
+        if not self._lives.confirm(life):
+            raise ConflictError(f"branch '{life.name}' can't be created: a branch beneath its path was created first")
+
+    def _refuse_beneath(self, path: str) -> None:
+        if beneath := [name for name in self.names() if name.startswith(f"{path}/")]:
+            raise ConflictError(f"branch '{path}' can't be created: '{beneath[0]}' lies beneath its path")
+
+    def _hold_path(self, path: str, for_branch: str) -> int:
+        """A life of the name `path` that is no branch, so that creating one there meets the branches beneath."""
         number = 1
         for _ in range(_ATTEMPTS):
-            if self._create_life(path, number, b""):
-                return
-            life = self._life_of(path)
-            if life is not None and life.is_path:
-                return
-            if life is not None and self._is_live_branch(path, life):
+            if self._lives.create(path, number, b""):
+                return number
+            life = self._lives.newest(path)
+            if life is None:
+                continue
+            if life.is_path:
+                return life.number
+            if life.is_pending:
+                self._lives.void(life)
+            elif self._lives_on(life):
                 raise ConflictError(f"branch '{for_branch}' can't be created beneath the live branch '{path}'")
-            number = life.number + 1 if life is not None else 1
+            else:
+                number = life.number + 1
         raise ConflictError(f"branch '{path}' is being created and deleted by others; try again")
 
     # Deleting
@@ -180,14 +211,15 @@ class Branches:
             }:
                 raise ConflictError(f"branch '{name}' can't be deleted: branch '{other.branch}' still depends on it")
         number = self._number_of(ref)
-        self._objects.create(f"{_life_path(name, number)}.deleting", b"")
+        self._lives.mark(name, number, "deleting")
         self._trace.reached("branch.tombstone.before")
         self._bury(ref, actor)
         self._trace.reached("branch.tombstone.after")
-        self._objects.create(f"{_life_path(name, number)}.deleted", b"")
+        with contextlib.suppress(StorageError):  # the tombstone stands: the branch is deleted, with the mark or without
+            self._lives.mark(name, number, "deleted")
         self._trace.reached("branch.delete.after")
         with self._lock:
-            self._refs.pop(name, None)
+            self._refs.pop(name)
         return ref
 
     def _bury(self, ref: BranchRef, actor: str | None) -> None:
@@ -212,68 +244,28 @@ class Branches:
 
     def _live_head(self, ref: BranchRef) -> LogEntry | None:
         newest = self._log.newest(ref)
+        lives = not isinstance(newest, Tombstone) and self._lives.settle(ref)
         with self._lock:
-            if isinstance(newest, Tombstone):
-                self._refs.pop(ref.branch, None)
+            if isinstance(newest, Tombstone) or not lives:
+                self._refs.pop(ref.branch)
                 return None
             self._refs[ref.branch] = ref
         return newest
 
-    def _is_live_branch(self, name: str, life: _Life) -> bool:
-        if life.is_path or life.deleted:
-            return False
-        if not life.deleting:
-            return True
-        ref = self._read_life(name, life.number)
+    def _is_live_branch(self, life: Life) -> bool:
+        if not life.may_live or not life.deleting:
+            return life.may_live
+        ref = self._lives.read(life.name, life.number)
         return ref is not None and not isinstance(self._log.newest(ref), Tombstone)
 
+    def _lives_on(self, life: Life) -> bool:
+        """As `_is_live_branch`, for a life that was not listed together with those of its path."""
+        ref = self._lives.read(life.name, life.number) if self._is_live_branch(life) else None
+        return ref is not None and self._lives.settle(ref)
+
     def _number_of(self, ref: BranchRef) -> int:
-        life = self._life_of(ref.branch)
-        standing = None if life is None or life.is_path else self._read_life(ref.branch, life.number)
+        life = self._lives.newest(ref.branch)
+        standing = None if life is None or life.is_path else self._lives.read(ref.branch, life.number)
         if life is None or standing is None or standing.branch_id != ref.branch_id:
             raise BranchNotFoundError(ref.branch, "it was deleted meanwhile")
         return life.number
-
-    def _life_of(self, name: str) -> _Life | None:
-        return self._lives(f"{_REFS}/{quoted_branch(name)}").get(name)
-
-    def _lives(self, prefix: str) -> dict[str, _Life]:
-        """The newest life of every name below a prefix. In path order `<life>.json` precedes its marks."""
-        lives: dict[str, _Life] = {}
-        for stored in self._objects.below(prefix):
-            quoted, _, leaf = stored.path.removeprefix(f"{_REFS}/").partition("/")
-            number_text, _, mark = leaf.partition(".json")
-            if not number_text.isdigit():
-                continue
-            name, number = unquoted_branch(quoted), int(number_text)
-            life = lives.get(name)
-            if life is None or number > life.number:
-                life = lives[name] = _Life(number, is_path=stored.size == 0)
-            life.deleting = life.deleting or mark == ".deleting"
-            life.deleted = life.deleted or mark == ".deleted"
-        return lives
-
-    def _read_life(self, name: str, number: int) -> BranchRef | None:
-        """A life never changes once written, so it is fetched once. None for a life that only holds a path."""
-        path = _life_path(name, number)
-        if (known := self._lives_read.get(path)) is not None:
-            return known
-        data = self._objects.get(path)
-        ref = decode(path, data, BranchRef) if data else None
-        if ref is not None:
-            self._lives_read[path] = ref
-        return ref
-
-    def _create_life(self, name: str, number: int, data: bytes) -> bool:
-        for last in (False, True):
-            try:
-                return self._objects.create(_life_path(name, number), data)
-            except StorageError as error:
-                # The create may have happened; asking again finds it there and the caller recognises its own.
-                if last or error.kind is not StorageErrorKind.TRANSIENT:
-                    raise
-        raise AssertionError("unreachable")
-
-
-def _life_path(name: str, number: int) -> str:
-    return f"{_REFS}/{quoted_branch(name)}/{number:06d}.json"

@@ -6,6 +6,7 @@ Called by blob ingress for URIs that a policy has admitted. It trusts the URI it
 from __future__ import annotations
 
 import threading
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -13,14 +14,17 @@ from obstore import exceptions as oops
 from obstore.store import ObjectStore
 
 from omnigraph.errors import ExternalBlobSourceError
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.location import Location
+
+_REMEMBERED_BUCKETS: Final = 64
 
 
 class ExternalObjects:
     """Readers of external objects, one store client per bucket. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._stores: dict[str, ObjectStore] = {}
+        self._stores: RecentlyUsed[str, ObjectStore] = RecentlyUsed(_REMEMBERED_BUCKETS)
         self._lock = threading.Lock()
 
     def size(self, uri: str) -> int:

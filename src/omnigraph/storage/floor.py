@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
 import time
 from concurrent.futures import Executor
 from types import TracebackType
 
 from omnigraph.errors import StorageError
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import new_ulid, quoted_branch
 from omnigraph.storage.objects import Objects
 
@@ -32,6 +32,7 @@ SHORTEST_PATIENCE, LONGEST_PATIENCE = 2.0, 20.0
 _ATTEMPTS_OF_A_HOLDER = 4
 _UNKNOWN_PACE = 0.5
 _SHORTEST_POLL = 0.002
+_REMEMBERED_BRANCHES = 1_024
 
 
 class Floor:
@@ -41,9 +42,8 @@ class Floor:
         self.objects = objects
         self.workers = workers
         self._name = new_ulid()
-        self._contended_until: dict[str, float] = {}
-        self._pace: dict[str, float] = {}
-        self._lock = threading.Lock()
+        self._contended_until: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
+        self._pace: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
 
     def of(self, branch: str) -> FloorTurn:
         """One write's use of the floor. Costs nothing until it is taken."""
@@ -59,21 +59,19 @@ class Floor:
         return [stored.path for stored in self.objects.below(queue_folder(branch))]
 
     def saw_others(self, branch: str) -> None:
-        with self._lock:
-            self._contended_until[branch] = time.monotonic() + REMEMBERED_SECONDS
+        self._contended_until[branch] = time.monotonic() + REMEMBERED_SECONDS
 
     def contended(self, branch: str) -> bool:
-        with self._lock:
-            return time.monotonic() < self._contended_until.get(branch, 0.0)
+        until = self._contended_until.get(branch)
+        return until is not None and time.monotonic() < until
 
     def tried(self, branch: str, seconds: float) -> None:
-        with self._lock:
-            self._pace[branch] = seconds
+        self._pace[branch] = seconds
 
     def new_ticket(self, branch: str) -> str:
         """A ticket says when it was drawn, how many milliseconds an attempt takes, and whose it is."""
-        with self._lock:
-            pace = self._pace.get(branch, _UNKNOWN_PACE)
+        known = self._pace.get(branch)
+        pace = _UNKNOWN_PACE if known is None else known
         return f"{queue_folder(branch)}/{new_ulid()}-{pace * 1_000:.0f}-{self._name}"
 
 

@@ -1,7 +1,9 @@
 """Which small fragments a write should fold into one, so that reads do not decay while nobody runs `optimize`.
 
 Size-tiered: a fold takes fragments of similar size, so a row is rewritten a logarithmic number of times. Below
-`FLOOR_BYTES` the number of requests is the cost and not the bytes, so everything that small counts as one tier.
+`FLOOR_BYTES` the number of requests is the cost and not the bytes, so everything that small counts as one tier. Such a
+tier is written again by every fifth commit and every copy stays until cleanup, so the floor is low: at 1 MiB, 20,000
+commits of 200 bytes would write 1,940 MB, at 64 KiB they write 148 MB and leave six fragments on average, not four.
 Pure policy; the tables module carries it out.
 """
 
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 
 FOLD_AT = 6
 """Fragments of one tier that trigger a fold. A table that is only appended to keeps at most five per tier."""
-FLOOR_BYTES = 1 << 20
+FLOOR_BYTES = 64 << 10
 CEILING_BYTES = 64 << 20
 """Fragments above this are left to `optimize`."""
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from omnigraph.errors import BadRequestError, StorageError, StorageErrorKind
+from omnigraph.storage.local_disk import flush
 
 REMOTE_SCHEMES = ("s3", "gs", "az")
 
@@ -108,6 +109,8 @@ class Location:
         missing = [p for p in (root, *root.parents) if not p.exists()]
         try:
             root.mkdir(parents=True, exist_ok=True)
+            for made in missing:
+                flush(str(made.parent))
         except OSError as error:
             raise StorageError(
                 StorageErrorKind.CONFIGURATION, f"can't create a graph at '{self.uri}': {error.strerror or error}"

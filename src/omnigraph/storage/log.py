@@ -11,7 +11,6 @@ import contextlib
 import random
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import Executor
 
@@ -20,8 +19,8 @@ from omnigraph.errors import (
     CommitOutcomeUnknownError,
     IntegrityError,
     StorageError,
-    StorageErrorKind,
 )
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.floor import Floor
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
@@ -29,6 +28,7 @@ from omnigraph.storage.objects import Objects
 _PROBES = 2
 _PUBLISH_ATTEMPTS = 6
 _CACHED_ENTRIES = 512
+_CACHED_HEADS = 1_024
 _LOOK_EVERY = 4
 
 
@@ -38,8 +38,8 @@ class GraphLog:
     def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
         self._objects = objects
         self._workers = workers
-        self._entries: OrderedDict[tuple[str, int], LogEntry | Tombstone] = OrderedDict()
-        self._heads: dict[str, LogEntry | Tombstone] = {}
+        self._entries: RecentlyUsed[tuple[str, int], LogEntry | Tombstone] = RecentlyUsed(_CACHED_ENTRIES)
+        self._heads: RecentlyUsed[str, LogEntry | Tombstone] = RecentlyUsed(_CACHED_HEADS)
         self._hints = _Hints(objects, workers, floor)
         self._lock = threading.Lock()
 
@@ -47,15 +47,21 @@ class GraphLog:
 
     def entry(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
         """The entry at one slot, None when the slot is still free."""
-        with self._lock:
-            if (known := self._entries.get((branch_id, version))) is not None:
-                self._entries.move_to_end((branch_id, version))
-                return known
-        return self._fetch(branch_id, version)
+        known = self._entries.get((branch_id, version))
+        return known if known is not None else self._fetch(branch_id, version)
 
     def entries(self, places: Iterable[tuple[str, int]]) -> list[LogEntry | Tombstone | None]:
         """Several slots at once, in the order asked for."""
         return list(self._workers.map(lambda place: self.entry(*place), places))
+
+    def stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
+        """As `entry`, from the store whatever is remembered: for whoever checks what stands there."""
+        return self._fetch(branch_id, version)
+
+    def slots(self, ref: BranchRef) -> list[int]:
+        """The versions that stand in a branch's own log, as a listing shows them."""
+        names = (o.path.rsplit("/", 1)[-1].removesuffix(".json") for o in self._objects.below(_log_of(ref.branch_id)))
+        return [int(name) for name in names if name.isdigit()]
 
     def head(self, ref: BranchRef) -> LogEntry:
         """The newest entry of a branch at some moment during this call."""
@@ -66,10 +72,15 @@ class GraphLog:
 
     def newest(self, ref: BranchRef) -> LogEntry | Tombstone:
         """Like `head`, but shows the tombstone of a deleted branch instead of refusing it."""
-        with self._lock:
-            known = self._heads.get(ref.branch_id)
+        known = self._heads.get(ref.branch_id)
         newest = self._cold_head(ref) if known is None else self._advance(ref, known)
         return self._remember_head(ref.branch_id, newest)
+
+    def last_known(self, ref: BranchRef) -> LogEntry | None:
+        """The newest entry of a branch that this handle has seen. No request; there may be newer ones."""
+        with self._lock:
+            known = self._heads.get(ref.branch_id)
+        return known if isinstance(known, LogEntry) else None
 
     def _cold_head(self, ref: BranchRef) -> LogEntry | Tombstone:
         hinted = self._hints.read(ref.branch_id)
@@ -86,11 +97,11 @@ class GraphLog:
 
     def _fork_entry(self, ref: BranchRef) -> LogEntry:
         if ref.fork is None:
-            raise IntegrityError(_slot(ref.branch_id, 1), "the first commit of the graph is missing")
+            raise IntegrityError(slot_path(ref.branch_id, 1), "the first commit of the graph is missing")
         entry = self.entry(ref.fork.branch_id, ref.fork.version)
         if not isinstance(entry, LogEntry):
             raise IntegrityError(
-                _slot(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
+                slot_path(ref.fork.branch_id, ref.fork.version), f"the fork point of branch '{ref.branch}' is missing"
             )
         return entry
 
@@ -108,7 +119,7 @@ class GraphLog:
 
     def _newest_listed(self, ref: BranchRef, after: int) -> LogEntry | Tombstone | None:
         last = None
-        for stored in self._objects.below(_log_of(ref.branch_id), after=_slot(ref.branch_id, max(after, 0))):
+        for stored in self._objects.below(_log_of(ref.branch_id), after=slot_path(ref.branch_id, max(after, 0))):
             last = stored.path
         if last is None:
             return None
@@ -118,7 +129,7 @@ class GraphLog:
         return self._fetch(ref.branch_id, int(name))
 
     def _fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
-        path = _slot(branch_id, version)
+        path = slot_path(branch_id, version)
         data = self._objects.get(path)
         if data is None:
             return None
@@ -136,13 +147,16 @@ class GraphLog:
     def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
         """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of whoever won.
 
-        A lost response is not an answer, so the slot is read and, while it is free, tried again: same slot, same
-        bytes, so that repeating can't commit twice. Only a store that stays silent leaves the outcome open.
+        No answer is not an answer, and neither is a disk that did not confirm what it did: the slot is asked again
+        with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
+        never confirms leaves the outcome open; every other error means that nothing was published.
         """
-        path, data = _slot(entry.branch_id, entry.version), encode(entry)
-        attempt = 0
-        while True:
-            attempt += 1
+        path, data = slot_path(entry.branch_id, entry.version), encode(entry)
+        for link in entry.commit.parents if isinstance(entry, LogEntry) else ():
+            if link.branch_id != entry.branch_id:
+                self.confirm(link.branch_id, link.version)
+        for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
+            last = attempt == _PUBLISH_ATTEMPTS
             try:
                 if self._objects.create(path, data):
                     self._remember(entry)
@@ -153,22 +167,38 @@ class GraphLog:
                 if standing is not None:
                     self._remember_head(entry.branch_id, standing)
                     return standing
-                raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
+                # S3 also says that a slot is taken while another writer still tries to take it.
+                if last:
+                    raise IntegrityError(path, "exists and can't be read: the store does not keep create-if-absent")
             except StorageError as error:
-                if error.kind is not StorageErrorKind.TRANSIENT:
+                if not error.may_have_happened:
+                    if self._stands(entry):
+                        return entry
                     raise
-                if attempt >= _PUBLISH_ATTEMPTS:
+                if last:
                     identity = entry.commit.id if isinstance(entry, LogEntry) else f"delete of {entry.branch}"
                     raise CommitOutcomeUnknownError(identity, str(error)) from error
-                time.sleep(random.uniform(0, 0.05 * 2**attempt))
+            time.sleep(random.uniform(0, 0.05 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    def confirm(self, branch_id: str, version: int) -> None:
+        """Make sure that an entry which was read is durable, before something durable refers to it or its existence is
+        acknowledged: its own writer may have been stopped right after it made the entry visible."""
+        self._objects.confirm(slot_path(branch_id, version))
+
+    def _stands(self, entry: LogEntry | Tombstone) -> bool:
+        """Whether a refused publish happened all the same: the client repeats a request whose answer was lost, and
+        the refusal may be the answer to the repetition. A local disk knows what it did."""
+        if self._objects.location.is_local:
+            return False
+        with contextlib.suppress(StorageError):
+            return self._fetch(entry.branch_id, entry.version) == entry
+        return False
 
     # Memory
 
     def _remember(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
-        with self._lock:
-            self._entries[(entry.branch_id, entry.version)] = entry
-            while len(self._entries) > _CACHED_ENTRIES:
-                self._entries.popitem(last=False)
+        self._entries[entry.branch_id, entry.version] = entry
         return entry
 
     def _remember_head(self, branch_id: str, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
@@ -216,6 +246,7 @@ class _Hints:
         except RuntimeError:  # the handle is closing; a hint may go unwritten
             with self._lock:
                 self._being_written.discard(branch_id)
+                self._newest.pop(branch_id, None)
 
     def pending(self) -> bool:
         with self._lock:
@@ -228,6 +259,7 @@ class _Hints:
                 newest = self._newest[branch_id]
                 if newest is written:
                     self._being_written.discard(branch_id)
+                    del self._newest[branch_id]
                     return
             if newest.version % _LOOK_EVERY == 0:
                 self._floor.look(newest.branch)
@@ -241,7 +273,8 @@ def _log_of(branch_id: str) -> str:
     return f"__manifest/log/{branch_id}"
 
 
-def _slot(branch_id: str, version: int) -> str:
+def slot_path(branch_id: str, version: int) -> str:
+    """Where an entry stands."""
     return f"{_log_of(branch_id)}/{version:020d}.json"
 
 

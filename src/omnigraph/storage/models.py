@@ -28,7 +28,8 @@ class ForkPoint(msgspec.Struct, frozen=True):
 
 class BranchRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One life of a branch. `lineage` lists the logs that hold its inherited history, oldest first, each with the
-    last version that belongs to this branch; its own log begins one version later."""
+    last version that belongs to this branch; its own log begins one version later. `beneath` says for each part of
+    its path which life of that name kept it free of a branch when this one was created."""
 
     format: int
     branch: str
@@ -37,6 +38,7 @@ class BranchRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent_branch_id: str | None = None
     lineage: tuple[ForkPoint, ...] = ()
     created_by: str | None = None
+    beneath: dict[str, int] = {}
 
     @property
     def fork(self) -> ForkPoint | None:
@@ -108,10 +110,13 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: dict[str, str] = {}
 
 
-class IdempotencyRecord(msgspec.Struct, frozen=True):
+class IdempotencyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key, the commit it made, and a digest of what was asked for."""
+
     key: str
     commit_id: str
     version: int
+    request: str | None = None
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="entry"):

@@ -6,7 +6,6 @@ store leaves as a StorageError whose kind says whether the operation may have ha
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,8 @@ import obstore
 from obstore import exceptions as oops
 
 from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
+from omnigraph.storage.failures import reason_of, storage_failure
+from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.location import Location
 
 Result = TypeVar("Result")
@@ -47,8 +48,10 @@ class Objects:
         self.location = location
         self.interceptor: Interceptor | None = None
         self._store = location.open_store()
+        self._disk = LocalDisk(location.prefix) if location.is_local else None
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
+        self._deleting = threading.Lock()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -80,21 +83,33 @@ class Objects:
         return self._request("get", path, look)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Create-if-absent. False when the object exists already, which after a lost response may be our own doing."""
+        """Create-if-absent. False when the object exists already, which after a lost response may be our own doing.
+
+        Either answer is durable. Of an error, `may_have_happened` says whether the object could stand nevertheless.
+        """
 
         def put() -> bool:
+            if self._disk is not None:
+                return self._disk.create(path, data)
             try:
                 obstore.put(self._store, path, data, mode="create", use_multipart=False)
             except oops.AlreadyExistsError:
                 return False
-            self._make_durable(path)
             return True
 
         return self._request("create", path, put)
 
-    def put(self, path: str, data: bytes) -> None:
-        """Write or replace. Only for objects whose content nobody's correctness depends on."""
-        self._request("put", path, lambda: obstore.put(self._store, path, data, use_multipart=False))
+    def put(self, path: str, data: bytes, *, durable: bool = False) -> None:
+        """Write or replace. Nobody's correctness depends on the content, unless it is `durable`: then it is whole
+        whenever it is there, also after a power cut."""
+
+        def put() -> None:
+            if self._disk is not None:
+                self._disk.put(path, data, durable=durable)
+            else:
+                obstore.put(self._store, path, data, use_multipart=False)
+
+        self._request("put", path, put)
 
     def delete(self, path: str) -> None:
         """Idempotent: deleting what is not there succeeds."""
@@ -109,11 +124,15 @@ class Objects:
         self._request("delete", path, remove)
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """As `delete`, for many objects; one request per 1,000 where the store can do that."""
+        """As `delete`, for many objects; one request per 1,000 where the store can do that.
+
+        One batch at a time: on a disk each keeps ten threads busy, and sixteen tables may be swept at once.
+        """
         for start in range(0, len(paths), 1_000):
             batch = list(paths[start : start + 1_000])
             try:
-                self._request("delete", batch[0], lambda b=batch: obstore.delete(self._store, b))  # type: ignore[misc]
+                with self._deleting:
+                    self._request("delete", batch[0], lambda b=batch: obstore.delete(self._store, b))  # type: ignore[misc]
             except StorageError as error:
                 if error.kind is not StorageErrorKind.NOT_FOUND:
                     raise
@@ -142,10 +161,23 @@ class Objects:
         page = self._request("list", "", lambda: next(obstore.list(self._store, chunk_size=1_000), None))
         return [m["path"] for m in page or ()]
 
-    def _make_durable(self, path: str) -> None:
-        """An acknowledged commit survives a power cut: S3 promises that, a local disk only after fsync."""
-        if self.location.is_local:
-            fsync_file(os.path.join(self.location.prefix, path))
+    def confirm(self, path: str) -> None:
+        """Make sure that an object which was read is durable. Nothing to do where reading it proves that."""
+        if self._disk is not None:
+            self._disk.confirm(path)
+
+    def set_aside(self, path: str, away: str) -> None:
+        """Give an object another name. Only a local disk can leave one that was never finished."""
+        disk = self._disk
+        if disk is None:
+            raise StorageError(StorageErrorKind.CONFIGURATION, f"{path}: only files of a local disk can be set aside")
+        self._request("put", path, lambda: disk.set_aside(path, away))
+
+    def remove_unfinished(self, before: datetime) -> None:
+        """Remove temporary files of processes that died, if they are older. Only a local disk has any."""
+        disk = self._disk
+        if disk is not None:
+            self._request("delete", "", lambda: disk.remove_unfinished(before))
 
     def _request(self, kind: str, path: str, call: Callable[[], Result]) -> Result:
         with self._counting:
@@ -161,15 +193,15 @@ class Objects:
         return result
 
     def _explained(self, kind: str, path: str, error: Exception) -> StorageError:
-        # The libraries append a debug dump of their error values; the first paragraph is for people.
-        reason = str(error).split("\n\nDebug source", 1)[0].strip()
         where = f"{kind} {self.location.uri}/{path}"
-        if "NoSuchBucket" in reason:
+        if "NoSuchBucket" in str(error):
             message = f"bucket '{self.location.bucket}' does not exist (of {self.location.uri})"
             return StorageError(StorageErrorKind.CONFIGURATION, message)
+        if (known := storage_failure(where, error)) is not None:
+            return known
         match error:
-            case oops.PermissionDeniedError() | oops.UnauthenticatedError() | PermissionError():
-                failure, reason = StorageErrorKind.CONFIGURATION, f"access denied: {reason}"
+            case oops.PermissionDeniedError() | oops.UnauthenticatedError():
+                failure = StorageErrorKind.CONFIGURATION
             case oops.UnknownConfigurationKeyError() | oops.InvalidPathError() | oops.NotSupportedError():
                 failure = StorageErrorKind.CONFIGURATION
             case oops.PreconditionError() | oops.AlreadyExistsError():
@@ -180,14 +212,4 @@ class Objects:
                 failure = StorageErrorKind.TRANSIENT
             case _:
                 failure = StorageErrorKind.PERMANENT
-        return StorageError(failure, f"{where}: {reason}")
-
-
-def fsync_file(path: str) -> None:
-    """Force a file and its directory entry to disk."""
-    for name in (path, os.path.dirname(path)):
-        descriptor = os.open(name, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        return StorageError(failure, f"{where}: {reason_of(error)}")

@@ -1,81 +1,124 @@
 """What a cleanup is about to delete, written down before it deletes.
 
-A branch may be created from an old commit at the very moment a cleanup decides that nobody needs it. Each side writes
-first and then looks at what the other wrote: cleanup records the table versions it will delete, waits a moment and
-lists the branches again; a new branch that did not fork from a head just seen looks for such records. One of
-them always sees the other. A record goes when its sweep is complete; one left by a crash is finished by the next.
+A record is an empty object whose name says which part of main's history is released: everything below a version, of
+all tables or of one. It stands from before the cleanup's last look at branches and pins until everything it releases
+is gone. Whoever wants to build on an old commit of main pins it and then looks for records; one of the two always sees
+the other. A record left by a cleanup that died is taken over and finished by the next one, never just removed: its
+owner may only be asleep. An owner deletes only while its record stands and nobody has taken it over.
+
+Records have no content, so that a disk without a free block can still be cleaned.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
-import msgspec
-
-from omnigraph.storage.identifiers import new_ulid, now_micros
-from omnigraph.storage.models import FORMAT_VERSION, TableState, decode, encode
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.reading import manifest_name, reclaimed
 
-_RECLAIMS: Final = "__manifest/reclaims"
+RECLAIMS_FOLDER: Final = "__manifest/reclaims"
+_TAKEN: Final = ".taken"
+_CLOCK: Final = ".clock"
+_CLOCK_READ_WITHIN: Final = timedelta(hours=1)
+_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9a-f]+))?")
 
-SETTLE_SECONDS: Final = 1.0
-"""How long a cleanup waits before it lists the branches again; a fork of a head that took less needs no check."""
 
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Main's versions below `below` are released, of one table folder or of all."""
 
-class ReclaimRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Table versions on their way out, by table folder."""
+    path: str
+    below: int
+    folder: str | None
 
-    format: int
-    started_at: int
-    versions: dict[str, tuple[str, ...]]
+    def releases(self, version: int, folder: str) -> bool:
+        return version < self.below and self.folder in (None, folder)
 
 
 class Reclaims:
     """The records of one graph."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, workers: Executor) -> None:
         self._objects = objects
+        self._workers = workers
 
-    def open(self, versions: Mapping[str, Iterable[str]]) -> str:
-        """Write down what is about to go; returns where."""
-        path = f"{_RECLAIMS}/{new_ulid()}.json"
-        record = ReclaimRecord(
-            format=FORMAT_VERSION,
-            started_at=now_micros(),
-            versions={folder: tuple(numbers) for folder, numbers in versions.items()},
-        )
-        self._objects.create(path, encode(record))
-        return path
+    def open(self, below: int, folders: Iterable[str] | None = None) -> list[Reclaim]:
+        """Write down that main's versions below one are released, of all tables or of these."""
+        opened = []
+        for folder in [None] if folders is None else sorted(folders):
+            named = "" if folder is None else f".{folder.replace('/', '.')}"
+            record = Reclaim(f"{RECLAIMS_FOLDER}/{new_ulid()}.below-{below}{named}", below, folder)
+            self._objects.create(record.path, b"")
+            opened.append(record)
+        return opened
 
-    def close(self, path: str, *, abandoned_before: datetime) -> None:
-        """The sweep is complete. Records of sweeps that ended without a word, long ago, go with it."""
-        self._objects.delete(path)
-        for stored in self._objects.below(_RECLAIMS):
-            if stored.modified < abandoned_before:
-                self._objects.delete(stored.path)
+    def standing(self) -> list[Reclaim]:
+        return _parsed(stored.path for stored in self._objects.below(RECLAIMS_FOLDER))
 
-    def refuse(self, states: Iterable[TableState]) -> None:
-        """HistoricalVersionReclaimedError when one of these versions is gone, or is about to go.
+    def take_over(self) -> list[Reclaim]:
+        """The records of others, which from now on their owners leave to the caller."""
+        records = self.standing()
+        for record in records:
+            self._objects.create(f"{record.path}{_TAKEN}", b"")
+        return records
 
-        For whoever names versions that are not those of a head just read: call it after a new branch stands, or
-        right before a merge that adopts versions of its other side is published.
+    def are_ours(self, records: Iterable[Reclaim]) -> bool:
+        """Whether records still stand and nobody has taken them over."""
+        paths = {stored.path for stored in self._objects.below(RECLAIMS_FOLDER)}
+        return all(record.path in paths and f"{record.path}{_TAKEN}" not in paths for record in records)
+
+    def close(self, records: Sequence[Reclaim]) -> None:
+        """Everything that these release is gone."""
+        self._objects.delete_all([record.path for record in records])
+        # Last: an owner that finds its record without this mark believes that it may delete.
+        self._objects.delete_all([f"{record.path}{_TAKEN}" for record in records])
+
+    def store_time(self) -> datetime:
+        """The clock of the store: the time it gives to an object that is written now."""
+        path = f"{RECLAIMS_FOLDER}/{new_ulid()}{_CLOCK}"
+        self._objects.create(path, b"")
+        clocks = {o.path: o.modified for o in self._objects.below(RECLAIMS_FOLDER) if o.path.endswith(_CLOCK)}
+        if path not in clocks:
+            raise StorageError(
+                StorageErrorKind.CONFIGURATION,
+                f"the store of '{self._objects.location.uri}' does not list an object that was just written; "
+                "cleanup needs listings that are up to date",
+            )
+        now = clocks[path]
+        left_behind = [other for other, written in clocks.items() if written < now - _CLOCK_READ_WITHIN]
+        self._objects.delete_all([path, *left_behind])
+        return now
+
+    def refuse(self, entry: LogEntry) -> None:
+        """HistoricalVersionReclaimedError when a commit of main lost table data, or is about to.
+
+        Call it while the commit is pinned, before anything names its versions.
         """
-        wanted = list(states)
-        going: set[tuple[str, str]] = set()
-        for stored in self._objects.below(_RECLAIMS):
-            data = self._objects.get(stored.path)
-            versions = decode(stored.path, data, ReclaimRecord).versions if data is not None else {}
-            going |= {(folder, version) for folder, listed in versions.items() for version in listed}
-        for state in wanted:
-            manifest = f"{state.path}/_versions/{manifest_name(state.number)}"
-            if (state.path, state.version) in going or not self._objects.exists(manifest):
+        records = self.standing()
+        for state in entry.tables.values():
+            if any(record.releases(entry.version, state.path) for record in records):
+                raise reclaimed(state)
+        states = list(entry.tables.values())
+        for state, stands in zip(states, self._workers.map(self._stands, states), strict=True):
+            if not stands:
                 raise reclaimed(state)
 
+    def _stands(self, state: TableState) -> bool:
+        return self._objects.exists(f"{state.path}/_versions/{manifest_name(state.number)}")
 
-def forked_at_once(since: float) -> bool:
-    """Whether so little time passed since a head was read that no cleanup can have overlooked a fork of it."""
-    return time.monotonic() - since < SETTLE_SECONDS
+
+def _parsed(paths: Iterable[str]) -> list[Reclaim]:
+    records = []
+    for path in paths:
+        if (found := _NAME.fullmatch(path.removeprefix(f"{RECLAIMS_FOLDER}/"))) is not None:
+            folder = found[2].replace(".", "/", 1) if found[2] else None
+            records.append(Reclaim(path, int(found[1]), folder))
+    return records

@@ -27,6 +27,7 @@ from omnigraph.errors import (
 )
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.branches import Branches
+from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external import ExternalObjects
 from omnigraph.storage.floor import Floor
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
@@ -44,7 +45,8 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.reclaims import Reclaims
+from omnigraph.storage.pins import Pins
+from omnigraph.storage.reclaims import RECLAIMS_FOLDER, Reclaims
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
@@ -52,6 +54,7 @@ from omnigraph.storage.tracing import Trace
 _IDENTITY = "__manifest/graph.json"
 _OWN_DIRECTORIES = ("__manifest/", "schemas/", "nodes/", "edges/", "topology/")
 _WORKERS = 16
+_REMEMBERED_SCHEMAS = 64
 
 
 class GraphRoot:
@@ -69,9 +72,10 @@ class GraphRoot:
         self.staging = Staging(self.reader, trace)
         self.upkeep = TableUpkeep(self.reader, self.staging)
         self.external = ExternalObjects()
-        self.reclaims = Reclaims(objects)
-        self._schemas: dict[str, SchemaDocument] = {}
-        self._catalogs: dict[str, Catalog] = {}
+        self.pins = Pins(objects, self.workers)
+        self.reclaims = Reclaims(objects, self.workers)
+        self._schemas: RecentlyUsed[str, SchemaDocument] = RecentlyUsed(_REMEMBERED_SCHEMAS)
+        self._catalogs: RecentlyUsed[str, Catalog] = RecentlyUsed(_REMEMBERED_SCHEMAS)
 
     @property
     def location(self) -> Location:
@@ -81,20 +85,24 @@ class GraphRoot:
         self.workers.shutdown(wait=True)
 
     def schema(self, digest: str) -> SchemaDocument:
-        """An accepted schema by its digest. Content-addressed, so it is read at most once."""
-        if (known := self._schemas.get(digest)) is not None:
-            return known
+        """An accepted schema by its digest. Content-addressed, so it is remembered without a check."""
+        if (known := self._schemas.get(digest)) is None:
+            known = self.stored_schema(digest)
+            self._schemas[digest] = known
+        return known
+
+    def stored_schema(self, digest: str) -> SchemaDocument:
+        """As `schema`, from the store whatever is remembered: for whoever checks what stands there."""
         path = _schema_path(digest)
         data = self.objects.get(path)
         if data is None:
             raise IntegrityError(path, "the schema of a commit is missing")
         if hashlib.sha256(data).hexdigest() != digest:
             raise IntegrityError(path, "its content does not match its digest")
-        document = self._schemas[digest] = decode(path, data, SchemaDocument)
-        return document
+        return decode(path, data, SchemaDocument)
 
     def catalog(self, digest: str) -> Catalog:
-        """The compiled catalog of an accepted schema. Immutable, so it is decoded once."""
+        """The compiled catalog of an accepted schema. Immutable, so it is shared."""
         if (known := self._catalogs.get(digest)) is None:
             known = Catalog.from_json(bytes(self.schema(digest).catalog), _schema_path(digest))
             self._catalogs[digest] = known
@@ -118,6 +126,10 @@ class GraphRoot:
     def table_folders(self) -> list[str]:
         """Every table folder below the root, also those that no commit names."""
         return [folder for kind in ("nodes", "edges") for folder in self.objects.folders(kind)]
+
+    def drop_derived_files(self) -> None:
+        """Remove the adjacency that is derived from edge tables: whoever needs it builds it again."""
+        self.objects.delete_all([stored.path for stored in self.objects.below("topology")])
 
     def remove_empty_folders(self, folders: Iterable[str]) -> None:
         """On a disk, folders outlive the files that were deleted from them. A folder that is not empty stays."""
@@ -173,6 +185,9 @@ def _create_root(
 ) -> GraphRoot:
     objects = Objects(location)
     _refuse_used_root(objects, force)
+    if location.is_local:
+        # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
+        (location.local_root / RECLAIMS_FOLDER).mkdir(parents=True, exist_ok=True)
     _probe_create_if_absent(objects)
     now = now_micros()
     main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
@@ -206,7 +221,12 @@ def _create_root(
         )
     )
     trace.reached("init.genesis.after")
-    _claim(objects, identity)
+    try:
+        _claim(objects, identity)
+    except StorageError as error:
+        if error.may_have_happened:
+            undo[:] = [root.close]  # perhaps the graph exists, and somebody works with it already
+        raise
     undo.clear()
     trace.reached("init.claim.after")
     return root
@@ -223,7 +243,7 @@ def _claim(objects: Objects, identity: GraphIdentity) -> None:
                 return
             raise AlreadyInitializedError(objects.location.uri)
         except StorageError as error:
-            if last or error.kind is not StorageErrorKind.TRANSIENT:
+            if last or not error.may_have_happened:
                 raise
 
 
@@ -284,7 +304,7 @@ def _removing_objects(objects: Objects, prefix: str) -> Callable[[], None]:
 
 def _removing_directory(directory: Path) -> Callable[[], None]:
     def remove() -> None:
-        for child in ("__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
+        for child in (RECLAIMS_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
             with contextlib.suppress(OSError):
                 os.rmdir(directory / child)
         os.rmdir(directory)

@@ -51,7 +51,8 @@ class TopologyFiles:
         with contextlib.suppress(StorageError):
             for stored in description.arrays:
                 data = np.ascontiguousarray(arrays[stored.name]).astype(stored.dtype, copy=False)
-                self._objects.put(f"{folder}/{stored.name}", data.tobytes())
+                # Only its size is checked before it is used, so a power cut must not leave it with other content.
+                self._objects.put(f"{folder}/{stored.name}", data.tobytes(), durable=True)
             self._objects.put(f"{folder}/{_DESCRIPTION}", encode(description))
 
     def describe(self, folder: str) -> TopologyDescription | None:

@@ -21,13 +21,17 @@ POINTS = (
     "publish.before",
     "publish.after",
     "branch.create.before",
+    "branch.create.claimed",
     "branch.create.after",
     "branch.tombstone.before",
     "branch.tombstone.after",
     "branch.delete.after",
 )
 
-UPKEEP_POINTS = ("cleanup.record.after", "cleanup.delete.after", "cleanup.after")
+NAMING_POINTS = ("branch.claim.after",)
+"""The points of taking a name that was a path, which few branches pass."""
+
+UPKEEP_POINTS = ("cleanup.record.after", "cleanup.look.after", "cleanup.delete.after", "cleanup.after")
 """The points of maintenance, which a write never passes."""
 
 

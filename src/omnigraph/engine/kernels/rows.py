@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
+from omnigraph.storage.ordered import contained
 
 DEFAULT_ROWS = 2_000_000
 DEFAULT_BYTES = 512 << 20
@@ -107,7 +108,7 @@ class TypedRows:
         dropped = np.fromiter(set(lines), np.int64)
         if not len(dropped):
             return self
-        keep = pa.array(~np.isin(self.lines.to_numpy(zero_copy_only=False), dropped))
+        keep = pa.array(~contained(self.lines.to_numpy(zero_copy_only=False), dropped))
         return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
 
 

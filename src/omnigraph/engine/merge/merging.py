@@ -8,19 +8,20 @@ plan is staged and published; the publish machine refuses it if the target moved
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.engine import history
 from omnigraph.engine.diff import EntityChange, diff
+from omnigraph.engine.held_source import HeldSource, held_source
 from omnigraph.engine.merge.planning import MergePlan, ThreeStates, plan_merge
 from omnigraph.engine.merge.resolution import NO_RESOLUTIONS, Resolutions
-from omnigraph.engine.publish import Intent, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import CommitReceipt
+from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import (
     BadRequestError,
@@ -34,7 +35,6 @@ from omnigraph.errors import (
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN, checked_branch_name
 from omnigraph.storage.models import LogEntry, TableState
-from omnigraph.storage.reclaims import forked_at_once
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
@@ -128,14 +128,16 @@ class MergePreview:
 def merge(graph: Graph, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
     request = request.checked()
-    began = time.monotonic()
-    source = graph.root.branches.head(request.source)
-    published = _publish(graph, request, source, began)
+    intent = _intent(request)
+    published = _earlier(graph, request, intent)
+    if published is None:
+        with held_source(graph.root, request.source) as held:
+            published = _publish(graph, request, held, intent)
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
     else:
-        outcome, commit = _told(published), CommitReceipt.of(published)
-    deleted, failure = _delete_source(graph, request) if request.delete_branch else (None, None)
+        outcome, commit = _told(published.entry), CommitReceipt.of(published.entry)
+    deleted, failure = _delete_source(graph, request, published) if request.delete_branch else (None, None)
     return MergeResult(request.source, request.target, outcome, request.actor, commit, deleted, failure)
 
 
@@ -159,8 +161,14 @@ def preview(graph: Graph, request: MergeRequest) -> MergePreview:
     return told(tuple(plan.gained()), tuple(plan.conflicts))
 
 
-def _publish(graph: Graph, request: MergeRequest, source: BranchHead, began: float) -> LogEntry | None:
+def _earlier(graph: Graph, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
+    """What an earlier merge with this idempotency key made. Its source may be gone since."""
+    return None if request.idempotency_key is None else already_published(graph.begin(request.target, intent))
+
+
+def _publish(graph: Graph, request: MergeRequest, held: HeldSource, intent: Intent) -> PublishedCommit | None:
     captured: list[str] = []
+    source = BranchHead(held.ref, held.entry)
 
     def prepare(txn: WriteTxn) -> PublishPlan | None:
         captured.append(txn.base.commit.id)
@@ -173,20 +181,26 @@ def _publish(graph: Graph, request: MergeRequest, source: BranchHead, began: flo
         else:
             plan = _three_way(graph, request, source, target, base, txn.intent)
         _refuse_ended_source(txn.root, source)
-        _refuse_reclaimed_source(txn.root, source, plan, began)
-        return plan
+        return replace(plan, held_since=held.age)
 
     try:
-        published = graph.commit(request.target, prepare, _intent(request), strict=True)
+        return graph.commit(request.target, prepare, intent, strict=True)
     except BranchNotFoundError:
         if not captured:
             raise
         raise ReadSetChangedError(f"graph_head:{request.target}", captured[0], "a deleted branch") from None
-    return None if published is None else published.entry
 
 
 def _intent(request: MergeRequest) -> Intent:
-    return Intent(kind="merge", actor=request.actor, message=request.message, idempotency_key=request.idempotency_key)
+    decided = request.resolutions
+    parts = sorted(decided.kinds.items()), sorted(decided.entities.items())
+    return Intent(
+        kind="merge",
+        actor=request.actor,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+        request_digest=RequestDigest("merge", request.source, request.target, *parts).text,
+    )
 
 
 def _relation(root: GraphRoot, source: BranchHead, target: BranchHead) -> tuple[MergeOutcome, LogEntry | None]:
@@ -277,15 +291,6 @@ def _told(entry: LogEntry) -> MergeOutcome:
     return MergeOutcome(told["outcome"])
 
 
-def _refuse_reclaimed_source(root: GraphRoot, source: BranchHead, plan: PublishPlan, began: float) -> None:
-    """A merge that took long must not name versions that a cleanup took back meanwhile.
-
-    Only main's past is ever released while its branch lives; what a named branch had as its head is retained.
-    """
-    if source.ref.branch == MAIN and not forked_at_once(began):
-        root.reclaims.refuse(plan.added.values())
-
-
 def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
     """A source that was deleted meanwhile is nobody's branch any more; one that only advanced is fine."""
     try:
@@ -295,9 +300,19 @@ def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
         raise ReadSetChangedError(f"graph_head:{name}", source.entry.commit.id, "a deleted branch") from None
 
 
-def _delete_source(graph: Graph, request: MergeRequest) -> tuple[bool, str | None]:
+def _delete_source(graph: Graph, request: MergeRequest, published: PublishedCommit | None) -> tuple[bool, str | None]:
     try:
+        if published is not None and published.replayed and not _is_as_merged(graph, request, published):
+            return False, f"branch '{request.source}' is no longer the one that was merged"
         graph.delete_branch(request.source, actor=request.actor)
+    except BranchNotFoundError as error:
+        return (True, None) if published is not None and published.replayed else (False, str(error))
     except OmniGraphError as error:
         return False, str(error)
     return True, None
+
+
+def _is_as_merged(graph: Graph, request: MergeRequest, published: PublishedCommit) -> bool:
+    """Whether the source still stands where an earlier merge found it: its name may have a new life by now."""
+    merged = published.entry.commit.parents[-1]
+    return graph.root.branches.head(request.source).entry.link == merged

@@ -18,8 +18,9 @@ from omnigraph.engine.constraints import FinalImage, check_constraints
 from omnigraph.engine.kernels import TypedRows, check_values
 from omnigraph.engine.mutate.constructive import Construction
 from omnigraph.engine.mutate.destructive import Destruction
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
 from omnigraph.engine.receipts import CommitReceipt, MutationReceipt
+from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.errors import ConflictError
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.ir import WritePlan
@@ -51,6 +52,7 @@ def mutate(graph: Graph, request: MutationRequest) -> MutationReceipt:
         kind="mutation",
         actor=request.actor,
         idempotency_key=request.idempotency_key,
+        request_digest=_digest(request),
         expected_head=request.if_commit,
     )
     run = _Mutation(graph, request, intent)
@@ -58,9 +60,17 @@ def mutate(graph: Graph, request: MutationRequest) -> MutationReceipt:
     if published is None:
         if request.if_commit is not None:
             # Nothing is published that would notice a moved head, so it is looked at once more.
-            graph.begin(request.branch.strip(), intent)
+            refuse_other_head(graph.begin(request.branch.strip(), intent))
         return MutationReceipt(request.branch.strip(), run.query_name, 0, 0, request.actor, None)
     return _receipt(published)
+
+
+def _digest(request: MutationRequest) -> str | None:
+    if request.idempotency_key is None:
+        return None
+    return RequestDigest(
+        "mutation", request.branch.strip(), request.source, request.name, dict(request.params or {})
+    ).text
 
 
 @dataclass

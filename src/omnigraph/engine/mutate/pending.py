@@ -131,8 +131,10 @@ class PendingRows:
         """All rows as one table, and no longer in parts."""
         if not self._parts:
             return self._marked_schema.empty_table()
-        if len(self._parts) > 1 or not self._is_one_statement and len(self._by_id()) < self._parts[0].num_rows:
-            known = self._by_id()
+        if self._is_one_statement:
+            return self._parts[0]
+        known = self._by_id()
+        if len(known) < self._starts[-1] + self._parts[-1].num_rows or len(self._parts) > 1:
             rows = pa.concat_tables(self._parts).combine_chunks().take(pa.array(list(known.values()), pa.int64()))
             self._parts, self._starts, self._parts_by_id, self._bytes = [rows], [0], 1, rows.nbytes
             self._rows_by_id = {entity_id: row for row, entity_id in enumerate(known)}

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from omnigraph.engine.columns import arrow_type
 from omnigraph.engine.query.bindings import Bindings, Indices
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.counting import Counts, added_up, readable, total
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.query.values import evaluate, gathered, load_together
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
+from omnigraph.storage.ordered import numbered
 
 # Codes are combined without sorting while their range is at most this many times the number of rows.
 _WIDEST_TABLE = 4
@@ -63,14 +65,15 @@ def _grouped(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -
         return Groups(np.zeros(rows.length, np.int64), np.zeros(1, np.int64))
     codes, width = np.zeros(rows.length, np.int64), 1
     for key in keys:
+        context.cancellation.check()
         own, size = _key_codes(key, rows, context)
         if width * size > _LARGEST_CODE:
-            distinct, codes = np.unique(codes, return_inverse=True)
+            distinct, _, codes = numbered(codes)
             width = len(distinct)
         codes, width = codes * size + own, width * size
     if width <= max(_WIDEST_TABLE * rows.length, 1 << 16):
         return _grouped_by_table(codes, width)
-    _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
+    _, first, of_row = numbered(codes)
     order = np.argsort(first)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -113,6 +116,7 @@ def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDA
 
 
 def _aggregate(plan: ir.AggregateValue, groups: Groups, rows: Bindings, context: ReadContext) -> pa.Array:
+    context.cancellation.check()
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
         return pa.array(_counted(groups, size, rows.weights, None))
@@ -139,26 +143,21 @@ def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argumen
     return _Argument(values, np.zeros(rows.length, np.int64), np.full(rows.length, evaluated.is_valid))
 
 
-def _counted(
-    groups: Groups, size: int, weights: NDArray[np.int64] | None, present: NDArray[np.bool_] | None
-) -> NDArray[np.int64]:
+def _counted(groups: Groups, size: int, weights: Counts | None, present: NDArray[np.bool_] | None) -> Counts:
     of_row = groups.of_row
     if present is not None and not present.all():
         of_row = of_row[present]
         weights = None if weights is None else weights[present]
     if size == 1:
-        return np.array([len(of_row) if weights is None else weights.sum()], np.int64)
-    if weights is None:
-        return np.bincount(of_row, minlength=size)
-    # Float sums are exact up to 2^53 rows per group.
-    return np.bincount(of_row, weights=weights, minlength=size).astype(np.int64)
+        return readable(np.array([len(of_row) if weights is None else total(weights)], np.int64))
+    return readable(added_up(of_row, weights, size))
 
 
-def _summed(argument: _Argument, groups: Groups, size: int, weights: NDArray[np.int64] | None) -> NDArray[np.float64]:
+def _summed(argument: _Argument, groups: Groups, size: int, weights: Counts | None) -> NDArray[np.float64]:
     stored = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
     values = stored[argument.positions]
     if weights is not None:
-        values = values * weights
+        values = values * readable(weights)
     return np.bincount(groups.of_row, weights=values, minlength=size).astype(np.float64, copy=False)
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from omnigraph.engine.query.counting import Counts, multiplied, total
+from omnigraph.storage.ordered import distinct
 
 RowIds: TypeAlias = NDArray[np.int64]
 Indices: TypeAlias = NDArray[np.int64]
@@ -32,7 +35,7 @@ class Bindings:
 
     rows: Mapping[str, RowIds]
     length: int
-    weights: NDArray[np.int64] | None = None
+    weights: Counts | None = None
 
     def take(self, indices: Indices) -> Bindings:
         return Bindings(
@@ -61,15 +64,15 @@ class Bindings:
         """The same rows with more columns."""
         return Bindings({**self.rows, **columns}, self.length, self.weights)
 
-    def weighted(self, factors: NDArray[np.int64]) -> Bindings:
+    def weighted(self, factors: Counts) -> Bindings:
         """Each row standing for `factors` times as many; rows that stand for none are gone."""
-        weights = factors if self.weights is None else self.weights * factors
-        return Bindings(self.rows, self.length, weights).where(factors > 0)
+        weights = factors if self.weights is None else multiplied(self.weights, factors)
+        return Bindings(self.rows, self.length, weights).where(factors != 0)
 
     @property
     def total(self) -> int:
-        """How many rows these stand for."""
-        return self.length if self.weights is None else int(self.weights.sum())
+        """How many rows these stand for, perhaps `UNCOUNTABLE`."""
+        return self.length if self.weights is None else total(self.weights)
 
     @property
     def nbytes(self) -> int:
@@ -94,46 +97,60 @@ class RowSpace:
 
     def __init__(self, rows: RowIds) -> None:
         """`rows` are ascending and distinct."""
-        self.rows = rows
+        self._rows = rows
 
     @classmethod
     def of(cls, rows: RowIds) -> RowSpace:
         """From any row ids, in any order, repeated or not."""
-        return cls(rows if is_ascending(rows) else np.unique(rows))
+        return cls(distinct(rows))
+
+    @property
+    def rows(self) -> RowIds:
+        return self._rows
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its own, without what it shares."""
+        return self._rows.nbytes
 
     @property
     def is_contiguous(self) -> bool:
-        return len(self.rows) > 0 and int(self.rows[-1]) - int(self.rows[0]) + 1 == len(self.rows)
+        return len(self._rows) > 0 and int(self._rows[-1]) - int(self._rows[0]) + 1 == len(self._rows)
 
     @cached_property
     def _table(self) -> NDArray[np.int64] | None:
-        if not len(self.rows):
+        if not len(self._rows):
             return None
-        span = int(self.rows[-1]) - int(self.rows[0]) + 1
-        if span > _SPARSEST_TABLE * len(self.rows):
+        span = int(self._rows[-1]) - int(self._rows[0]) + 1
+        if span > _SPARSEST_TABLE * len(self._rows):
             return None
         table = np.full(span, -1, np.int64)
-        table[self.rows - self.rows[0]] = np.arange(len(self.rows))
+        table[self._rows - self._rows[0]] = np.arange(len(self._rows))
         return table
+
+    def rows_at(self, positions: NDArray[Any]) -> RowIds:
+        """The row ids with these numbers."""
+        rows: RowIds = self._rows[positions]
+        return rows
 
     def positions(self, rows: RowIds) -> Indices:
         """The number of each row id, -1 for one that is not in the set."""
-        if not len(self.rows):
+        if not len(self._rows):
             return np.full(len(rows), -1, np.int64)
-        if rows is self.rows:
+        if rows is self._rows:
             return np.arange(len(rows))
-        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self.rows) and self._table is not None):
+        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self._rows) and self._table is not None):
             return self._by_table(rows)
-        found = np.searchsorted(self.rows, rows)
-        found[found == len(self.rows)] = 0
-        found[self.rows[found] != rows] = -1
+        found = np.searchsorted(self._rows, rows)
+        found[found == len(self._rows)] = 0
+        found[self._rows[found] != rows] = -1
         return found
 
     def _by_table(self, rows: RowIds) -> Indices:
-        first, last = int(self.rows[0]), int(self.rows[-1])
+        first, last = int(self._rows[0]), int(self._rows[-1])
         offsets = rows - first
         inside = (rows >= first) & (rows <= last)
         if self.is_contiguous:
@@ -147,6 +164,53 @@ class RowSpace:
         return self.positions(rows) >= 0
 
 
-def is_ascending(rows: RowIds) -> bool:
-    """Strictly: sorted and without a repetition."""
-    return bool((rows[1:] > rows[:-1]).all())
+class GrownRowSpace(RowSpace):
+    """A set and a few later row ids beside it: what it grew from is shared and not copied."""
+
+    def __init__(self, early: RowSpace, late: RowIds) -> None:
+        """`late` are ascending and all beyond those of `early`."""
+        super().__init__(late)
+        self.early = early
+        self._whole: RowIds | None = None
+
+    @property
+    def late(self) -> RowIds:
+        return self._rows
+
+    @property
+    def rows(self) -> RowIds:
+        if self._whole is None:
+            self._whole = np.concatenate((self.early.rows, self.late))
+        return self._whole
+
+    def __len__(self) -> int:
+        return len(self.early) + len(self.late)
+
+    def rows_at(self, positions: NDArray[Any]) -> RowIds:
+        beyond = positions >= len(self.early)
+        if not beyond.any():
+            return self.early.rows_at(positions)
+        found = np.empty(len(positions), np.int64)
+        found[~beyond] = self.early.rows_at(positions[~beyond])
+        found[beyond] = self.late[positions[beyond] - len(self.early)]
+        return found
+
+    def positions(self, rows: RowIds) -> Indices:
+        found = self.early.positions(rows)
+        absent = np.flatnonzero(found < 0)
+        if len(absent):
+            late = super().positions(rows[absent])
+            found[absent] = np.where(late < 0, -1, late + len(self.early))
+        return found
+
+
+def grown(space: RowSpace, rows: RowIds) -> RowSpace | None:
+    """The set with more row ids, ascending, some of which it may hold. None when that would renumber those it has."""
+    fresh = rows[~space.contains(rows)]
+    if not len(fresh):
+        return space
+    early, late = (space.early, space.late) if isinstance(space, GrownRowSpace) else (space, rows[:0])
+    held = late if len(late) else early.rows
+    if len(held) and fresh[0] < held[-1]:
+        return None
+    return GrownRowSpace(early, np.concatenate((late, fresh)))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.query.bindings import RowSpace
+from omnigraph.engine.query.bindings import Mask, RowSpace
 from omnigraph.engine.query.embedding import Embedder
 from omnigraph.engine.query.limits import Cancellation, MemoryBudget
 from omnigraph.engine.query.profile import Profiler
@@ -52,7 +52,10 @@ class ReadContext:
     profiler: Profiler
     properties: Properties
     embedder: Embedder | None = None
+    share: float = 1.0
+    """How much of all its input a plan works on now. What pays is judged for all of it."""
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
+    _marks: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _tables: dict[int, Table] = field(default_factory=dict)
 
     def table(self, owner: NodeType | EdgeType) -> Table:
@@ -60,6 +63,12 @@ class ReadContext:
         if (found := self._tables.get(owner.id)) is None:
             found = self._tables[owner.id] = self.snapshot.table_of(owner)
         return found
+
+    def marks(self, size: int) -> Mask:
+        """Room for so many marks, all unset. Whoever sets some unsets them again: fresh pages cost more than that."""
+        if len(self._marks) < size:
+            self._marks = np.zeros(size, np.bool_)
+        return self._marks[:size]
 
     def has_column(self, value: ir.PropertyValue) -> bool:
         """Whether the snapshot stores the property: one declared later reads as null."""

@@ -15,8 +15,11 @@ from omnigraph.engine.query.bindings import Bindings, Mask
 from omnigraph.engine.query.compare import compared, compared_with_constant
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.properties import Located
-from omnigraph.engine.query.values import Evaluated, evaluate, gathered, load_together
+from omnigraph.engine.query.values import Evaluated, evaluate, load_together
 from omnigraph.language.query import ir
+
+# Rows of two columns that are compared between two looks at the clock: texts are compared one by one.
+_ROWS_PER_CHECK = 1 << 16
 
 
 def filtered(rows: Bindings, predicates: Sequence[ir.Predicate], context: ReadContext) -> Bindings:
@@ -35,7 +38,14 @@ def satisfied(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> 
         predicate = ir.Compare(predicate, ir.Operator.EQUAL, ir.Constant(True, ir.BOOL))
     left = evaluate(predicate.left, rows, context)
     right = evaluate(predicate.right, rows, context)
-    return _compared(left, predicate.operator, right, rows.length)
+    if not isinstance(left, Located) or not isinstance(right, Located):
+        return _compared(left, predicate.operator, right, rows.length)
+    masks = []
+    for start in range(0, max(1, rows.length), _ROWS_PER_CHECK):
+        context.cancellation.check()
+        part = slice(start, start + _ROWS_PER_CHECK)
+        masks.append(compared(left.part(part).gathered(), predicate.operator, right.part(part).gathered()))
+    return np.concatenate(masks)
 
 
 def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int) -> Mask:
@@ -50,4 +60,4 @@ def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: 
     if isinstance(left, pa.Scalar) and isinstance(right, Located):
         column = right.condensed()
         return compared(pa.repeat(left, len(column.values)), operator, column.values)[column.positions]
-    return compared(gathered(left, length), operator, gathered(right, length))
+    raise AssertionError("two columns are compared part by part")

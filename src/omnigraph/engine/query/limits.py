@@ -1,18 +1,22 @@
 """What a running query may use: memory, time, and the patience of its caller.
 
 Operators ask before they allocate and between steps; a query that would outgrow its bound ends with a clear error
-and never with a killed process.
+and never with a killed process. Sorting a large column or reading a table is one step and takes as long as it takes,
+so a caller with a time limit waits beside the work and leaves on time; the work ends at its next question.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from omnigraph.errors import QueryCancelledError, ResourceLimitError
 
 DEFAULT_MEMORY_BYTES: Final = 4 << 30
+
+Result = TypeVar("Result")
 
 
 class Cancellation:
@@ -21,28 +25,67 @@ class Cancellation:
     def __init__(self, timeout: float | None = None) -> None:
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._cancelled = threading.Event()
+        self._cancelled = False
+        self._news = threading.Condition()
 
     def cancel(self) -> None:
-        self._cancelled.set()
+        with self._news:
+            self._cancelled = True
+            self._news.notify_all()
 
     def check(self) -> None:
-        if self._cancelled.is_set():
+        """Raise if the query is over, whether it has finished or not."""
+        if self._cancelled:
             raise QueryCancelledError()
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise QueryCancelledError(f"the query did not finish within {self._timeout:g} seconds")
 
+    def check_at_exit(self) -> None:
+        """The same for work that every later query gains from: it goes on to its end, unless the process ends."""
+        if not threading.main_thread().is_alive():
+            self.check()
+
+    def waiting_for(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`, which runs in a thread of its own; the caller returns when the query is over."""
+        self.check()
+        results: list[Result] = []
+        failures: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                results.append(work())
+            except BaseException as failure:
+                failures.append(failure)
+            with self._news:
+                self._news.notify_all()
+
+        threading.Thread(target=run, name="omnigraph-query").start()
+        with self._news:
+            while not results and not failures:
+                self._news.wait(None if self._deadline is None else max(0.0, self._deadline - time.monotonic()))
+                if not results and not failures:
+                    self.check()
+        if failures:
+            raise failures[0]
+        return results[0]
+
 
 class MemoryBudget:
-    """Bytes a query may hold: columns it keeps until the end, and the largest single step on top of them."""
+    """Bytes a query may hold: columns it keeps until the end, and the largest single step on top of them.
 
-    def __init__(self, limit: int = DEFAULT_MEMORY_BYTES) -> None:
+    Every large step begins with a question here, so this is also where a query learns that its time is up.
+    """
+
+    def __init__(self, limit: int = DEFAULT_MEMORY_BYTES, cancellation: Cancellation | None = None) -> None:
         self.limit = limit
+        self._cancellation = cancellation
         self.held = 0
         self.peak = 0
 
     def step(self, nbytes: int) -> None:
         """About to have this much at once, beside what is held."""
+        if self._cancellation is not None:
+            self._cancellation.check()
         needed = self.held + nbytes
         if needed > self.limit:
             raise ResourceLimitError(

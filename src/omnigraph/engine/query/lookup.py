@@ -16,6 +16,7 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.properties import one_array, row_ids_of
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query.ir import Direction
+from omnigraph.storage.ordered import merged
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import rows_with
 
@@ -50,7 +51,7 @@ def explored(
         reached = walk.step(frontier, ids, direction)
         fresh = reached[~seen.contains(reached)]
         frontier, variable = RowSpace.of(fresh), f"{variable}+"
-        seen = RowSpace(np.union1d(seen.rows, frontier.rows))
+        seen = RowSpace(merged(seen.rows, frontier.rows))
     return walk.adjacency(nodes, one_type=edge.is_symmetric)
 
 
@@ -95,8 +96,8 @@ class _Walk:
 
     def adjacency(self, nodes: RowIds, *, one_type: bool) -> Adjacency:
         source, end = _joined(self._source), _joined(self._end)
-        sources = RowSpace(np.unique(np.concatenate((nodes, source, end) if one_type else (nodes, source))))
-        ends = sources if one_type else RowSpace(np.unique(end))
+        sources = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
+        ends = sources if one_type else RowSpace.of(end)
         at, to = sources.positions(source), ends.positions(end)
         if not self._with_edges:
             return of_pairs(sources, ends, at, to)

@@ -6,11 +6,12 @@ both, and what lookups have already cost at this version counts towards building
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from omnigraph.engine.query.adjacency import Adjacency
 from omnigraph.engine.query.bindings import RowIds
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.layered import Neighbours
 from omnigraph.engine.query.lookup import explored
 from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.engine.query.traversal_mode import TraversalMode
@@ -20,11 +21,14 @@ from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import index_coverage
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
-_LOOKUP = 1.5e-3
-_LOOKUP_PER_VALUE = 2e-5
+_LOOKUP = 2.5e-3
+_LOOKUP_PER_VALUE = 6e-5
 _LOOKUP_PER_EDGE = 1e-6
 _SCAN_PER_ROW = 3e-8
 _MAP = 3e-3
+_DERIVE = 5e-3
+_DERIVE_PER_ROW = 2e-6
+_DERIVED_AT_ONCE = 2e-2
 _BUILD = 5e-3
 _BUILD_PER_EDGE = 6e-7
 _BUILD_PER_EDGE_WITH_ROWS = 1.2e-6
@@ -39,11 +43,11 @@ class Choice:
     reason: str
 
 
-def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Adjacency:
+def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
     """An adjacency that knows at least everything within reach of `nodes`."""
     shape = Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES
     key = topology_key(plan, shape, context)
-    choice = choose(plan, len(nodes), key, context)
+    choice = choose(plan, math.ceil(len(nodes) / context.share), key, context)
     if choice.mode is TraversalMode.INDEXED:
         context.profiler.note(f"lookups on {plan.edge.name}: {choice.reason}")
         return explored(
@@ -57,7 +61,8 @@ def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Adjac
             context,
             with_edges=shape is Shape.EDGES,
         )
-    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key)
+    # Once begun it is finished, however soon the query's time is up: all later ones use it.
+    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key, context.cancellation.check_at_exit)
     context.profiler.note(f"topology of {plan.edge.name} ({origin}): {choice.reason}")
     return topology.towards(plan.direction)
 
@@ -84,16 +89,26 @@ def choose(plan: ir.Expand, nodes: int, key: TopologyKey, context: ReadContext) 
         return Choice(TraversalMode.CSR, "at hand")
     edges = context.table(plan.edge)
     lookups = _lookup_cost(plan, nodes, edges, key)
-    if PROCESS_TOPOLOGIES.is_stored(context.snapshot.root, key):
-        topology = _MAP
-    else:
-        per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
-        topology = _BUILD + edges.state.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
+    topology = _topology_cost(edges, key, context)
     spent = PROCESS_TOPOLOGIES.spend(key, lookups)
     estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
     if spent <= topology:
         return Choice(TraversalMode.INDEXED, estimate)
     return Choice(TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly")
+
+
+def _topology_cost(edges: Table, key: TopologyKey, context: ReadContext) -> float:
+    """By the cheapest way to come by it. The store is asked only where memory has nothing near."""
+    root = context.snapshot.root
+    nearest = PROCESS_TOPOLOGIES.nearest(root, key)
+    derive = math.inf if nearest is None else _DERIVE + nearest.rows * _DERIVE_PER_ROW
+    if derive <= _DERIVED_AT_ONCE:
+        return derive
+    if PROCESS_TOPOLOGIES.is_stored(root, key):
+        return min(derive, _MAP)
+    per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
+    build = _BUILD + edges.state.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
+    return min(derive, build)
 
 
 def _lookup_cost(plan: ir.Expand, nodes: int, edges: Table, key: TopologyKey) -> float:

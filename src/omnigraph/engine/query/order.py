@@ -32,10 +32,15 @@ def sorted_rows(
     """The rows in order, only the first `limit` when there is one."""
 
     def by_value(key: ir.SortKey) -> Key:
-        return lambda chosen: codes_of(evaluate(key.value, rows.take(chosen), context), len(chosen), key.descending)
+        def codes(chosen: Indices) -> Codes:
+            context.cancellation.check()
+            return codes_of(evaluate(key.value, rows.take(chosen), context), len(chosen), key.descending)
+
+        return codes
 
     def by_id(variable: str) -> Key:
         def codes(chosen: Indices) -> Codes:
+            context.cancellation.check()
             ids = entity_ids(variable, owners[variable], rows.only({variable}).take(chosen), context)
             return codes_of(ids, len(chosen), descending=False)
 

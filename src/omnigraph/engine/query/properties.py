@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.bindings import Indices, RowIds, RowSpace, is_ascending
+from omnigraph.engine.query.bindings import Indices, RowIds, RowSpace
 from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.storage.ordered import is_ascending
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import ROW_ID, rows_by_id, table_key, take_rows
 
@@ -36,6 +37,10 @@ class Located:
         if len(self.positions) == len(self.values) and np.array_equal(self.positions, np.arange(len(self.positions))):
             return self.values
         return self.values.take(pa.array(self.positions))
+
+    def part(self, rows: slice) -> Located:
+        """The same for some of the rows."""
+        return Located(self.values, self.positions[rows])
 
     def condensed(self) -> Located:
         """The same rows over no more values than there are rows."""

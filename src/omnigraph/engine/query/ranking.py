@@ -16,6 +16,7 @@ from omnigraph.engine.query.embedding import query_vector
 from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
+from omnigraph.storage.ordered import numbered
 
 _NO_ROWS = RankedRows(np.empty(0, np.uint64), np.empty(0, np.float64))
 
@@ -109,7 +110,7 @@ def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScore
 
 
 def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
-    rows, first = np.unique(ranked.row_ids.view(np.int64), return_index=True)
+    rows, first, _ = numbered(ranked.row_ids.view(np.int64))
     return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
 
 

@@ -71,6 +71,8 @@ def stream_query(
     plan, context = _prepared(snapshot, source, name, params, options)
     run = ReadRun(plan, context)
     batches = _charged(run.batches(), context) if collecting else run.batches()
+    if options.cancellation is not None:
+        batches = _watched(batches, options.cancellation)
     return QueryStream(plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches)
 
 
@@ -92,14 +94,15 @@ def _prepared(
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog).query(name).read_plan
     bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
-    budget = MemoryBudget(options.memory_bytes)
+    cancellation = options.cancellation or Cancellation()
+    budget = MemoryBudget(options.memory_bytes, cancellation)
     context = ReadContext(
         snapshot=snapshot,
         catalog=catalog,
         parameters=bound,
         mode=TraversalMode.from_environment(),
         budget=budget,
-        cancellation=options.cancellation or Cancellation(),
+        cancellation=cancellation,
         profiler=Profiler(snapshot.requests if options.profile else None),
         properties=Properties(budget),
         embedder=options.embedder,
@@ -111,6 +114,12 @@ def _charged(batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterato
     """A collected result counts against the query's memory like anything else it keeps."""
     for batch in batches:
         context.budget.hold(batch.nbytes)
+        yield batch
+
+
+def _watched(batches: Iterator[pa.RecordBatch], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
+    """Whoever can end a query gets back at once, however long the step that runs now."""
+    while (batch := cancellation.waiting_for(lambda: next(batches, None))) is not None:
         yield batch
 
 

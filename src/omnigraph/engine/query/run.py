@@ -26,7 +26,7 @@ from omnigraph.engine.query.scan import scan, scan_candidates
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
 
-# Rows of the leaf that go through a plan together: few at first where a limit may end it soon.
+# Rows that go through a plan together: few at first, since each may become many and a limit may end it soon.
 _FIRST_PIECE = 4_096
 _PIECE = 1 << 20
 _GROWTH = 8
@@ -204,14 +204,21 @@ class ReadRun:
             yield self._rows(plan, needed, limit=limit)
             return
         whole = self._rows(leaf, self._owners.keys())
-        size = _PIECE if limit is None else _FIRST_PIECE
-        start = 0
+        size, start = _FIRST_PIECE, 0
         while True:
-            self._given[id(leaf)] = whole.slice(start, start + size)
-            yield self._rows(plan, needed)
-            start, size = start + size, min(_PIECE, size * _GROWTH)
+            piece = self._given[id(leaf)] = whole.slice(start, start + size)
+            if limit is None and whole.length:
+                self._context.share = piece.length / whole.length
+            rows = self._rows(plan, needed)
+            yield rows
+            # As many rows come out of a piece as may go in, however many each of them becomes.
+            start, size = (
+                start + size,
+                min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length))),
+            )
             if start >= whole.length:
                 break
+        self._context.share = 1.0
         del self._given[id(leaf)]
 
 

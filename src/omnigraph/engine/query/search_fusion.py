@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.search_rows import Measures, RowIds
 from omnigraph.errors import BadRequestError
+from omnigraph.storage.ordered import numbered
 
 DEFAULT_FUSION_K: Final = 60
 
@@ -36,10 +37,10 @@ def fuse(first: RowIds, second: RowIds, limit: int, k: int = DEFAULT_FUSION_K) -
     if k <= 0:
         raise BadRequestError(f"the constant of rrf must be greater than zero, not {k}")
     both = np.concatenate((first, second))
-    nodes, appearance, node_of_row = np.unique(both, return_index=True, return_inverse=True)
+    nodes, appearance, node_of_row = numbered(both)
     scores = np.zeros(nodes.size)
     for arm in (node_of_row[: first.size], node_of_row[first.size :]):
-        present, start = np.unique(arm, return_index=True)
+        present, start, _ = numbered(arm)
         by_rank = present[np.argsort(start)]
         scores[by_rank] += 1.0 / (k + np.arange(by_rank.size) + 1)
     kept = np.lexsort((appearance, -scores))[:limit]

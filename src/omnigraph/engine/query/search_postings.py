@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import analyse_column
 from omnigraph.engine.query.search_rows import RowIds
+from omnigraph.storage.ordered import counted
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.searching import ROW_ID, FragmentContent, rows_of
 
@@ -46,9 +47,7 @@ class Postings:
         self.tokens = int(self.lengths.sum())
         self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
         # Pairs are sorted as one number each; a token's rows come out ascending.
-        pairs, counts = np.unique(
-            analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts], return_counts=True
-        )
+        pairs, counts = counted(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
         tokens, documents = np.divmod(pairs, max(order.size, 1))
         self._documents = documents.astype(np.int32)
         self._frequencies = counts.astype(np.int32)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.storage.ordered import distinct, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.searching import ROW_ID, rows_of, take_rows
 
@@ -50,20 +51,6 @@ def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> 
     return take_rows(table, distinct(candidates.rows), columns, candidates.filter)
 
 
-def distinct(row_ids: RowIds) -> RowIds:
-    """Ascending, each once. Sorting beats the hashing of `np.unique` several times over."""
-    ordered = np.sort(row_ids)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
-
-
-def positions_in(sorted_ids: RowIds, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each row id stands in an ascending array, and whether it is there at all."""
-    if not sorted_ids.size:
-        return np.zeros(row_ids.size, np.int64), np.zeros(row_ids.size, np.bool_)
-    found = np.minimum(np.searchsorted(sorted_ids, row_ids), sorted_ids.size - 1)
-    return found, sorted_ids[found] == row_ids
-
-
 def settled(measures: Measures) -> Measures:
     """The first 40 bits of each number: sums of the same parts in another order then give the same measure."""
     mantissas, exponents = np.frexp(measures)
@@ -95,6 +82,6 @@ def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
     ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
     stored = rows.column(ROW_ID).to_numpy()
     order = np.argsort(stored)
-    found, _ = positions_in(stored[order], row_ids)
+    found, _ = places(stored[order], row_ids)
     ordered: NDArray[np.int64] = ranks[order][found]
     return ordered

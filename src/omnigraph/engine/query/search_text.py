@@ -27,12 +27,12 @@ from omnigraph.engine.query.search_rows import (
     RowIds,
     best_first,
     candidate_rows,
-    distinct,
     settled,
 )
 from omnigraph.engine.query.search_text_index import K1, IndexedTexts, Term, indexed_texts, length_normalisers
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
+from omnigraph.storage.ordered import contained, distinct
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.searching import ROW_ID, fragment_contents, rows_of
 
@@ -75,11 +75,11 @@ def text_match(
     found = [part.rows_with_any(_accepted(part, tokens, edits)) for part in corpus.analysed]
     if candidates.filter is not None and any(rows.size for rows in found):
         allowed = corpus.analysed_rows(candidates.filter)
-        found = [rows[np.isin(rows, allowed)] for rows in found]
+        found = [rows[contained(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
         found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
     rows = distinct(np.concatenate(found)) if found else np.empty(0, np.uint64)
-    return rows if candidates.rows is None else rows[np.isin(rows, candidates.rows)]
+    return rows if candidates.rows is None else rows[contained(rows, candidates.rows)]
 
 
 def bm25(
@@ -239,7 +239,7 @@ def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: 
 
 def _only(scored: tuple[RowIds, Measures], allowed: RowIds) -> tuple[RowIds, Measures]:
     rows, scores = scored
-    kept = np.isin(rows, allowed)
+    kept = contained(rows, allowed)
     return rows[kept], scores[kept]
 
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import counts_of
 from omnigraph.engine.query.search_postings import ByteBoundCache, Postings
-from omnigraph.engine.query.search_rows import Measures, RowIds, distinct, positions_in
+from omnigraph.engine.query.search_rows import Measures, RowIds
+from omnigraph.storage.ordered import distinct, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.searching import (
@@ -103,7 +104,7 @@ class IndexedTexts:
 
     def trusted(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where rows stand in `row_ids`, and which of them are there."""
-        return positions_in(self.row_ids, row_ids)
+        return places(self.row_ids, row_ids)
 
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
         """The trusted rows that share a token with the text."""
@@ -161,7 +162,7 @@ class IndexedTexts:
         counts = counts_of(rows.column(self.column).to_pylist())
         stored: RowIds = rows.column(ROW_ID).to_numpy()
         order = np.argsort(stored)
-        found, _ = positions_in(stored[order], row_ids)
+        found, _ = places(stored[order], row_ids)
         table_of_counts = np.array([[c.get(term.token, 0) for c in counts] for term in terms], np.int64)
         return table_of_counts.reshape(len(terms), len(counts))[:, order[found]]
 
@@ -223,17 +224,17 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
         documents += known.size
         tokens += int(known_lengths.sum(dtype=np.int64))
         now = np.sort(rows_of(table, [], fragment_ids=segment.fragment_ids).column(ROW_ID).to_numpy())
-        stays = positions_in(now, known)[1]
+        stays = places(now, known)[1]
         row_ids.append(known[stays])
         lengths.append(known_lengths[stays])
         left.append(known[~stays])
         living.append(now)
     # A document that left its segment's fragments and lives in those of another: the index knows two texts of it.
     gone = distinct(np.concatenate(left))
-    moved = gone[np.logical_or.reduce([positions_in(now, gone)[1] for now in living])]
+    moved = gone[np.logical_or.reduce([places(now, gone)[1] for now in living])]
     trusted, trusted_lengths = np.concatenate(row_ids), np.concatenate(lengths).astype(np.int64)
     order = np.argsort(trusted, kind="stable")
-    order = order[~positions_in(moved, trusted[order])[1]]
+    order = order[~places(moved, trusted[order])[1]]
     return IndexedTexts(
         column=column,
         row_ids=trusted[order],

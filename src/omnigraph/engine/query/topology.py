@@ -11,17 +11,19 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.adjacency import Adjacency, either_way
 from omnigraph.engine.query.bindings import RowSpace
-from omnigraph.engine.query.topology_build import built, derived
-from omnigraph.errors import HistoricalVersionReclaimedError
+from omnigraph.engine.query.layered import LayeredAdjacency, Neighbours, either_way_layered
+from omnigraph.engine.query.topology_build import Tables, TwoWays, built
+from omnigraph.engine.query.topology_change import derived, rows_to_read
+from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot
@@ -30,6 +32,13 @@ from omnigraph.storage.topology import TopologyDescription, TopologyFiles, descr
 CACHE_VARIABLE: Final = "OMNIGRAPH_TOPOLOGY_CACHE_BYTES"
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 _OLDER_BUILDS_TRIED: Final = 2
+# Topologies of one edge table in memory: the branches that are read now, and what the next commits derive from.
+_HELD_PER_TABLE: Final = 8
+# Deriving from memory by at most so many rows beats asking the store for a finished build.
+_FEW_ROWS: Final = 1_000
+# States whose topology was asked for and not made: each commit is one more.
+_ABSENT_KNOWN: Final = 256
+_DERIVED: Final = "from an older build and the rows changed since"
 
 
 class Shape(StrEnum):
@@ -56,41 +65,70 @@ class TopologyKey:
 
 
 class Topology:
-    """Both directions of one edge type at one state."""
+    """Both directions of one edge type at one state, perhaps as a layer over the arrays of an older one."""
 
-    def __init__(self, key: TopologyKey, out: Adjacency, back: Adjacency, dangling: bool) -> None:
+    def __init__(self, key: TopologyKey, ways: TwoWays, base: Topology | None = None) -> None:
         self.key = key
-        self.out = replace(out, reverse=back)
-        self.back = replace(back, reverse=out)
-        self.dangling = dangling
-        """Whether some edge names a node that does not exist, and was left out."""
-        self._both: Adjacency | None = None
+        self.out: Neighbours = replace(ways.out, reverse=ways.back)
+        self.back: Neighbours = replace(ways.back, reverse=ways.out)
+        self.dangling = ways.dangling
+        self.base = base
+        """Whose arrays it shares."""
+        self._both: Neighbours | None = None
 
-    def towards(self, direction: Direction) -> Adjacency:
+    @classmethod
+    def over(cls, older: Topology, key: TopologyKey, ways: TwoWays) -> Topology:
+        """A change of an older topology; one that has grown large becomes a topology of its own."""
+        layers = [way for way in (ways.out, ways.back) if isinstance(way, LayeredAdjacency)]
+        if not any(layer.is_due_for_folding for layer in layers):
+            return cls(key, ways, older.base or older)
+        return cls(key, _folded(ways))
+
+    @property
+    def ways(self) -> TwoWays:
+        return TwoWays(self.out, self.back, self.dangling)
+
+    def towards(self, direction: Direction) -> Neighbours:
         match direction:
             case Direction.OUT:
                 return self.out
             case Direction.IN:
                 return self.back
         if self._both is None:
-            self._both = either_way(self.out, self.back)
+            self._both = self._either_way()
         return self._both
+
+    def _either_way(self) -> Neighbours:
+        out, back = self.out, self.back
+        if isinstance(out, Adjacency) and isinstance(back, Adjacency):
+            return either_way(out, back)
+        assert self.base is not None
+        assert isinstance(out, LayeredAdjacency)
+        assert isinstance(back, LayeredAdjacency)
+        base = self.base.towards(Direction.BOTH)
+        assert isinstance(base, Adjacency)
+        return either_way_layered(base, out, back)
 
     @property
     def nbytes(self) -> int:
+        """Without what it shares with its base."""
         return self.out.nbytes + self.back.nbytes + (0 if self._both is None else self._both.nbytes)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
+        ways = _folded(self.ways)
+        out, back = ways.out, ways.back
+        assert isinstance(out, Adjacency)
+        assert isinstance(back, Adjacency)
         found = {
-            "sources": self.out.sources.rows,
-            "targets": self.out.ends.rows,
-            "out.offsets": self.out.offsets,
-            "out.targets": self.out.targets,
-            "in.offsets": self.back.offsets,
-            "in.targets": self.back.targets,
+            "sources": out.sources.rows,
+            "targets": out.ends.rows,
+            "out.offsets": out.offsets,
+            "out.targets": out.targets,
+            "in.offsets": back.offsets,
+            "in.targets": back.targets,
         }
-        if self.out.ranks is not None and self.back.ranks is not None and self.out.edges is not None:
-            found |= {"out.ranks": self.out.ranks, "in.ranks": self.back.ranks, "edges": self.out.edges}
+        if out.ranks is not None and back.ranks is not None and out.edges is not None:
+            found |= {"out.ranks": out.ranks, "in.ranks": back.ranks, "edges": out.edges}
         return found
 
     @classmethod
@@ -100,7 +138,37 @@ class Topology:
         edges = arrays.get("edges")
         out = Adjacency(sources, ends, arrays["out.offsets"], arrays["out.targets"], arrays.get("out.ranks"), edges)
         back = Adjacency(ends, sources, arrays["in.offsets"], arrays["in.targets"], arrays.get("in.ranks"), edges)
-        return cls(key, out, back, dangling)
+        return cls(key, TwoWays(out, back, dangling))
+
+
+def _folded(ways: TwoWays) -> TwoWays:
+    """The same in arrays of its own."""
+    out, back = ways.out, ways.back
+    if isinstance(out, Adjacency) and isinstance(back, Adjacency):
+        return ways
+    sources = RowSpace(out.sources.rows)
+    ends = sources if out.ends is out.sources else RowSpace(out.ends.rows)
+    return TwoWays(_plain(out, sources, ends), _plain(back, ends, sources), ways.dangling)
+
+
+def _plain(way: Neighbours, sources: RowSpace, ends: RowSpace) -> Adjacency:
+    adjacency = way.folded if isinstance(way, LayeredAdjacency) else way
+    return replace(adjacency, sources=sources, ends=ends, reverse=None)
+
+
+class Nearest(NamedTuple):
+    """A topology in memory, and how many rows have to be read to derive another one from it."""
+
+    older: Topology
+    rows: int
+
+
+@dataclass(slots=True)
+class _Absent:
+    """What is known of a topology that is not in memory."""
+
+    stored: bool | None = None
+    spent: float = 0.0
 
 
 class TopologyCache:
@@ -109,9 +177,8 @@ class TopologyCache:
     def __init__(self, budget: int | None = None) -> None:
         self._budget = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
-        self._stored: dict[TopologyKey, bool] = {}
+        self._absent: OrderedDict[TopologyKey, _Absent] = OrderedDict()
         self._making: dict[TopologyKey, threading.Lock] = {}
-        self._spent: dict[TopologyKey, float] = {}
         self._lock = threading.Lock()
 
     def held(self, key: TopologyKey) -> Topology | None:
@@ -122,55 +189,70 @@ class TopologyCache:
 
     def is_stored(self, root: GraphRoot, key: TopologyKey) -> bool:
         """Whether the store has it ready. Asked at most once per key."""
-        if (known := self._stored.get(key)) is None:
-            known = self._stored[key] = TopologyFiles(root.objects).describe(key.folder) is not None
-        return known
+        absent = self._known(key)
+        if absent.stored is None:
+            absent.stored = TopologyFiles(root.objects).describe(key.folder) is not None
+        return absent.stored
 
     def spend(self, key: TopologyKey, seconds: float) -> float:
         """Record what avoiding this topology cost, and return the sum so far: once it exceeds the cost of building,
         building would have been the better choice."""
-        with self._lock:
-            total = self._spent[key] = self._spent.get(key, 0.0) + seconds
-            return total
+        absent = self._known(key)
+        absent.spent += seconds
+        return absent.spent
 
-    def get(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, str]:
-        """The topology, and where it came from."""
+    def _known(self, key: TopologyKey) -> _Absent:
+        with self._lock:
+            known = self._absent.setdefault(key, _Absent())
+            self._absent.move_to_end(key)
+            while len(self._absent) > _ABSENT_KNOWN:
+                self._absent.popitem(last=False)
+            return known
+
+    def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
+        """The topology, and where it came from. `check` is called while it is built and may raise."""
         if (found := self.held(key)) is not None:
             return found, "in memory"
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
-        with making:
-            if (found := self.held(key)) is not None:
-                return found, "in memory"
-            topology, origin = self._make(root, key)
-            self._keep(topology)
-        with self._lock:
-            self._making.pop(key, None)
-            self._spent.pop(key, None)
+        try:
+            with making:
+                if (found := self.held(key)) is not None:
+                    return found, "in memory"
+                topology, origin = self._make(root, key, check)
+                self._keep(topology)
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
         return topology, origin
+
+    def held_count(self) -> int:
+        with self._lock:
+            return len(self._held)
 
     def clear(self) -> None:
         """Forget everything, as a restart does."""
         with self._lock:
             self._held.clear()
-            self._stored.clear()
-            self._spent.clear()
+            self._absent.clear()
 
-    def _make(self, root: GraphRoot, key: TopologyKey) -> tuple[Topology, str]:
+    def _make(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None]) -> tuple[Topology, str]:
         files = TopologyFiles(root.objects)
+        held = self.nearest(root, key)
+        if held is not None and held.rows <= _FEW_ROWS and (changed := _derived(root, key, held.older)) is not None:
+            return changed, _DERIVED
         if (loaded := _loaded(files, key)) is not None:
             return loaded, "from the store"
-        for older in self._older(files, key):
+        for older in (*([] if held is None else [held.older]), *self._stored_older(files, key)):
             if (changed := _derived(root, key, older)) is not None:
-                return changed, "from an older build and the rows changed since"
-        parts = built(
-            root.reader.open(key.edges),
-            root.reader.open(key.sources),
-            root.reader.open(key.targets),
+                return changed, _DERIVED
+        ways = built(
+            *_opened(root, key),
             one_type=key.sources == key.targets,
             with_edges=key.shape is Shape.EDGES,
+            check=check,
         )
-        topology = Topology(key, parts.out, parts.back, parts.dangling)
+        topology = Topology(key, ways)
         self._save(files, topology)
         return topology, "built"
 
@@ -189,23 +271,41 @@ class TopologyCache:
             described(key.shape, key.edges, key.sources, key.targets, topology.dangling, arrays),
             arrays,
         )
-        self._stored[key] = True
+        self._known(key).stored = True
+
+    def nearest(self, root: GraphRoot, key: TopologyKey) -> Nearest | None:
+        """The topology in memory from which this one is the fewest rows away. None where there is none near enough."""
+        if key.shape is Shape.EDGES:
+            return None  # the order of edge ids runs through all of it, a change has no local effect
+        with self._lock:
+            related = [t for t in reversed(self._held.values()) if _related(t.key, key)]
+        found: Nearest | None = None
+        for older in related:
+            rows = _rows_between(root, older.key, key)
+            if rows is not None and (found is None or rows < found.rows):
+                found = Nearest(older, rows)
+            if found is not None and found.rows <= _FEW_ROWS:
+                break
+        return found
 
     def _keep(self, topology: Topology) -> None:
         with self._lock:
             self._held[topology.key] = topology
-            total = sum(t.nbytes for t in self._held.values())
-            while total > self._budget and len(self._held) > 1:
-                _, gone = self._held.popitem(last=False)
-                total -= gone.nbytes
+            self._absent.pop(topology.key, None)
+            related = [key for key in self._held if _related(key, topology.key)]
+            for key in related[:-_HELD_PER_TABLE]:
+                del self._held[key]
+            while len(self._held) > 1 and self._held_bytes() > self._budget:
+                self._held.popitem(last=False)
 
-    def _older(self, files: TopologyFiles, key: TopologyKey) -> Iterator[Topology]:
-        """Builds of the same edge table at other versions: those in memory first, the newest first."""
+    def _held_bytes(self) -> int:
+        owners = {id(t): t for held in self._held.values() for t in (held, held.base) if t is not None}
+        return sum(owner.nbytes for owner in owners.values())
+
+    def _stored_older(self, files: TopologyFiles, key: TopologyKey) -> Iterator[Topology]:
+        """Stored builds of the same edge table at other versions, the newest first."""
         if key.shape is Shape.EDGES:
-            return  # the order of edge ids runs through all of it, a change has no local effect
-        with self._lock:
-            held = [t for t in reversed(self._held.values()) if _related(t.key, key)]
-        yield from held[:_OLDER_BUILDS_TRIED]
+            return
         tried = 0
         for folder in files.folders(key.edges.table_id):
             description = files.describe(folder)
@@ -237,12 +337,28 @@ def _loaded(files: TopologyFiles, key: TopologyKey, description: TopologyDescrip
     return None if arrays is None else Topology.of_arrays(key, arrays, description.dangling)
 
 
-def _derived(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
-    reader = root.reader
-    try:
-        before = tuple(reader.open(s) for s in (older.key.edges, older.key.sources, older.key.targets))
-    except HistoricalVersionReclaimedError:
+def _rows_between(root: GraphRoot, older: TopologyKey, key: TopologyKey) -> int | None:
+    if (before := _opened_older(root, older)) is None:
         return None
-    after = tuple(reader.open(s) for s in (key.edges, key.sources, key.targets))
-    parts = derived((older.out, older.back), older.dangling, before, after)  # type: ignore[arg-type]
-    return None if parts is None else Topology(key, parts.out, parts.back, parts.dangling)
+    return rows_to_read(before, _opened(root, key))
+
+
+def _derived(root: GraphRoot, key: TopologyKey, older: Topology) -> Topology | None:
+    if (before := _opened_older(root, older.key)) is None:
+        return None
+    try:
+        ways = derived(older.ways, before, _opened(root, key))
+    except (HistoricalVersionReclaimedError, IntegrityError):
+        return None  # the older version is gone or damaged; if the asked one is, building it says so
+    return None if ways is None else Topology.over(older, key, ways)
+
+
+def _opened(root: GraphRoot, key: TopologyKey) -> Tables:
+    return root.reader.open(key.edges), root.reader.open(key.sources), root.reader.open(key.targets)
+
+
+def _opened_older(root: GraphRoot, key: TopologyKey) -> Tables | None:
+    try:
+        return _opened(root, key)
+    except (HistoricalVersionReclaimedError, IntegrityError):
+        return None

@@ -14,6 +14,9 @@ from typing import Any
 from lance import FragmentMetadata, LanceOperation
 from lance.optimize import CompactionTask
 
+from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.row_versions import condensed
+
 # The planner's own defaults, spelled out: a task that did not come from the planner has to carry all of them.
 _OPTIONS: dict[str, Any] = {
     "target_rows_per_fragment": 1 << 20,
@@ -54,13 +57,14 @@ class Rewritten:
         return LanceOperation.Rewrite([group], [])
 
 
-def rewrite_fragments(dataset: Any, fragment_ids: Set[int], *, spare_ids: int = 0) -> Rewritten | None:
+def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 0) -> Rewritten | None:
     """These fragments written again as few large ones. None when that would change nothing: a single fragment
     without deleted rows.
 
     `spare_ids` leaves that many fragment ids to writers who go on from the same version: an index segment is bound
     to the ids of its fragments, so those must still be free when the rewrite is committed on a later version.
     """
+    dataset = table.dataset
     chosen = [f.metadata for f in dataset.get_fragments() if f.fragment_id in fragment_ids]
     if not chosen or (len(chosen) == 1 and chosen[0].deletion_file is None and len(chosen[0].files) == 1):
         return None
@@ -73,11 +77,15 @@ def rewrite_fragments(dataset: Any, fragment_ids: Set[int], *, spare_ids: int = 
             }
         )
     )
-    result = json.loads(task.execute(dataset).json())
+    with table.writing("compacting"):
+        result = json.loads(task.execute(dataset).json())
     # The result numbers all its fragments 0; they need ids that this version does not use yet.
     unused = max(f.fragment_id for f in dataset.get_fragments()) + 1 + spare_ids
-    created = [
-        FragmentMetadata.from_json(json.dumps({**f, "id": unused + i})) for i, f in enumerate(result["new_fragments"])
-    ]
+    created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
     replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
     return Rewritten(tuple(replaced), tuple(created))
+
+
+def numbered(created: dict[str, Any], fragment_id: int) -> FragmentMetadata:
+    """A fragment that a compaction has made, ready to be committed under an id of its own."""
+    return FragmentMetadata.from_json(json.dumps({**condensed(created), "id": fragment_id}))

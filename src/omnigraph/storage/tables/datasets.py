@@ -15,9 +15,9 @@ import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequestError
+from omnigraph.storage.failures import reason_of
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables.distributed import FragmentSummary, TableAddress
-from omnigraph.storage.tables.reading import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def pinned_dataset(uri: str, version: int | None = None, options: Mapping[str, s
         dataset = lance.dataset(location.uri, version=version, storage_options=store or None)
     except (OSError, ValueError) as error:
         which = "" if version is None else f" at version {version}"
-        raise BadRequestError(f"can't open the Lance dataset '{uri}'{which}: {first_line(error)}") from None
+        raise BadRequestError(f"can't open the Lance dataset '{uri}'{which}: {reason_of(error)}") from None
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     named = json.dumps([location.uri, dataset.version, [fragment.to_json() for fragment in fragments]])
     return PinnedDataset(

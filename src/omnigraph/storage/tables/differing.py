@@ -14,12 +14,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.storage.ordered import contained
+from omnigraph.storage.tables.deletions import deleted_offsets
 from omnigraph.storage.tables.reading import Table
 from omnigraph.storage.tables.taking import RowIds, take_rows
 
 ROW_ID: Final = "_rowid"
 _ROW_ADDRESS: Final = "_rowaddr"
 _OFFSET_MASK: Final = np.uint64(0xFFFF_FFFF)
+
+# Beyond this many, listing the living rows of a fragment costs less than asking for the deleted ones.
+_OFFSETS_PER_LOOKUP: Final = 1_000
 
 _Content: TypeAlias = tuple[tuple[tuple[str, tuple[int, ...]], ...], frozenset[str]]
 
@@ -53,24 +58,52 @@ def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
     names = {field.id(): field.name() for field in table.dataset.lance_schema.fields() if field.name() in visible}
     fragments = {}
     for fragment in table.dataset.get_fragments():
-        files = tuple((file.path, tuple(file.fields)) for file in fragment.metadata.files)
+        # Not `path`: Lance makes a new class for every look at that, which costs more than all the rest here.
+        files = tuple((file._path, tuple(file.fields)) for file in fragment.metadata.files)
         held = frozenset(names[field] for _, fields in files for field in fields if field in names)
         fragments[files, held] = fragment
     return fragments
 
 
+def changed_row_count(before: Table, after: Table, visible: Collection[str]) -> int:
+    """About how many rows `differing_rows` would give, by the manifests alone."""
+    old, new = _by_content(before, visible), _by_content(after, visible)
+    alone = [*(old[c] for c in old.keys() - new.keys()), *(new[c] for c in new.keys() - old.keys())]
+    deleted = [(old[c].metadata.num_deletions, new[c].metadata.num_deletions) for c in old.keys() & new.keys()]
+    return sum(int(f.metadata.num_rows) for f in alone) + sum(abs(int(was) - int(now)) for was, now in deleted)
+
+
 def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[RowIds, RowIds]:
     """Row ids of the rows that live in one of two fragments with the same files: needs only deletion vectors."""
+    was, now = deleted_offsets(before, old), deleted_offsets(after, new)
+    if was is not None and now is not None:
+        lost, found = now[~contained(now, was)], was[~contained(was, now)]
+        if max(len(lost), len(found)) <= _OFFSETS_PER_LOOKUP:
+            return _row_ids_at(before, old, lost), _row_ids_at(after, new, found)
     old_offsets, old_ids = _live_rows(before, old)
     new_offsets, new_ids = _live_rows(after, new)
     return (
-        old_ids[np.isin(old_offsets, new_offsets, assume_unique=True, invert=True)],
-        new_ids[np.isin(new_offsets, old_offsets, assume_unique=True, invert=True)],
+        old_ids[~contained(old_offsets, new_offsets)],
+        new_ids[~contained(new_offsets, old_offsets)],
     )
 
 
+def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> RowIds:
+    if not len(offsets):
+        return np.empty(0, np.uint64)
+    addresses = ", ".join(str((fragment.fragment_id << 32) + offset) for offset in offsets.tolist())
+    scanner = table.dataset.scanner(
+        columns=[], with_row_id=True, fragments=[fragment], filter=f"{_ROW_ADDRESS} IN ({addresses})"
+    )
+    with table.reading():
+        rows: RowIds = scanner.to_table().column(ROW_ID).to_numpy()
+    return rows
+
+
 def _live_rows(table: Table, fragment: Any) -> tuple[NDArray[np.uint64], RowIds]:
-    rows = table.dataset.scanner(columns=[], with_row_id=True, with_row_address=True, fragments=[fragment]).to_table()
+    with table.reading():
+        scanner = table.dataset.scanner(columns=[], with_row_id=True, with_row_address=True, fragments=[fragment])
+        rows = scanner.to_table()
     return rows.column(_ROW_ADDRESS).to_numpy() & _OFFSET_MASK, rows.column(ROW_ID).to_numpy()
 
 
@@ -78,7 +111,8 @@ def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: S
     schema = pa.schema([*(table.schema.field(name) for name in keys), pa.field(ROW_ID, pa.uint64())])
     parts = [schema.empty_table()]
     if fragments:
-        scanned = table.dataset.scanner(columns=list(keys), with_row_id=True, fragments=fragments).to_table()
+        with table.reading():
+            scanned = table.dataset.scanner(columns=list(keys), with_row_id=True, fragments=fragments).to_table()
         parts.append(scanned.select(schema.names).cast(schema))
     for ids in row_ids:
         if len(ids):

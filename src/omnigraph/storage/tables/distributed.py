@@ -8,7 +8,6 @@ write. An executor never commits, and a file whose maker died is named by nothin
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +22,12 @@ from lance.dataset import IndexFile
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionTask
 
-from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.compaction import numbered
+from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
-from omnigraph.storage.tables.reading import Table, first_line
+from omnigraph.storage.tables.reading import Table
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
 from omnigraph.storage.tables.taking import RowIds
 
@@ -52,7 +52,7 @@ class TableAddress:
         return cls(location.child(state.path), state.version, dict(location.options))
 
     def open(self) -> Any:
-        with _storage_errors(f"can't open {self.uri}"):
+        with translated(f"can't open {self.uri}"):
             return lance.dataset(self.uri, version=int(self.version), storage_options=dict(self.options) or None)
 
 
@@ -115,7 +115,7 @@ def scan_fragments(
 ) -> Iterator[pa.RecordBatch]:
     """Rows of some fragments; `with_places` adds where each stands, as `PLACE`."""
     dataset = address.open()
-    with _storage_errors(f"reading {address.uri}"):
+    with translated(f"reading {address.uri}"):
         scanner = dataset.scanner(
             columns=list(columns),
             filter=filter,
@@ -135,7 +135,7 @@ def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
     """The row ids of some fragments, in their order."""
-    with _storage_errors(f"reading {table.state.path}"):
+    with table.reading():
         fragments = [table.dataset.get_fragment(i) for i in fragment_ids]
         scanner = table.dataset.scanner(columns=[], fragments=fragments, with_row_id=True, scan_in_order=True)
         row_ids: RowIds = scanner.to_table().column("_rowid").to_numpy()
@@ -144,13 +144,13 @@ def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
 
 def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:
     """Rows by place, in the order given. Only for fragments without deletions."""
-    with _storage_errors(f"reading {address.uri}"):
+    with translated(f"reading {address.uri}"):
         return address.open().get_fragment(places.fragment).take(list(places.offsets), columns=list(columns))
 
 
 def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
     """Data files for these rows, and the fragments that describe them, as JSON. No version names them yet."""
-    with _storage_errors(f"writing {address.uri}"):
+    with translated(f"writing {address.uri}"):
         written = write_fragments(
             rows.combine_chunks(),  # many small chunks take Lance twice as long
             address.open(),
@@ -166,7 +166,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
 
 def delete_rows(address: TableAddress, places: RowPlaces) -> str | None:
     """A fragment without these rows, as JSON; None when it would be empty."""
-    with _storage_errors(f"writing {address.uri}"):
+    with translated(f"writing {address.uri}"):
         left = address.open().get_fragment(places.fragment).delete_rows(places.offsets)
     return None if left is None else json.dumps(left.to_json())
 
@@ -184,7 +184,7 @@ def rewrite_column(
     `compute` gets a few thousand rows of `columns` at a time. The new values are held until the file is written.
     """
     dataset = address.open()
-    with _storage_errors(f"rewriting {target} of {address.uri}"):
+    with translated(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
         scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
         parts = []
@@ -203,7 +203,7 @@ def rewrite_column(
 
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON."""
-    with _storage_errors(f"indexing {address.uri}"):
+    with translated(f"indexing {address.uri}"):
         segment = address.open().create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
         )
@@ -212,7 +212,7 @@ def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Se
 
 def run_compaction(address: TableAddress, task: str) -> str:
     """One planned rewrite, as the JSON of its result."""
-    with _storage_errors(f"compacting {address.uri}"):
+    with translated(f"compacting {address.uri}"):
         return str(CompactionTask.from_json(task).execute(address.open()).json())  # type: ignore[attr-defined]
 
 
@@ -272,13 +272,15 @@ class FragmentStaging(Staging):
         return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
 
     def _merged(self, table: Table, segments: list[Index]) -> Index:
-        merged: Index = self._lance(table.state.path, lambda: table.dataset.merge_existing_index_segments(segments))
+        with table.writing("indexing"):
+            merged: Index = table.dataset.merge_existing_index_segments(segments)
         return merged
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
         """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
-        dataset = self._reader.open(base).dataset
-        plan = Compaction.plan(dataset, options={"target_rows_per_fragment": target_rows})
+        table = self._reader.open(base)
+        with table.writing("compacting"):
+            plan = Compaction.plan(table.dataset, options={"target_rows_per_fragment": target_rows})
         return [task.json() for task in plan.tasks]  # type: ignore[attr-defined]
 
     def apply_compaction(self, base: TableState, results: Sequence[str]) -> StagedTable:
@@ -288,15 +290,11 @@ class FragmentStaging(Staging):
         unused = max((f.fragment_id for f in table.dataset.get_fragments()), default=-1) + 1
         groups = []
         for result in map(json.loads, results):
-            created = [_numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
+            created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
             unused += len(created)
             replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
             groups.append(LanceOperation.RewriteGroup(replaced, created))
         return self._commit(table, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
-
-
-def _numbered(fragment: dict[str, Any], number: int) -> FragmentMetadata:
-    return FragmentMetadata.from_json(json.dumps({**fragment, "id": number}))
 
 
 def _segment_to_json(segment: Index) -> str:
@@ -330,14 +328,6 @@ def _segment_from_json(text: str) -> Index:
         files=[IndexFile(path, size) for path, size in stored["files"]] or None,
         index_details=(kind, base64.b64decode(details)) if kind else None,
     )
-
-
-@contextlib.contextmanager
-def _storage_errors(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(StorageErrorKind.TRANSIENT, f"{doing}: {first_line(error)}") from error
 
 
 def grouped(places: Iterable[int]) -> list[RowPlaces]:

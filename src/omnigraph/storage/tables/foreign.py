@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import lance
 
 from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.failures import reason_of, storage_failure
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.reading import Table, TableReader, first_line
+from omnigraph.storage.tables.failing import LANCE_ERRORS
+from omnigraph.storage.tables.reading import Table, TableReader
 
 BORN_WITH = 1
 
@@ -39,8 +41,11 @@ def attached_head(reader: TableReader, state: TableState) -> AttachedHead:
         dataset = lance.dataset(uri, storage_options=reader.storage_options)
         made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
         rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
-    except (OSError, ValueError) as error:
-        message = f"the attached head of {state.path} can't be opened: {first_line(error)}"
-        raise StorageError(StorageErrorKind.PERMANENT, message) from error
+    except LANCE_ERRORS as error:
+        doing = f"the attached head of {state.path} can't be opened"
+        known = storage_failure(doing, error)
+        raise known or StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
     head = TableState(table_id=state.table_id, path=state.path, version=str(dataset.version), rows=rows, fragments=0)
-    return AttachedHead(Table(head, dataset), tuple(type(t.operation).__name__ for t in reversed(made)))
+    return AttachedHead(
+        Table(head, dataset, reader.location), tuple(type(t.operation).__name__ for t in reversed(made))
+    )

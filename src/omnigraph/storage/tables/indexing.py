@@ -87,7 +87,7 @@ def standing_indexes(table: Table) -> dict[str, tuple[Index, ...]]:
             )
             for segment in described.segments
         )
-        for described in table.dataset.describe_indices()
+        for described in table.indexes()
     }
 
 
@@ -132,12 +132,13 @@ def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
 
 def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index:
     """One new segment over these fragments, written and not yet part of any version."""
-    segment: Index = table.dataset.create_index_uncommitted(
-        spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
-    )
-    if spec.kind == TEXT_INDEX_KIND:
-        # A text segment can be searched only after this step, even when it is the only one.
-        segment = table.dataset.merge_existing_index_segments([segment])
+    with table.writing("indexing"):
+        segment: Index = table.dataset.create_index_uncommitted(
+            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
+        )
+        if spec.kind == TEXT_INDEX_KIND:
+            # A text segment can be searched only after this step, even when it is the only one.
+            segment = table.dataset.merge_existing_index_segments([segment])
     return segment
 
 
@@ -153,7 +154,8 @@ def _holds_vectors(table: Table, column: str, fragment_id: int) -> bool:
 def _any_row(table: Table, fragment_ids: list[int], filter: str) -> bool:
     wanted = set(fragment_ids)
     fragments = [f for f in table.dataset.get_fragments() if f.fragment_id in wanted]
-    scanner = table.dataset.scanner(
-        columns=[], filter=filter, fragments=fragments, limit=1, with_row_id=True, use_scalar_index=False
-    )
-    return bool(scanner.to_table().num_rows)
+    with table.reading():
+        scanner = table.dataset.scanner(
+            columns=[], filter=filter, fragments=fragments, limit=1, with_row_id=True, use_scalar_index=False
+        )
+        return bool(scanner.to_table().num_rows)

@@ -1,7 +1,7 @@
 """Opening and reading immutable table versions.
 
-`(path, version)` never changes meaning, so an opened dataset is cached without any invalidation, under one byte
-bound and one shared Lance session per graph handle.
+`(path, version)` never changes meaning, so an opened dataset is cached without any invalidation: the last versions of
+each table, under one byte bound and one shared Lance session per graph handle.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -18,13 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import Session  # type: ignore[attr-defined]
 
-from omnigraph.errors import HistoricalVersionReclaimedError, StorageError, StorageErrorKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
+from omnigraph.storage.tables.failing import manifest_name as manifest_name
+from omnigraph.storage.tables.failing import reclaimed as reclaimed
+from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.wide import is_wide, taken
 
 _OPEN_BYTES = 64 << 20
-_METADATA_CACHE_BYTES = 256 << 20
+# Who writes leaves a version behind with each commit: without this, a busy table alone would fill the bound above.
+_OPEN_VERSIONS = 16
+_METADATA_CACHE_BYTES = 128 << 20
 _INDEX_CACHE_BYTES = 1 << 30
 # What an open dataset costs: its manifest in memory, mostly the metadata of fragments and columns.
 _BYTES_PER_DATASET = 16 << 10
@@ -40,9 +44,10 @@ _ROWS_PER_SCANNED_BATCH = 1 << 19
 class Table:
     """One table at one version. Everything read from it comes from that version."""
 
-    def __init__(self, state: TableState, dataset: Any) -> None:
+    def __init__(self, state: TableState, dataset: Any, location: Location) -> None:
         self.state = state
         self.dataset = dataset
+        self._location = location
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -84,15 +89,13 @@ class Table:
         with self.reading():
             yield from reader
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Reads of this version's files: one that is gone means that the version was reclaimed while it was open."""
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            if is_missing(error, self.state):
-                raise reclaimed(self.state) from None
-            raise
+    def reading(self) -> AbstractContextManager[None]:
+        """Lance reads this version: what goes wrong leaves as one of our errors, and names what is damaged."""
+        return translated(f"reading {self.state.path}", self._location, self.state, self.dataset)
+
+    def writing(self, doing: str = "writing") -> AbstractContextManager[None]:
+        """Lance writes files on top of this version, and reads it for that."""
+        return translated(f"{doing} {self.state.path}", self._location, self.state, self.dataset, only_reads=False)
 
     def count(self, filter: str | None = None) -> int:
         if filter is None:
@@ -146,9 +149,14 @@ class Table:
             named.update(f"data/{file.path}" for file in fragment.metadata.files)
             if (deletions := fragment.deletion_file()) is not None:
                 named.add(deletions)
-        for index in self.dataset.describe_indices():
+        for index in self.indexes():
             named.update(f"_indices/{segment.uuid}/" for segment in index.segments)
         return named
+
+    def indexes(self) -> list[Any]:
+        """The indexes of this version as Lance describes them."""
+        with self.reading():
+            return list(self.dataset.describe_indices())
 
     def requests(self) -> tuple[int, int]:
         """Reads and writes this process has sent for this table's dataset so far."""
@@ -164,7 +172,7 @@ class TableReader:
         self.session = Session(
             index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
         )
-        self._open: OrderedDict[tuple[str, str], Table] = OrderedDict()
+        self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -173,57 +181,51 @@ class TableReader:
         return dict(self.location.options) or None
 
     def open(self, state: TableState) -> Table:
-        key = (state.path, state.version)
         with self._lock:
-            if (table := self._open.get(key)) is not None:
-                self._open.move_to_end(key)
+            versions = self._open.get(state.path)
+            if versions is not None and (table := versions.get(state.version)) is not None:
+                versions.move_to_end(state.version)
+                self._open.move_to_end(state.path)
                 return table
-        return self.keep(Table(state, self._load(state)))
+        return self.keep(Table(state, self._load(state), self.location))
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
-        key = (table.state.path, table.state.version)
+        path, version = table.state.path, table.state.version
         with self._lock:
-            if key not in self._open:
-                self._open[key] = table
+            versions = self._open.setdefault(path, OrderedDict())
+            self._open.move_to_end(path)
+            if version not in versions:
+                versions[version] = table
                 self._bytes += _cost(table)
-            while self._bytes > _OPEN_BYTES and len(self._open) > 1:
-                _, closed = self._open.popitem(last=False)
-                self._bytes -= _cost(closed)
+            if len(versions) > _OPEN_VERSIONS:
+                self._close_one(path)
+            while self._bytes > _OPEN_BYTES and (len(self._open) > 1 or len(versions) > 1):
+                self._close_one(next(iter(self._open)))
         return table
+
+    def _close_one(self, path: str) -> None:
+        """Let go of the version of a table that was not asked for longest."""
+        versions = self._open[path]
+        _, closed = versions.popitem(last=False)
+        self._bytes -= _cost(closed)
+        if not versions:
+            del self._open[path]
 
     def requests(self) -> int:
         """Read requests sent for the tables that are open now."""
         with self._lock:
-            tables = list(self._open.values())
+            tables = [table for versions in self._open.values() for table in versions.values()]
         return sum(table.requests()[0] for table in tables)
 
     def open_count(self) -> int:
         with self._lock:
-            return len(self._open)
+            return sum(map(len, self._open.values()))
 
     def _load(self, state: TableState) -> Any:
         uri = self.location.child(state.path)
-        try:
+        with translated(f"opening {uri}", self.location, state):
             return lance.dataset(uri, version=state.number, session=self.session, storage_options=self.storage_options)
-        except (ValueError, OSError) as error:
-            if is_missing(error, state):
-                raise reclaimed(state) from None
-            raise StorageError(StorageErrorKind.TRANSIENT, f"can't open {uri}: {first_line(error)}") from error
-
-
-def is_missing(error: Exception, state: TableState) -> bool:
-    """Whether Lance failed because a file of this table is not there; an unknown column is not found either."""
-    text = str(error)
-    return "not found" in text.lower() and state.path.rsplit("/", 1)[-1] in text
-
-
-def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
-    return HistoricalVersionReclaimedError(
-        state.version,
-        f"version {state.version} of table {state.path} is no longer in the store: "
-        "it was reclaimed by cleanup or removed by another tool",
-    )
 
 
 def _cost(table: Table) -> int:
@@ -245,16 +247,7 @@ def identifier(column: str) -> str:
     return f"`{column}`"
 
 
-def manifest_name(number: int) -> str:
-    """Attached versions are named so that the newest sorts first, detached ones by their number."""
-    return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
-
-
 def attached_version(name: str) -> int | None:
     """The number of the attached version whose manifest a file is, relative to the table; None for any other file."""
     leaf = name.removeprefix("_versions/").removesuffix(".manifest")
     return (1 << 64) - 1 - int(leaf) if name == f"_versions/{leaf}.manifest" and leaf.isdigit() else None
-
-
-def first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].strip()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
+from omnigraph.storage.ordered import places
+from omnigraph.storage.tables.differing import changed_row_count, differing_rows
 from omnigraph.storage.tables.reading import Table, quoted
 from omnigraph.storage.tables.wide import take
 
@@ -60,11 +61,12 @@ def rows_with(table: Table, column: str, values: Iterable[str], columns: Sequenc
 
 def _scanned_with(table: Table, column: str, wanted: pa.Array, columns: Sequence[str]) -> pa.Table:
     read = list(dict.fromkeys((*columns, column)))
-    scanner = table.dataset.scanner(columns=read, with_row_id=True, batch_size=_ROWS_PER_TEST)
-    parts = [
-        pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=wanted))
-        for batch in scanner.to_reader()
-    ]
+    with table.reading():
+        scanner = table.dataset.scanner(columns=read, with_row_id=True, batch_size=_ROWS_PER_TEST)
+        parts = [
+            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=wanted))
+            for batch in scanner.to_reader()
+        ]
     return pa.concat_tables(parts).select([*columns, ROW_ID]) if parts else _nothing(table, columns)
 
 
@@ -72,7 +74,8 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
     """These columns of these rows, in the order given. Every row id must be of this version."""
     if not len(row_ids):
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    taken = take(table.dataset, pa.array(row_ids.view(np.uint64)), columns)
+    with table.reading():
+        taken = take(table.dataset, pa.array(row_ids.view(np.uint64)), columns)
     if len(taken) != len(row_ids):
         raise IntegrityError(table.state.path, f"version {table.state.version} lacks rows that it numbered itself")
     return taken
@@ -80,9 +83,10 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
 
 def blob_bytes(table: Table, column: str, row_id: int) -> bytes:
     """The content of one managed blob."""
-    (blob,) = table.dataset.take_blobs(column, ids=[row_id])
-    with blob:
-        data: bytes = blob.readall()
+    with table.reading():
+        (blob,) = table.dataset.take_blobs(column, ids=[row_id])
+        with blob:
+            data: bytes = blob.readall()
     return data
 
 
@@ -102,7 +106,7 @@ def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexC
     """The coverage of the indexes on one column, of one kind (`BTREE`, `INVERTED`…) when it is given."""
     covered = {
         fragment
-        for index in table.dataset.describe_indices()
+        for index in table.indexes()
         if index.field_names == [column] and kind in (None, index.index_type.upper())
         for segment in index.segments
         for fragment in segment.fragment_ids
@@ -123,31 +127,20 @@ class RowChanges:
 def row_changes(old: Table, new: Table, columns: Sequence[str], *, at_most: int) -> RowChanges | None:
     """In which rows, by row id and `columns`, two versions of one table differ.
 
-    Only fragments that the versions do not share are read; None when those hold more than `at_most` rows.
+    Only rows that the versions do not share are read; None when those are more than `at_most`.
     """
-    before = {_identity(f): f for f in old.dataset.get_fragments()}
-    after = {_identity(f): f for f in new.dataset.get_fragments()}
-    left = [f for identity, f in before.items() if identity not in after]
-    right = [f for identity, f in after.items() if identity not in before]
-    if sum(f.metadata.num_rows for f in (*left, *right)) > at_most:
+    if table_key(old) == table_key(new):
+        return RowChanges(_nothing(old, columns), _nothing(new, columns))
+    if changed_row_count(old, new, columns) > at_most:
         return None
-    return _without_equal(_of_fragments(old, left, columns), _of_fragments(new, right, columns), columns)
-
-
-def _identity(fragment: Any) -> tuple[tuple[str, ...], str | None]:
-    return tuple(file.path for file in fragment.metadata.files), fragment.deletion_file()
-
-
-def _of_fragments(table: Table, fragments: list[Any], columns: Sequence[str]) -> pa.Table:
-    if not fragments:
-        return _nothing(table, columns)
-    scanner = table.dataset.scanner(columns=list(columns), fragments=fragments, with_row_id=True)
-    return _ascending(scanner.to_table())
+    left, right = differing_rows(old, new, columns, (columns, columns))
+    return _without_equal(_ascending(left), _ascending(right), columns)
 
 
 def _without_equal(old: pa.Table, new: pa.Table, columns: Sequence[str]) -> RowChanges:
     left, right = old.column(ROW_ID).to_numpy(), new.column(ROW_ID).to_numpy()
-    _, in_old, in_new = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    at, in_both = places(left, right)
+    in_old, in_new = at[in_both], np.flatnonzero(in_both)
     same = np.ones(len(in_old), dtype=bool)
     for name in columns:
         equal = pc.equal(old.column(name).take(pa.array(in_old)), new.column(name).take(pa.array(in_new)))

@@ -18,6 +18,7 @@ from lance.lance import tokenize
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
+from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.reading import Table
 
 ROW_ID: Final = "_rowid"
@@ -80,7 +81,7 @@ def fragment_contents(table: Table) -> list[FragmentContent]:
 def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     """The index of a kind on a column; None when no fragment of this version is covered by one."""
     living = {fragment.fragment_id for fragment in table.dataset.get_fragments()}
-    for index in table.dataset.describe_indices():
+    for index in table.indexes():
         if index.field_names == [column] and index.index_type.upper() == kind:
             segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
             found = ColumnIndex(index.name, segments, index.details)
@@ -96,11 +97,12 @@ def indexed_documents(table: Table, segment: IndexSegment) -> tuple[NDArray[np.u
     """
     directory = f"{table.dataset.uri}/_indices/{segment.uuid}"
     options = table.dataset.latest_storage_options()
-    described = LanceFileReader(f"{directory}/metadata.lance", storage_options=options).metadata().schema.metadata
-    parts = [
-        LanceFileReader(f"{directory}/part_{part}_docs.lance", storage_options=options).read_all().to_table()
-        for part in json.loads(described[b"partitions"])
-    ]
+    with table.reading():
+        described = LanceFileReader(f"{directory}/metadata.lance", storage_options=options).metadata().schema.metadata
+        parts = [
+            LanceFileReader(f"{directory}/part_{part}_docs.lance", storage_options=options).read_all().to_table()
+            for part in json.loads(described[b"partitions"])
+        ]
     if not parts:
         return np.empty(0, np.uint64), np.empty(0, np.uint32)
     documents = pa.concat_tables(parts)
@@ -122,15 +124,16 @@ def matching_rows(
     Only for a column with an inverted index. Scores count every document ever indexed, live or not.
     """
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
-    return table.dataset.to_table(
-        columns=[*columns, SCORE],
-        full_text_query=query,
-        filter=filter,
-        prefilter=True,
-        limit=limit,
-        with_row_id=True,
-        fast_search=True,
-    )
+    with table.reading():
+        return table.dataset.to_table(
+            columns=[*columns, SCORE],
+            full_text_query=query,
+            filter=filter,
+            prefilter=True,
+            limit=limit,
+            with_row_id=True,
+            fast_search=True,
+        )
 
 
 def nearest_rows(
@@ -151,9 +154,10 @@ def nearest_rows(
     asked: dict[str, Any] = {"column": column, "q": vector, "k": k, "metric": metric, "use_index": index is not None}
     if index is not None:
         asked["nprobes"] = _EVERY_PARTITION
-    return table.dataset.to_table(
-        columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
-    )
+    with table.reading():
+        return table.dataset.to_table(
+            columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
+        )
 
 
 def rows_of(
@@ -169,8 +173,9 @@ def rows_of(
         fragments = [f for f in table.dataset.get_fragments() if f.fragment_id in fragment_ids]
         if not fragments:
             return _with_row_id(table, columns).empty_table()
-    scanner = table.dataset.scanner(columns=list(columns), filter=filter, fragments=fragments, with_row_id=True)
-    return scanner.to_table()
+    with table.reading():
+        scanner = table.dataset.scanner(columns=list(columns), filter=filter, fragments=fragments, with_row_id=True)
+        return scanner.to_table()
 
 
 def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
@@ -183,9 +188,10 @@ def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[i
     for fragment in table.dataset.get_fragments():
         if fragment.fragment_id not in fragment_ids or fragment.deletion_file() is None:
             continue
-        rows = table.dataset.scanner(
-            columns=list(columns), fragments=[fragment], with_row_id=True, include_deleted_rows=True
-        ).to_table()
+        with table.reading():
+            rows = table.dataset.scanner(
+                columns=list(columns), fragments=[fragment], with_row_id=True, include_deleted_rows=True
+            ).to_table()
         dead = np.asarray(rows.column(ROW_ID).is_null())
         offsets = np.arange(rows.num_rows, dtype=np.uint64)
         # Unsigned on purpose: a start "below zero" wraps around and back.
@@ -203,9 +209,10 @@ def take_rows(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str],
         return _with_row_id(table, columns).empty_table()
     if row_ids.size * _SCAN_SHARE > table.state.rows:
         rows = rows_of(table, columns, filter=filter)
-        return rows.filter(pa.array(np.isin(rows.column(ROW_ID).to_numpy(), row_ids)))
+        return rows.filter(pa.array(contained(rows.column(ROW_ID).to_numpy(), row_ids)))
     if filter is None:
-        rows = table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
+        with table.reading():
+            rows = table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
         # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
         if rows.num_rows == row_ids.size:
             return rows.append_column(ROW_ID, pa.array(row_ids))

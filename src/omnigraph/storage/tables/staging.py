@@ -6,9 +6,9 @@ is the whole story of a crash, a lost race or a refused write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import lance
@@ -16,14 +16,15 @@ import pyarrow as pa
 from lance import LanceOperation
 from lance.fragment import write_fragments
 
-from omnigraph.errors import KeyConflictError, StorageError, StorageErrorKind
+from omnigraph.errors import KeyConflictError
 from omnigraph.storage.folding import FragmentSize, fragments_to_fold
+from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.objects import fsync_file
 from omnigraph.storage.tables.compaction import rewrite_fragments
+from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.fields import with_columns, without_columns
 from omnigraph.storage.tables.indexing import IndexSpec, build_segment, index_coverage, index_need
-from omnigraph.storage.tables.reading import Table, TableReader, first_line
+from omnigraph.storage.tables.reading import Table, TableReader
 from omnigraph.storage.tables.wide import is_wide, upsert
 from omnigraph.storage.tracing import Trace
 
@@ -59,31 +60,31 @@ class Staging:
     def __init__(self, reader: TableReader, trace: Trace) -> None:
         self._reader = reader
         self._trace = trace
+        self._disk = LocalDisk(reader.location.prefix) if reader.location.is_local else None
 
     def create(self, path: str, table_id: str, schema: pa.Schema) -> TableState:
         """A new empty dataset. Its attached version 1 is the only attached version it will ever have."""
-        dataset = self._lance(
-            path,
-            lambda: lance.write_dataset(
+        uri = self._reader.location.child(path)
+        with translated(f"writing {uri}"):
+            dataset = lance.write_dataset(
                 schema.empty_table(),
-                self._reader.location.child(path),
+                uri,
                 schema=schema,
                 mode="create",
                 enable_stable_row_ids=True,
                 data_storage_version=DATA_STORAGE_VERSION,
                 storage_options=self._reader.storage_options,
                 session=self._reader.session,
-            ),
-        )
+            )
         state = TableState(table_id=table_id, path=path, version=str(dataset.version), rows=0, fragments=0)
-        table = self._reader.keep(Table(state, dataset))
+        table = self._reader.keep(Table(state, dataset, self._reader.location))
         self._make_durable(None, table)
         return state
 
     def append(self, base: TableState, rows: Rows) -> StagedTable:
         """Add rows without looking at what is there."""
         table = self._reader.open(base)
-        transaction = self._lance(base.path, lambda: self._write(table, rows, "append"))
+        transaction = self._write(table, rows, "append")
         self._trace.reached("stage.data.after")
         staged = self._commit(table, transaction)
         return self._fold(staged, ChangeCounts(inserted=staged.state.rows - base.rows))
@@ -101,11 +102,15 @@ class Staging:
         """Insert or fully replace by id. Row ids survive the replacement."""
         table = self._reader.open(base)
         if is_wide(table.schema):
-            upserted = self._lance(base.path, lambda: upsert(table.dataset, rows, partial(self._write, table, mode="append", transaction=False)))
+            with table.writing():
+                upserted = upsert(
+                    table.dataset, rows, lambda part: self._write(table, part, "append").operation.fragments
+                )
             self._trace.reached("stage.data.after")
             return self._fold(self._commit(table, upserted.operation), upserted.changes)
         merge = table.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(rows))
+        with table.writing():
+            transaction, stats = merge.execute_uncommitted(rows)
         self._trace.reached("stage.data.after")
         counts = ChangeCounts(inserted=stats["num_inserted_rows"], updated=stats["num_updated_rows"])
         return self._fold(self._commit(table, transaction), counts)
@@ -114,7 +119,8 @@ class Staging:
         """Replace the columns that `rows` carry, of rows that exist. All other columns keep what they hold."""
         table = self._reader.open(base)
         merge = table.dataset.merge_insert("id").when_matched_update_all()
-        transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(rows))
+        with table.writing():
+            transaction, stats = merge.execute_uncommitted(rows)
         self._trace.reached("stage.data.after")
         counts = ChangeCounts(updated=stats["num_updated_rows"])
         return self._fold(self._commit(table, transaction), counts)
@@ -137,7 +143,8 @@ class Staging:
         table = self._reader.open(base)
         keys = pa.table({"id": pa.array(sorted(set(ids)), pa.string())}, schema=pa.schema([table.schema.field("id")]))
         merge = table.dataset.merge_insert("id").when_matched_delete()
-        transaction, stats = self._lance(base.path, lambda: merge.execute_uncommitted(keys))
+        with table.writing():
+            transaction, stats = merge.execute_uncommitted(keys)
         self._trace.reached("stage.data.after")
         staged = self._commit(table, transaction)
         return StagedTable(staged.state, ChangeCounts(deleted=stats["num_deleted_rows"]))
@@ -145,7 +152,7 @@ class Staging:
     def overwrite(self, base: TableState, rows: Rows, schema: pa.Schema | None = None) -> StagedTable:
         """The rows become the whole table, under its own schema or a new one."""
         table = self._reader.open(base)
-        transaction = self._lance(base.path, lambda: self._write(table, rows, "overwrite", schema))
+        transaction = self._write(table, rows, "overwrite", schema)
         self._trace.reached("stage.data.after")
         staged = self._commit(table, transaction)
         return StagedTable(staged.state, ChangeCounts(inserted=staged.state.rows, deleted=base.rows))
@@ -167,7 +174,8 @@ class Staging:
     def add_computed_column(self, base: TableState, compute: Callable[[pa.RecordBatch], pa.RecordBatch]) -> StagedTable:
         """A column computed from each batch of existing rows; `compute` returns a batch of just the new column."""
         table = self._reader.open(base)
-        merged = [f.merge_columns(compute) for f in table.dataset.get_fragments()]
+        with table.writing():
+            merged = [f.merge_columns(compute) for f in table.dataset.get_fragments()]
         if not merged:
             raise ValueError("a table without rows has nothing to compute a column from; add a nullable column")
         return self._commit(table, LanceOperation.Merge([m for m, _ in merged], merged[0][1]))
@@ -180,13 +188,13 @@ class Staging:
         need = index_need(table, spec)
         if not need:
             return StagedTable(base)
-        segment = self._lance(base.path, lambda: build_segment(table, spec, need.fragment_ids))
+        segment = build_segment(table, spec, need.fragment_ids)
         return self._commit(table, LanceOperation.CreateIndex([segment], list(need.replaced)))
 
     def compact(self, base: TableState, fragment_ids: Iterable[int]) -> StagedTable:
         """Rewrite these fragments as one. Content, row ids and order by id are unchanged."""
         table = self._reader.open(base)
-        rewritten = self._lance(base.path, lambda: rewrite_fragments(table.dataset, set(fragment_ids)))
+        rewritten = rewrite_fragments(table, set(fragment_ids))
         return StagedTable(base) if rewritten is None else self._commit(table, rewritten.operation)
 
     def apply(self, base: TableState, operation: Any) -> StagedTable:
@@ -209,34 +217,31 @@ class Staging:
         self._trace.reached("stage.fold.after")
         return StagedTable(folded.state, changes)
 
-    def _write(
-        self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None, *, transaction: bool = True
-    ) -> Any:
-        return write_fragments(
-            rows,
-            table.dataset,
-            schema=schema or table.schema,
-            mode=mode,
-            return_transaction=transaction,
-            enable_stable_row_ids=True,
-            data_storage_version=DATA_STORAGE_VERSION,
-            storage_options=self._reader.storage_options,
-            # Whether a reference may enter was decided before; the store of the graph need not hold its object.
-            allow_external_blob_outside_bases=True,
-        )
+    def _write(self, table: Table, rows: Rows, mode: str, schema: pa.Schema | None = None) -> Any:
+        with table.writing():
+            return write_fragments(
+                rows,
+                table.dataset,
+                schema=schema or table.schema,
+                mode=mode,
+                return_transaction=True,
+                enable_stable_row_ids=True,
+                data_storage_version=DATA_STORAGE_VERSION,
+                storage_options=self._reader.storage_options,
+                # Whether a reference may enter was decided before; the store of the graph need not hold its object.
+                allow_external_blob_outside_bases=True,
+            )
 
     def _commit(self, base: Table, operation: Any) -> StagedTable:
         version = base.dataset.version
-        dataset = self._lance(
-            base.state.path,
-            lambda: lance.LanceDataset.commit(
+        with base.writing():
+            dataset = lance.LanceDataset.commit(
                 base.dataset,
                 operation,
                 read_version=None if isinstance(operation, lance.Transaction) else version,
                 detached=True,
                 storage_options=self._reader.storage_options,
-            ),
-        )
+            )
         fragments = dataset.get_fragments()
         state = TableState(
             table_id=base.state.table_id,
@@ -245,30 +250,29 @@ class Staging:
             rows=sum(f.metadata.num_rows for f in fragments),
             fragments=len(fragments),
         )
-        table = self._reader.keep(Table(state, dataset))
+        table = self._reader.keep(Table(state, dataset, self._reader.location))
         self._make_durable(base, table)
         self._trace.reached("stage.commit.after")
         return StagedTable(state)
 
     def _make_durable(self, base: Table | None, staged: Table) -> None:
         """On a local disk, flush what the staged version adds before anything may name it."""
-        location = self._reader.location
-        if location.is_local:
-            root = location.local_root / staged.state.path
-            for name in staged.files() - (base.files() if base else set()):
-                whole, beside = root / name, (root / name).with_suffix("")
-                for file in whole.iterdir() if name.endswith("/") else [whole]:
-                    fsync_file(str(file))
-                if name.startswith("data/") and beside.is_dir():
-                    for large_blob in beside.iterdir():
-                        fsync_file(str(large_blob))
+        if self._disk is not None:
+            folder = self._reader.location.local_root / staged.state.path
+            added = staged.files() - (base.files() if base else set())
+            with translated(f"flushing {folder}"):
+                self._disk.make_durable(f"{staged.state.path}/{name}" for name in _on_disk(folder, added))
 
-    def _lance(self, path: str, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except OSError as error:
-            where = self._reader.location.child(path)
-            raise StorageError(StorageErrorKind.TRANSIENT, f"writing {where}: {first_line(error)}") from error
+
+def _on_disk(folder: Path, named: Iterable[str]) -> Iterator[str]:
+    """The files behind what a version names: an index is a folder, and large blobs lie in one beside their rows."""
+    for name in named:
+        within = folder / name
+        if not name.endswith("/"):
+            yield name
+            within = within.with_suffix("")
+        if within.is_dir():
+            yield from (str(file.relative_to(folder)) for file in within.rglob("*") if file.is_file())
 
 
 def first_repeated(ids: Iterable[str]) -> str | None:

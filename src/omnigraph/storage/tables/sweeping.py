@@ -23,6 +23,7 @@ _TRANSACTION = re.compile(r"_transactions/(\d{1,20})-[0-9a-f-]{36}\.txn")
 _DATA = re.compile(r"data/([0-9a-z-]+)(\.lance|/[0-9a-z]+\.blob)")
 _DELETIONS = re.compile(r"_deletions/\d+-\d+-\d+\.(arrow|bin)")
 _INDEX = re.compile(r"(_indices/[0-9a-f-]{36}/)[^/]+")
+_UNFINISHED = re.compile(r"(data|_versions|_transactions|_deletions)/\.tmp[0-9A-Za-z]{6}")
 
 
 class FileKind(Enum):
@@ -48,6 +49,12 @@ class TableFile:
         """The version that a manifest is."""
         found = _MANIFEST.fullmatch(self.named)
         return found[1] if found else None
+
+    @property
+    def lives_with(self) -> str:
+        """The file whose fate it shares: the record of a write is worth nothing without the version it was based on."""
+        found = _TRANSACTION.fullmatch(self.named)
+        return f"_versions/d{found[1]}.manifest" if found else self.named
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ def table_file(folder: str, stored: StoredObject) -> TableFile:
         return TableFile(stored, FileKind.CONTENT, found[1])
     if (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
         return TableFile(stored, FileKind.MANIFEST, path)
-    if _DELETIONS.fullmatch(path) is not None:
+    if _DELETIONS.fullmatch(path) is not None or _UNFINISHED.fullmatch(path) is not None:
         return TableFile(stored, FileKind.CONTENT, path)
     if (found := _TRANSACTION.fullmatch(path)) is not None:
         kind = FileKind.TRANSACTION if int(found[1]) >= _DETACHED_FROM else FileKind.ATTACHED
@@ -96,15 +103,16 @@ def doomed_files(
 ) -> Doomed:
     """The files that no kept version names and that no write in flight can still come to need.
 
-    That is so for files named by `superseded` versions, which were published once and are not kept, and for files
-    older than any write in flight. Of an `abandoned` folder, which no kept snapshot has, everything known may go.
+    That is so for files named by `superseded` versions, which were published once and are not kept, for the records of
+    writes that were based on one of those, and for files older than any write in flight. Of an `abandoned` folder,
+    which no kept snapshot has, everything known may go.
     """
     manifests: list[TableFile] = []
     others: list[TableFile] = []
     for file in files:
         if file.kind is FileKind.UNKNOWN or file.named in kept or (file.kind is FileKind.ATTACHED and not abandoned):
             continue
-        if file.named not in superseded and file.stored.modified >= staged_before:
+        if file.lives_with not in superseded and file.stored.modified >= staged_before:
             continue
         (manifests if file.kind is FileKind.MANIFEST else others).append(file)
     return Doomed(tuple(manifests), tuple(others))

@@ -6,8 +6,10 @@ objects are never opened; their references are all that is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +27,11 @@ _COMPARED_BYTES = 4 << 20
 
 def take_rows(table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
     """The rows with these ids, in this order. A blob column comes as its descriptors, without any content."""
-    if not len(row_ids):
-        return table.dataset.scanner(columns=list(columns), limit=0).to_table()
-    # Lance wants plain ints; one call per block keeps its working memory bounded.
-    return take(table.dataset, row_ids.tolist(), columns)
+    with table.reading():
+        if not len(row_ids):
+            return table.dataset.scanner(columns=list(columns), limit=0).to_table()
+        # Lance wants plain ints; one call per block keeps its working memory bounded.
+        return take(table.dataset, row_ids.tolist(), columns)
 
 
 @dataclass(frozen=True)
@@ -61,22 +64,37 @@ class BlobDescriptors:
 def blob_bytes(table: Table, column: str, row_ids: RowIds) -> Iterator[bytes]:
     """The content of managed blobs, one after another; every row must have one."""
     if len(row_ids):
-        for blob in table.dataset.take_blobs(column, ids=row_ids.tolist()):
-            yield blob.readall()
+        with table.reading():
+            blobs = table.dataset.take_blobs(column, ids=row_ids.tolist())
+        for blob in blobs:
+            with table.reading():
+                content: bytes = blob.readall()
+            yield content
 
 
 def equal_blobs(column: str, left: Table, left_rows: RowIds, right: Table, right_rows: RowIds) -> NDArray[np.bool_]:
     """Whether managed blobs of equal sizes hold the same bytes, pair by pair, a range at a time."""
     if not len(left_rows):
         return np.zeros(0, np.bool_)
-    mine = left.dataset.take_blobs(column, ids=left_rows.tolist())
-    other = right.dataset.take_blobs(column, ids=right_rows.tolist())
-    return np.fromiter((_same_bytes(a, b) for a, b in zip(mine, other, strict=True)), np.bool_, len(left_rows))
+    pairs = zip(_opened(left, column, left_rows), _opened(right, column, right_rows), strict=True)
+    return np.fromiter((_same_bytes(mine, other) for mine, other in pairs), np.bool_, len(left_rows))
 
 
-def _same_bytes(left: object, right: object) -> bool:
+def _opened(table: Table, column: str, row_ids: RowIds) -> Iterator[Callable[[], bytes]]:
+    """The blobs of some rows, each as a function that reads its next bytes."""
+    with table.reading():
+        blobs = table.dataset.take_blobs(column, ids=row_ids.tolist())
+
+    def following(blob: Any) -> bytes:
+        with table.reading():
+            return bytes(blob.read(_COMPARED_BYTES))
+
+    return (partial(following, blob) for blob in blobs)
+
+
+def _same_bytes(left: Callable[[], bytes], right: Callable[[], bytes]) -> bool:
     while True:
-        mine, other = left.read(_COMPARED_BYTES), right.read(_COMPARED_BYTES)  # type: ignore[attr-defined]
+        mine, other = left(), right()
         if mine != other:
             return False
         if not mine:

@@ -7,14 +7,13 @@ some metadata and no data. Only a writer that touched the very rows that were re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from lance import LanceOperation
 from lance.dataset import Index
 
-from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.compaction import Rewritten, rewrite_fragments
 from omnigraph.storage.tables.indexing import (
@@ -27,7 +26,7 @@ from omnigraph.storage.tables.indexing import (
     is_btree,
     standing_indexes,
 )
-from omnigraph.storage.tables.reading import Table, TableReader, first_line
+from omnigraph.storage.tables.reading import Table, TableReader
 from omnigraph.storage.tables.staging import StagedTable, Staging
 
 FULL_FRAGMENT_ROWS: Final = 1 << 20
@@ -40,8 +39,6 @@ SPARE_IDS: Final = 1 << 12
 """Fragment ids left to writers who go on while a table is compacted."""
 MOST_FILES: Final = 3
 """Updates of single columns add files to a fragment; from here on it is written again as one file."""
-
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +171,12 @@ class TableUpkeep:
         """Whole indexes over the fragments as they are."""
         return self.index(self._begun(base), specs)
 
+    def reindex(self, base: TableState, damaged: Collection[str], specs: Sequence[IndexSpec]) -> UpkeepWork:
+        """Drop these index segments, by uuid, and build again what is declared: the rows have everything."""
+        standing = standing_indexes(self._reader.open(base)).values()
+        dropped = tuple(s for segments in standing for s in segments if s.uuid in damaged)
+        return self.index(self._apply(self._begun(base), _Indexed((), dropped)), specs)
+
     def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
         table = self._reader.open(state)
@@ -255,16 +258,10 @@ class TableUpkeep:
         return replace(work, staged=staged, steps=(*work.steps, step))
 
     def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index:
-        return self._made(table.state.path, lambda: build_segment(table, spec, need.fragment_ids))
+        return build_segment(table, spec, need.fragment_ids)
 
     def _rewritten(self, table: Table, chosen: set[int]) -> Rewritten | None:
-        return self._made(table.state.path, lambda: rewrite_fragments(table.dataset, chosen, spare_ids=SPARE_IDS))
-
-    def _made(self, path: str, make: Callable[[], Made]) -> Made:
-        try:
-            return make()
-        except OSError as error:
-            raise StorageError(StorageErrorKind.TRANSIENT, f"upkeep of {path}: {first_line(error)}") from error
+        return rewrite_fragments(table, chosen, spare_ids=SPARE_IDS)
 
 
 def _files(table: Table) -> dict[int, tuple[str, ...]]:

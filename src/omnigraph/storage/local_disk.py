@@ -1,0 +1,191 @@
+"""Files of a graph on a local disk, in the order that survives a power cut.
+
+A file is written under a name that nobody lists, flushed, and only then linked to its own name, which is the
+create-if-absent; then its directory is flushed. So a name that stands always has its whole content behind it, and a
+call that returns has made a name that stays. Whatever fails before the link has not happened. What fails after it is
+`StorageErrorKind.UNKNOWN`: the caller asks again, and is told only what the disk has confirmed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Final
+
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.failures import reason_of
+
+_TEMPORARY: Final = re.compile(r".+#\d+")
+"""Names that the store's listings never show; unfinished files of the store's own have such names too."""
+
+_NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+_REMEMBERED_FOLDERS: Final = 1 << 14
+_FLUSHES_AT_ONCE: Final = 4
+
+
+class LocalDisk:
+    """The directory of one graph. Safe to share between threads and processes."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._flushed: set[str] = set()
+        self._lock = threading.Lock()
+        self._flushers = ThreadPoolExecutor(_FLUSHES_AT_ONCE, thread_name_prefix="omnigraph-flush")
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create-if-absent. False when the name is taken; then, too, what stands there is on disk."""
+        target = os.path.join(self._root, path)
+        temporary = self._written(target, data, durable=True)
+        try:
+            created = self._linked(temporary, target)
+        finally:
+            with contextlib.suppress(OSError):  # the name no longer matters; cleanup removes it
+                os.unlink(temporary)
+        self.confirm(path)
+        return created
+
+    def confirm(self, path: str) -> None:
+        """Make a name stay that stands: its maker may not have come to that, and would not have been believed."""
+        folder = os.path.dirname(os.path.join(self._root, path))
+        try:
+            flush(folder)
+        except OSError as error:
+            raise StorageError(
+                StorageErrorKind.UNKNOWN,
+                f"{self._root}/{path}: the disk did not confirm that the name stays ({reason_of(error)})",
+            ) from error
+
+    def put(self, path: str, data: bytes, *, durable: bool) -> None:
+        """Write or replace. Readers see the old or the new content, never a part; `durable` content is whole after a
+        power cut if the name stands."""
+        target = os.path.join(self._root, path)
+        temporary = self._written(target, data, durable=durable)
+        try:
+            os.replace(temporary, target)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def set_aside(self, path: str, away: str) -> None:
+        """Take a name away and keep the file under another one."""
+        source, target = os.path.join(self._root, path), os.path.join(self._root, away)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.rename(source, target)
+        self._flush_above(os.path.dirname(target))
+        flush(os.path.dirname(target))
+        flush(os.path.dirname(source))
+
+    def make_durable(self, paths: Iterable[str]) -> None:
+        """Flush files that somebody else wrote, their names, and those of every folder above them.
+
+        Nothing refers to them yet, so their order does not matter: all at once, they share a flush of the device.
+        """
+        files = [os.path.join(self._root, path) for path in paths]
+        folders = {os.path.dirname(file) for file in files}
+        above = {folder for each in folders for folder in self._not_flushed(each)}
+        list(self._flushers.map(flush, {*files, *folders, *map(os.path.dirname, above)}))
+        self._remember(above)
+
+    def remove_unfinished(self, before: datetime) -> None:
+        """Remove what processes that died left of files they had not finished, if that was before a moment."""
+        for folder, _, names in os.walk(self._root):
+            for name in filter(_TEMPORARY.fullmatch, names):
+                with contextlib.suppress(FileNotFoundError):
+                    file = os.path.join(folder, name)
+                    if os.stat(file).st_mtime < before.timestamp():
+                        os.unlink(file)
+
+    def _written(self, target: str, data: bytes, *, durable: bool) -> str:
+        """A temporary file beside the target, which is then as hard to lose as the folder it stands in."""
+        folder = os.path.dirname(target)
+        temporary = f"{target}#{secrets.randbits(62)}"
+        try:
+            descriptor = _opened(temporary)
+        except FileNotFoundError:
+            self._forget(folder)
+            os.makedirs(folder, exist_ok=True)
+            descriptor = _opened(temporary)
+        try:
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(descriptor, left) :]
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if durable:
+                self._flush_above(folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        return temporary
+
+    def _linked(self, temporary: str, target: str) -> bool:
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if os.stat(temporary).st_nlink > 1:
+                return True  # over a network, an answer can be lost and the repetition refused
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            raise StorageError(
+                StorageErrorKind.CONFIGURATION,
+                f"create {target}: this file system refuses hard links, and a graph needs them to create a file only "
+                f"if it is absent; put the graph on another file system ({reason_of(error)})",
+            ) from error
+        return True
+
+    def _flush_above(self, folder: str) -> None:
+        """Make the folder's own name stay, and those above it."""
+        above = self._not_flushed(folder)
+        for name in reversed(above):
+            flush(os.path.dirname(name))
+        self._remember(above)
+
+    def _not_flushed(self, folder: str) -> list[str]:
+        """This folder and those above it, the root excepted, whose names this process has not flushed yet. A folder is
+        never renamed, so once is enough."""
+        above = []
+        with self._lock:
+            while folder != self._root and folder not in self._flushed:
+                above.append(folder)
+                folder = os.path.dirname(folder)
+        return above
+
+    def _remember(self, flushed: Iterable[str]) -> None:
+        with self._lock:
+            if len(self._flushed) > _REMEMBERED_FOLDERS:
+                self._flushed.clear()
+            self._flushed.update(flushed)
+
+    def _forget(self, folder: str) -> None:
+        with self._lock:
+            while folder != self._root and folder.startswith(self._root):
+                self._flushed.discard(folder)
+                folder = os.path.dirname(folder)
+
+
+def flush(path: str) -> None:
+    """Force a file, or the names in a directory, to disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

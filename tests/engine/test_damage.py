@@ -1,0 +1,269 @@
+"""Damaged files: verify sees them, repair explains them, and whoever needs them gets an error that names them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import (
+    HistoricalVersionReclaimedError,
+    IntegrityError,
+    OmniGraphError,
+)
+from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
+
+BOOKS = "node:Book"
+
+READS: dict[str, str] = {
+    "scan": "query q() { match { $b: Book } return { $b.isbn, $b.title } }",
+    "key": 'query q() { match { $b: Book { isbn: "b1" } } return { $b.title } }',
+    "traversal": "query q() { match { $r: Reader $r borrowed $b } return { $b.title } }",
+    "search": 'query q() { match { $b: Book search($b.title, "title") } return { $b.isbn } }',
+    "fuzzy": 'query q() { match { $b: Book fuzzy($b.title, "titel", 2) } return { $b.isbn } }',
+    "bm25": 'query q() { match { $b: Book } return { $b.isbn } order { bm25($b.title, "title") } limit 2 }',
+    "nearest": "query q() { match { $b: Book } return { $b.isbn } order { nearest($b.mood, [1.0, 0.0, 0.0]) } limit 9}",
+}
+
+
+def use(graph: Graph) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Everything a user does with a graph, by name."""
+    for name, query in READS.items():
+        yield name, lambda query=query: graph.query(query).rows()
+    yield "load", lambda: load(graph, [book("b1", title="new"), book("b77")])
+    yield "mutate", lambda: graph.mutate('query q() { update Book set { pages: 3 } where isbn = "b2" }')
+    yield "export", lambda: list(graph.export())
+    yield "blob", lambda: graph.read_blob("node", "Book", "b5", "cover").content.reader.read()  # type: ignore[union-attr]
+    yield "entity", lambda: graph.entity(BOOKS, "b1")
+    yield "diff", lambda: graph.diff(graph.list_commits().commits[-1].commit.id, "main")
+    yield "poll", lambda: graph.poll_changes(start="beginning")
+    yield "merge", lambda: graph.merge("side")
+    yield "optimize", lambda: graph.optimize()
+    yield "cleanup", lambda: graph.cleanup(keep_versions=1)
+    yield "history", lambda: graph.commit_history()
+
+
+def outcomes(graph: Graph) -> dict[str, OmniGraphError | None]:
+    """How each use ends. Whatever is not one of our errors fails the test."""
+    found: dict[str, OmniGraphError | None] = {}
+    for name, act in use(graph):
+        try:
+            act()
+            found[name] = None
+        except OmniGraphError as error:
+            found[name] = error
+    return found
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("damage") / "sound"
+    graph = Graph.init(root, SCHEMA)
+    covers = {1: blob(b"small"), 2: blob(bytes(80_000))}
+    books = [book(f"b{i}", mood=[float(i), 0.0, 1.0], pages=i, cover=covers.get(i % 3)) for i in range(1, 9)]
+    load(graph, [*books, reader("r1", name="Ann"), loan("r1", "b1")])
+    graph.optimize()
+    graph.create_branch("side")
+    load(graph, [book("side")], branch="side")
+    graph.mutate('query q() { delete Book where isbn = "b8" }')
+    load(graph, [book("b9", mood=[1.0, 1.0, 1.0])])
+    graph.close()
+    return root
+
+
+@pytest.fixture
+def root(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "graph"))
+
+
+def only_damaged(root: Path, *patterns: str) -> list[Path]:
+    """The files of main's books that fit, as their head names them."""
+    table = Graph.open(root).snapshot().table(BOOKS)
+    folder = root / table.state.path
+    named = [folder / name for name in table.files()]
+    files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+    files += [file for path in named for file in path.with_suffix("").rglob("*.blob")]
+    return sorted(file for file in files if any(file.relative_to(folder).match(pattern) for pattern in patterns))
+
+
+def halve(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def empty(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def blacken(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "halved": halve,
+    "emptied": empty,
+    "zeros": blacken,
+    "removed": lambda file: file.unlink(),
+}
+
+
+def test_a_sound_graph_serves_every_use(root: Path) -> None:
+    assert {name: str(error) for name, error in outcomes(Graph.open(root)).items() if error is not None} == {}
+
+
+@pytest.mark.parametrize("damage", ["halved", "emptied", "removed"])
+@pytest.mark.parametrize(
+    ("what", "who"),
+    [
+        ("data/*.lance", {"scan", "search", "export", "load", "optimize", "diff", "poll", "merge"}),
+        ("_deletions/*", {"scan", "export"}),
+        ("data/*/*.blob", {"blob", "export"}),
+        ("_versions/*", {name for name in READS if name != "traversal"} | {"load", "mutate", "export", "blob"}),
+    ],
+)
+def test_a_damaged_table_file_is_seen_and_named(root: Path, what: str, who: set[str], damage: str) -> None:
+    for file in (damaged := only_damaged(root, what)):
+        DAMAGES[damage](file)
+    assert damaged
+    names = {str(file.relative_to(root)) for file in damaged}
+    table = next(iter(names)).rsplit("/", 2)[0] if what != "data/*/*.blob" else next(iter(names)).rsplit("/", 3)[0]
+    problems = Graph.open(root).verify().problems
+    if what == "_versions/*" and damage == "removed":
+        assert [p for p in problems if "no longer in the store" in p.reason and p.where == f"{BOOKS} on branch main"]
+    else:
+        assert {p.path for p in problems if p.where == f"{BOOKS} on branch main"} == names
+    report = Graph.open(root).repair(confirm=True, force=True)
+    row = next(row for row in report.datasets if row.type_key == BOOKS)
+    assert (row.classification.value, row.action.value) == ("unverifiable", "refused")
+    assert row.error is not None
+    failed = {name: error for name, error in outcomes(Graph.open(root)).items() if error is not None}
+    assert who <= failed.keys()
+    for name in who:
+        error = failed[name]
+        if damage == "removed" and what == "_versions/*":
+            assert isinstance(error, HistoricalVersionReclaimedError), (name, error)
+        else:
+            assert isinstance(error, IntegrityError), (name, error)
+            assert error.path in names | {table}, (name, error)
+
+
+@pytest.mark.parametrize("damage", ["halved", "emptied", "removed"])
+def test_a_damaged_index_is_named_and_built_again(root: Path, damage: str) -> None:
+    before = content(Graph.open(root), BOOKS)
+    for file in (damaged := only_damaged(root, "_indices/*/*")):
+        DAMAGES[damage](file)
+    segments = {f"{file.parent.relative_to(root)}/" for file in damaged}
+    assert {p.path for p in Graph.open(root).verify().problems if p.where == f"{BOOKS} on branch main"} == segments
+    with pytest.raises(IntegrityError, match="_indices/"):
+        Graph.open(root).query(READS["search"])
+    graph = Graph.open(root)
+    shown = next(row for row in graph.repair().datasets if row.type_key == BOOKS)
+    assert shown.action.value == "preview"
+    assert "confirm builds it again" in str(shown.error)
+    healed = graph.repair(confirm=True)
+    assert next(row for row in healed.datasets if row.type_key == BOOKS).action.value == "healed"
+    assert healed.graph_manifest_version == graph.snapshot().version
+    fresh = Graph.open(root)
+    assert content(fresh, BOOKS) == before
+    assert [p for p in fresh.verify().problems if p.where.endswith("on branch main")] == []
+    assert len(fresh.query(READS["search"]).rows()) == len(before)
+    assert graph.snapshot().index_coverage(BOOKS, "title").is_complete
+
+
+@pytest.mark.parametrize("damage", ["halved", "emptied", "zeros"])
+def test_a_torn_head_is_explained_and_set_aside_only_by_consent(root: Path, damage: str) -> None:
+    before = Graph.open(root)
+    head = before.snapshot().entry
+    slot = f"__manifest/log/{head.branch_id}/{head.version:020d}.json"
+    DAMAGES[damage](root / slot)
+    assert {p.path for p in Graph.open(root).verify().problems} == {slot}
+    for name, error in outcomes(Graph.open(root)).items():
+        assert isinstance(error, OmniGraphError), name
+        assert slot in str(error), name
+    graph = Graph.open(root)
+    (shown,) = [row for row in graph.repair().datasets if row.type_key == "__manifest"]
+    assert (shown.classification.value, shown.action.value) == ("unverifiable", "preview")
+    assert (shown.published_dataset_version, shown.lance_head_version) == (str(head.version - 1), str(head.version))
+    assert slot in str(shown.error)
+    assert graph.repair(confirm=True).refused == 1
+    assert (root / slot).exists(), "nothing goes without force"
+    forced = [row for row in graph.repair(confirm=True, force=True).datasets if row.type_key == "__manifest"]
+    assert [row.action.value for row in forced] == ["forced"]
+    assert len(list((root / "__manifest/damaged").iterdir())) == 1
+    assert graph.snapshot().version == head.version - 1
+    fresh = Graph.open(root)
+    assert fresh.verify().clean
+    assert sorted(content(fresh, BOOKS)) == [f"b{i}" for i in range(1, 8)]
+    load(fresh, [book("b10")])
+    assert fresh.snapshot().version == head.version
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_text("not ours"), lambda path: path.write_text("[]")])
+def test_a_head_that_somebody_wrote_over_is_never_set_aside(root: Path, damage: Callable[[Path], None]) -> None:
+    head = Graph.open(root).snapshot().entry
+    damage(root / f"__manifest/log/{head.branch_id}/{head.version:020d}.json")
+    rows = [r for r in Graph.open(root).repair(confirm=True, force=True).datasets if r.type_key == "__manifest"]
+    assert [row.action.value for row in rows] == ["refused"]
+
+
+@pytest.mark.parametrize("damage", ["halved", "emptied", "removed"])
+def test_a_damaged_middle_of_the_log_is_seen(root: Path, damage: str) -> None:
+    graph = Graph.open(root)
+    branch_id = graph.snapshot().entry.branch_id
+    slot = f"__manifest/log/{branch_id}/{2:020d}.json"
+    before = content(graph, BOOKS)
+    DAMAGES[damage](root / slot)
+    for handle in (graph, Graph.open(root)):  # what a handle remembers is not believed
+        assert slot in {p.path for p in handle.verify().problems}
+    fresh = Graph.open(root)
+    assert content(fresh, BOOKS) == before
+    for needs_it in (lambda: fresh.snapshot(version=2), lambda: fresh.list_commits(), lambda: fresh.commit_history()):
+        with pytest.raises(IntegrityError) as named:
+            needs_it()
+        assert named.value.path == slot
+    rows = [row for row in fresh.repair(confirm=True, force=True).datasets if row.action.value == "refused"]
+    assert rows
+    assert all(slot in str(row.error) for row in rows)
+
+
+@pytest.mark.parametrize("damage", ["halved", "emptied", "removed", "zeros"])
+def test_a_damaged_schema_is_seen_and_named(root: Path, damage: str) -> None:
+    path = f"schemas/{Graph.open(root).snapshot().entry.schema}.json"
+    DAMAGES[damage](root / path)
+    assert {p.path for p in Graph.open(root).verify().problems} == {path}
+    with pytest.raises(IntegrityError) as named:
+        Graph.open(root).query(READS["scan"])
+    assert named.value.path == path
+    rows = [row for row in Graph.open(root).repair().datasets if row.action.value == "refused"]
+    assert [row.type_key for row in rows] == ["__manifest"]
+    assert path in str(rows[0].error)
+
+
+@pytest.mark.parametrize("damage", ["halved", "zeros"])
+def test_a_damaged_ref_is_seen_and_named(root: Path, damage: str) -> None:
+    path = "__manifest/refs/side/000001.json"
+    DAMAGES[damage](root / path)
+    assert path in {p.path for p in Graph.open(root).verify().problems}
+    with pytest.raises(IntegrityError) as named:
+        Graph.open(root).snapshot("side")
+    assert named.value.path == path
+    assert Graph.open(root).snapshot().version, "main does not depend on it"
+    assert any(path in str(row.error) for row in Graph.open(root).repair().datasets if row.action.value == "refused")
+
+
+def test_a_branch_whose_parent_was_removed_is_seen(root: Path) -> None:
+    graph = Graph.open(root)
+    graph.create_branch("child", source="side")
+    shutil.rmtree(root / "__manifest/refs/side")
+    problems = Graph.open(root).verify().problems
+    assert [(p.where, "created from" in p.reason) for p in problems] == [("branch child", True)]
+
+
+def test_changed_content_of_the_right_length_is_an_integrity_error_when_it_no_longer_decodes(root: Path) -> None:
+    for file in only_damaged(root, "data/*.lance"):
+        blacken(file)
+    with pytest.raises(IntegrityError, match="can't be read"):
+        Graph.open(root).query(READS["scan"])

@@ -1,0 +1,99 @@
+"""A repeat of a request gets the first receipt; another request under the same key is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import ConflictError, IdempotencyKeyReusedError, PreconditionFailedError
+
+SCHEMA = "node Person { name: String @key  age: I32? }"
+QUERIES = """
+query add($name: String) { insert Person { name: $name } }
+query age($name: String, $age: I32) { update Person set { age: $age } where name = $name }
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = Graph.init(tmp_path / "graph", SCHEMA)
+    graph.mutate(QUERIES, "add", {"name": "ann"})
+    return graph
+
+
+def row(name: str) -> str:
+    return f'{{"type": "Person", "data": {{"name": "{name}"}}}}'
+
+
+def test_the_repeat_of_a_conditional_write_gets_its_receipt(graph: Graph) -> None:
+    head = graph.resolve_snapshot()
+
+    def change(age: int = 7) -> object:
+        return graph.mutate(QUERIES, "age", {"name": "ann", "age": age}, if_commit=head, idempotency_key="k")
+
+    first = change()
+    assert change() == first
+    assert Graph.open(graph.uri).snapshot().version == 3
+    graph.mutate(QUERIES, "add", {"name": "bob"})
+    assert change() == first, "also when the branch has moved on"
+    with pytest.raises(IdempotencyKeyReusedError):
+        change(age=8)
+    with pytest.raises(PreconditionFailedError):
+        graph.mutate(QUERIES, "age", {"name": "ann", "age": 7}, if_commit=head, idempotency_key="other")
+
+
+FIRST: list[Callable[[Graph], object]] = [
+    lambda g: g.mutate(QUERIES, "add", {"name": "bob"}, idempotency_key="k"),
+    lambda g: g.load(row("bob"), mode="append", idempotency_key="k"),
+    lambda g: g.load(iter([row("bob")]), mode="merge", idempotency_key="k"),
+    lambda g: g.load(row("bob"), mode="append", branch="new", base="main", idempotency_key="k"),
+    lambda g: g.merge("side", idempotency_key="k"),
+]
+OTHERS: list[Callable[[Graph], object]] = [
+    lambda g: g.mutate(QUERIES, "add", {"name": "cid"}, idempotency_key="k"),
+    lambda g: g.mutate(QUERIES, "age", {"name": "ann", "age": 3}, idempotency_key="k"),
+    lambda g: g.load(row("cid"), mode="append", idempotency_key="k"),
+    lambda g: g.load(row("bob"), mode="overwrite", idempotency_key="k"),
+    lambda g: g.load(row("cid"), mode="append", branch="new", base="main", idempotency_key="k"),
+    lambda g: g.merge("other", idempotency_key="k"),
+]
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_a_repeat_and_another_request(graph: Graph, first: Callable[[Graph], object]) -> None:
+    graph.create_branch("side")
+    graph.load(row("dan"), mode="append", branch="side")
+    graph.create_branch("other")
+    graph.load(row("eve"), mode="append", branch="other")
+    receipt = first(graph)
+    assert first(Graph.open(graph.uri)) == receipt
+    branch = "new" if "new" in graph.list_branches() else "main"
+    before = graph.resolve_snapshot(branch)
+    for other in OTHERS:
+        if (branch == "new") == ("new" in other.__code__.co_consts):
+            with pytest.raises(IdempotencyKeyReusedError, match="'k' was used for another request"):
+                other(graph)
+    assert graph.resolve_snapshot(branch) == before
+
+
+def test_a_merge_whose_source_went_with_it_can_be_repeated(graph: Graph) -> None:
+    graph.create_branch("side")
+    graph.load(row("bob"), mode="append", branch="side")
+    first = graph.merge("side", delete_branch=True, idempotency_key="k")
+    assert first.branch_deleted
+    again = Graph.open(graph.uri).merge("side", delete_branch=True, idempotency_key="k")
+    assert (again.commit, again.outcome, again.branch_deleted) == (first.commit, first.outcome, True)
+
+    graph.create_branch("side")
+    graph.load(row("cid"), mode="append", branch="side")
+    kept = graph.merge("side", delete_branch=True, idempotency_key="k")
+    assert (kept.branch_deleted, "side" in graph.list_branches()) == (False, True), "the name has a new life"
+    assert "no longer the one that was merged" in (kept.branch_delete_error or "")
+
+
+def test_the_refusal_is_a_conflict(graph: Graph) -> None:
+    assert issubclass(IdempotencyKeyReusedError, ConflictError)
+    assert IdempotencyKeyReusedError.http_status == 409
