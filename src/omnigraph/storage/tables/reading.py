@@ -67,21 +67,21 @@ class Table:
         row_ids: bool = False,
     ) -> pa.Table:
         names = self.schema.names if columns is None else list(columns)
+        if is_wide(names):
+            rows = taken(self, names, filter=filter, limit=limit, row_ids=row_ids)
+            if rows is not None:
+                return rows
         with self.reading():
-            if is_wide(names):
-                rows = taken(self.dataset, names, filter=filter, limit=limit, row_ids=row_ids)
-                if rows is not None:
-                    return rows
             return self.dataset.to_table(columns=names, filter=filter, limit=limit, with_row_id=row_ids)
 
     def batches(self, columns: Sequence[str] | None = None, *, filter: str | None = None) -> pa.RecordBatchReader:
         """The same rows as `read`, a batch at a time."""
         names = self.schema.names if columns is None else list(columns)
+        if is_wide(names):
+            rows = taken(self, names, filter=filter)
+            if rows is not None:
+                return pa.RecordBatchReader.from_stream(rows)
         with self.reading():
-            if is_wide(names):
-                rows = taken(self.dataset, names, filter=filter)
-                if rows is not None:
-                    return rows.to_reader()
             reader = self.dataset.scanner(columns=names, filter=filter).to_reader()
         return pa.RecordBatchReader.from_batches(reader.schema, self._guarded(reader))
 

@@ -74,8 +74,7 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
     """These columns of these rows, in the order given. Every row id must be of this version."""
     if not len(row_ids):
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    with table.reading():
-        taken = take(table.dataset, pa.array(row_ids.view(np.uint64)), columns)
+    taken = take(table, pa.array(row_ids.view(np.uint64)), columns)
     if len(taken) != len(row_ids):
         raise IntegrityError(table.state.path, f"version {table.state.version} lacks rows that it numbered itself")
     return taken

@@ -102,10 +102,7 @@ class Staging:
         """Insert or fully replace by id. Row ids survive the replacement."""
         table = self._reader.open(base)
         if is_wide(table.schema):
-            with table.writing():
-                upserted = upsert(
-                    table.dataset, rows, lambda part: self._write(table, part, "append").operation.fragments
-                )
+            upserted = upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
             self._trace.reached("stage.data.after")
             return self._fold(self._commit(table, upserted.operation), upserted.changes)
         merge = table.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()

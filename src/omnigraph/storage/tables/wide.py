@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from omnigraph.storage.models import ChangeCounts
 from omnigraph.storage.tables.fields import field_ids
+
+if TYPE_CHECKING:
+    from omnigraph.storage.tables.reading import Table
 
 WIDE_COLUMNS: Final = 500
 TAKEN_ROWS: Final = 4_096
@@ -33,28 +36,31 @@ def is_wide(columns: Sequence[str] | pa.Schema) -> bool:
     return len(columns) > WIDE_COLUMNS
 
 
-def take(dataset: Any, row_ids: Sequence[int] | pa.Array, columns: Sequence[str]) -> pa.Table:
+def take(table: Table, row_ids: Sequence[int] | pa.Array, columns: Sequence[str]) -> pa.Table:
     """These columns of the rows with these ids, in this order; many columns some at a time."""
-    parts = [
-        dataset._take_rows(row_ids, columns=list(columns[start : start + WIDE_COLUMNS]))
-        for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
-    ]
+    with table.reading():
+        parts = [
+            table.dataset._take_rows(row_ids, columns=list(columns[start : start + WIDE_COLUMNS]))
+            for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
+        ]
     if len(parts) == 1:
         return parts[0]
     return pa.table([c for part in parts for c in part.columns], schema=pa.schema([f for p in parts for f in p.schema]))
 
 
 def taken(
-    dataset: Any, columns: Sequence[str], *, filter: str | None, limit: int | None = None, row_ids: bool = False
+    table: Table, columns: Sequence[str], *, filter: str | None, limit: int | None = None, row_ids: bool = False
 ) -> pa.Table | None:
     """What a scan of these columns would give, by row id; None when that is better done by a scan."""
-    found = dataset.scanner(columns=[], filter=filter, limit=limit, with_row_id=True).to_table().column(_ROW_ID)
+    with table.reading():
+        scanner = table.dataset.scanner(columns=[], filter=filter, limit=limit, with_row_id=True)
+        found = scanner.to_table().column(_ROW_ID)
     if len(found) > TAKEN_ROWS:
         return None
     if not len(found):
-        rows = pa.schema([dataset.schema.field(name) for name in columns]).empty_table()
+        rows = pa.schema([table.schema.field(name) for name in columns]).empty_table()
     else:
-        rows = take(dataset, found.combine_chunks(), columns)
+        rows = take(table, found.combine_chunks(), columns)
     return rows.append_column(_ROW_ID, found) if row_ids else rows
 
 
@@ -66,12 +72,12 @@ class Upserted:
     changes: ChangeCounts
 
 
-def upsert(dataset: Any, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]) -> Upserted:
+def upsert(table: Table, rows: pa.Table, write: Callable[[pa.Table], Sequence[FragmentMetadata]]) -> Upserted:
     """Insert or fully replace by id, as `merge_insert` does it: replaced rows keep their row ids."""
-    stored = pa.concat_tables(_stored(dataset, rows.column("id")))
+    stored = pa.concat_tables(_stored(table, rows.column("id")))
     at = pc.index_in(rows.column("id"), value_set=stored.column("id"))
     known = at.is_valid()
-    changed, emptied = _without(dataset, stored.column(_ROW_ADDRESS).to_numpy())
+    changed, emptied = _without(table, stored.column(_ROW_ADDRESS).to_numpy())
     row_ids = stored.column(_ROW_ID).take(at.drop_null()).to_numpy()
     replaced_first = pa.concat_tables([rows.filter(known), rows.filter(pc.invert(known))])
     operation = LanceOperation.Update(
@@ -79,28 +85,31 @@ def upsert(dataset: Any, rows: pa.Table, write: Callable[[pa.Table], Sequence[Fr
         updated_fragments=changed,
         new_fragments=list(_named(write(replaced_first), row_ids)),
         # Every column has new values, so no index may answer for the new fragments.
-        fields_for_preserving_frag_bitmap=field_ids(dataset),
+        fields_for_preserving_frag_bitmap=field_ids(table.dataset),
         update_mode="rewrite_rows",
     )
     return Upserted(operation, ChangeCounts(inserted=rows.num_rows - len(row_ids), updated=len(row_ids)))
 
 
-def _stored(dataset: Any, ids: pa.ChunkedArray) -> Iterator[pa.Table]:
+def _stored(table: Table, ids: pa.ChunkedArray) -> Iterator[pa.Table]:
     """Where the rows with these ids stand."""
     for start in range(0, len(ids), _IDS_PER_PROBE):
         listed = ", ".join("'" + i.replace("'", "''") + "'" for i in ids.slice(start, _IDS_PER_PROBE).to_pylist())
-        yield dataset.scanner(
-            columns=["id"], filter=f"id IN ({listed})", with_row_id=True, with_row_address=True
-        ).to_table()
+        with table.reading():
+            scanner = table.dataset.scanner(
+                columns=["id"], filter=f"id IN ({listed})", with_row_id=True, with_row_address=True
+            )
+            yield scanner.to_table()
 
 
-def _without(dataset: Any, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
+def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[FragmentMetadata], list[int]]:
     """The fragments that hold these rows as they are without them, and those that have no row left."""
     changed, emptied = [], []
     fragments = addresses >> np.uint64(32)
     for fragment_id in np.unique(fragments).tolist():
         offsets = addresses[fragments == fragment_id] & np.uint64(0xFFFF_FFFF)
-        left = dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
+        with table.writing():
+            left = table.dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
         if left is None:
             emptied.append(fragment_id)
         else:
