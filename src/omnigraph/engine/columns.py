@@ -78,11 +78,15 @@ def table_schema(type_: TableType) -> pa.Schema:
 
 def as_table_rows(type_: TableType, rows: pa.Table) -> pa.Table:
     """Rows as the table takes them: every blob cell struct becomes Lance's blob column, nothing else changes."""
-    for prop in type_.property_list:
-        if prop.type.is_blob and prop.column in rows.column_names:
-            index = rows.column_names.index(prop.column)
-            rows = rows.set_column(index, table_field(prop), _as_blob_column(rows.column(index)))
-    return rows
+    blobs = {prop.column: prop for prop in type_.property_list if prop.type.is_blob}
+    if blobs.keys().isdisjoint(rows.column_names):
+        return rows
+    fields, columns = [], []
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        blob = blobs.get(field.name)
+        fields.append(field if blob is None else table_field(blob))
+        columns.append(column if blob is None else _as_blob_column(column))
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def column_of(type_: TableType, name: str) -> str | None:

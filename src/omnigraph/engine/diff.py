@@ -154,7 +154,7 @@ def _equal_block(columns: list[str], left: TypeState, mine: RowIds, right: TypeS
 
 
 def _values(state: TypeState, row_ids: RowIds, columns: list[str]) -> dict[str, pa.ChunkedArray]:
-    stored = [c for c in columns if c in state.visible and c in state.table.schema.names]
+    stored = [c for c in columns if c in state.visible and c in state.table.columns]
     if not stored:
         return {}
     taken = take_rows(state.table, row_ids, stored)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -70,12 +71,12 @@ class TypeState:
         """The system columns: `id`, and the endpoints of an edge."""
         return list(self.type.system_columns)
 
-    @property
+    @cached_property
     def visible(self) -> frozenset[str]:
         """Every column that the declaration of this moment shows."""
         return frozenset((*self.keys, *(prop.column for prop in self.type.property_list)))
 
-    @property
+    @cached_property
     def blob_columns(self) -> frozenset[str]:
         return frozenset(prop.column for prop in self.type.property_list if prop.type.is_blob)
 
@@ -100,8 +101,8 @@ class TypeState:
         """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null and means nothing."""
         schema, table = rows_schema(self.type), self.table
         skipped = frozenset() if blobs else self.blob_columns
-        stored = [name for name in schema.names if name in table.schema.names and name not in skipped]
-        taken = take_rows(table, row_ids, stored)
+        stored = dict.fromkeys(name for name in schema.names if name in table.columns and name not in skipped)
+        taken = take_rows(table, row_ids, list(stored))
         columns = []
         for field in schema:
             if field.name not in stored:

@@ -219,10 +219,10 @@ def _unverifiable(row: TableRepaired, reason: str) -> TableRepaired:
 
 def _missing_rows(snapshot: Snapshot, type_: TableType, head: AttachedHead) -> pa.Table:
     """The rows of the attached head whose ids the graph does not have, in the columns of the type."""
-    if "id" not in head.table.schema.names:
+    if "id" not in head.table.columns:
         raise BadRequestError("the foreign version has no column 'id'")
     columns = [*type_.system_columns, *(p.column for p in type_.property_list if not p.type.is_blob)]
-    rows = head.table.read([column for column in columns if column in head.table.schema.names])
+    rows = head.table.read([column for column in columns if column in head.table.columns])
     known = snapshot.table(type_.type_key).existing_ids(rows.column("id").drop_null().to_pylist())
     return rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=pa.array(sorted(known), pa.string()))))
 

@@ -7,7 +7,7 @@ a change may happen: that is the planner's work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from omnigraph.errors import Diagnostic
@@ -141,20 +141,24 @@ class _Allocator:
     def _allocate_properties(self, declared: DeclaredType, identity: TypeIdentity, origin: AnyType | None) -> None:
         matched = self._match_properties(declared, origin)
         used = list(identity.used_columns)
+        system = EDGE_SYSTEM_COLUMNS if declared.kind == "edge" else NODE_SYSTEM_COLUMNS
+        taken = {column.lower() for column in (*used, *system)}
         for name in sorted(declared.properties):
             old = matched.get(name)
             if old is not None:
                 identity.properties[name] = PropertyIdentity(old.id, old.column)
                 continue
-            column = name if declared.kind == "interface" else _fresh_column(declared.kind, name, used)
+            column = name if declared.kind == "interface" else _fresh_column(name, taken)
             identity.properties[name] = PropertyIdentity(self._fresh(), column)
             used.append(column)
+            taken.add(column.lower())
         if declared.kind != "interface":
             identity.used_columns = tuple(used)
 
     def _match_properties(self, declared: DeclaredType, origin: AnyType | None) -> dict[str, Property]:
         old = origin.properties if origin is not None else {}
         matched = {name: old[name] for name in declared.properties if name in old}
+        taken = {prop.id for prop in matched.values()}
         for name, prop in sorted(declared.properties.items()):
             if prop.rename_from is None:
                 continue
@@ -165,13 +169,14 @@ class _Allocator:
                 if not prop.injected:
                     self._refuse(prop.rename_from, f"'{declared.name.text}' is new, it has no property to rename")
             else:
-                source = self._hinted_property(origin, prop, prop.rename_from, matched)
+                source = self._hinted_property(origin, prop, prop.rename_from, taken)
                 if source is not None:
+                    taken.add(source.id)
                     matched[name] = source
         return matched
 
     def _hinted_property(
-        self, origin: AnyType, prop: DeclaredProperty, hint: Name, matched: dict[str, Property]
+        self, origin: AnyType, prop: DeclaredProperty, hint: Name, taken: Collection[int]
     ) -> Property | None:
         source = origin.properties.get(hint.text)
         if source is None:
@@ -180,7 +185,7 @@ class _Allocator:
             message = f"no accepted declaration has that name: '{origin.name}.{hint.text}'{where}"
             self._refuse(hint, message, origin.properties)
             return None
-        if any(taken.id == source.id for taken in matched.values()):
+        if source.id in taken:
             self._refuse(hint, f"'{origin.name}.{hint.text}' is consumed by more than one declaration")
             return None
         return source
@@ -202,13 +207,11 @@ def _carried(origin: AnyType) -> TypeIdentity:
     return TypeIdentity(origin.id, origin.table_incarnation, origin.birth_name, origin.used_columns)
 
 
-def _fresh_column(kind: TypeKind, name: str, used: Iterable[str]) -> str:
+def _fresh_column(name: str, taken: Collection[str]) -> str:
     """The property's name, or the first numbered one that no column of this table ever had.
 
     Compared without case: Spark, and SQL over the tables, would not tell `userName` from `username`.
     """
-    system = EDGE_SYSTEM_COLUMNS if kind == "edge" else NODE_SYSTEM_COLUMNS
-    taken = {column.lower() for column in (*used, *system)}
     column, lifetime = name, 1
     while column.lower() in taken:
         lifetime += 1

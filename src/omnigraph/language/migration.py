@@ -95,6 +95,19 @@ class _Rules(NamedTuple):
     checks: frozenset[object]
 
 
+class _RuleChange(NamedTuple):
+    """The constraints of one type, before and after."""
+
+    before: _Rules
+    after: _Rules
+
+    def concerns(self, rule: InlineRule, prop: Property) -> bool:
+        """Whether the type as a whole gained or lost the rule on this column: then the change is reported there."""
+        column = frozenset({prop.id})
+        at = {InlineRule.KEY: 0, InlineRule.UNIQUE: 1, InlineRule.INDEX: 2}[rule]
+        return (column in self.before[at]) != (column in self.after[at])
+
+
 class _Planner:
     def __init__(self, accepted: Catalog, desired: Catalog, mode: DropMode) -> None:
         self.accepted = accepted
@@ -137,8 +150,9 @@ class _Planner:
         elif isinstance(old, EdgeType) and isinstance(new, EdgeType):
             yield from self._plan_edge_shape(old, new)
             yield from _plan_type_notes(old, new)
-        yield from self._plan_properties(old, new)
-        yield from _plan_rules(old, new)
+        rules = _RuleChange(_rules_of(old), _rules_of(new))
+        yield from self._plan_properties(old, new, rules)
+        yield from _plan_rules(new, rules)
 
     def _interface_ids(self, catalog: Catalog, names: Iterable[str]) -> set[int]:
         return {catalog.interfaces[name].id for name in names}
@@ -154,7 +168,7 @@ class _Planner:
 
     # -- its properties
 
-    def _plan_properties(self, old: AnyType, new: AnyType) -> Iterator[MigrationStep]:
+    def _plan_properties(self, old: AnyType, new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
         before = {prop.id: prop for prop in old.property_list}
         after = sorted(new.property_list, key=lambda prop: prop.name)
         for prop in after:
@@ -162,14 +176,14 @@ class _Planner:
             if known is None:
                 yield _plan_new_property(new, prop)
             else:
-                yield from self._plan_property(old, known, new, prop)
+                yield from self._plan_property(old, known, new, prop, rules)
         kept = {prop.id for prop in after}
         for gone in sorted(before.values(), key=lambda prop: prop.name):
             if gone.id not in kept:
                 yield DropProperty(new.kind, new.name, gone.name, self.mode)
 
     def _plan_property(
-        self, owner: AnyType, old: Property, new_owner: AnyType, new: Property
+        self, owner: AnyType, old: Property, new_owner: AnyType, new: Property, rules: _RuleChange
     ) -> Iterator[MigrationStep]:
         entity = _entity(new_owner, new)
         if old.name != new.name:
@@ -182,7 +196,7 @@ class _Planner:
             reason = f"@metric can't be changed from {old.distance} to {new.distance}"
             yield UnsupportedChange(entity, reason)
         for rule in sorted(set(old.inline) ^ set(new.inline)):
-            if not _rule_changed(rule, owner, new_owner, new):
+            if not rules.concerns(rule, new):
                 yield UnsupportedChange(entity, f"@{rule} can't move between the property and the body of the type")
         if old.injected != new.injected:
             how = "injected by an interface" if new.injected else "declared by the type itself"
@@ -283,16 +297,8 @@ def _rules_of(owner: AnyType) -> _Rules:
     )
 
 
-def _rule_changed(rule: InlineRule, owner: AnyType, new_owner: AnyType, new: Property) -> bool:
-    """Whether the type as a whole gained or lost the rule on this column: then the change is reported there."""
-    before, after = _rules_of(owner), _rules_of(new_owner)
-    column = frozenset({new.id})
-    at = {InlineRule.KEY: 0, InlineRule.UNIQUE: 1, InlineRule.INDEX: 2}[rule]
-    return (column in before[at]) != (column in after[at])
-
-
-def _plan_rules(old: AnyType, new: AnyType) -> Iterator[MigrationStep]:
-    before, after = _rules_of(old), _rules_of(new)
+def _plan_rules(new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
+    before, after = rules
     entity = _entity(new)
     for name, lost, gained in (
         ("@key", before.key - after.key, after.key - before.key),

@@ -63,15 +63,16 @@ def type_batch(
     """
     judge = _Judge(type_, lines, rejected)
     ends = ("from", "to") if type_.kind == "edge" else ()
+    names = frozenset(batch.schema.names)
     for name in batch.schema.names:
         if name not in type_.properties and name != "id" and name not in ends:
             raise BadRequestError(f"{type_.type_key}: {_unknown_reason(type_, name)}")
     typer = RecordTyper(type_, rejected, Grammar.STRICT, mint)
-    explicit = _id_column(batch, "id", judge) if "id" in batch.schema.names else None
+    explicit = _id_column(batch, "id", judge) if "id" in names else None
     endpoints = [_id_column(batch, end, judge, required=True) for end in ends]
     columns = []
     for prop in type_.property_list:
-        if prop.name in batch.schema.names:
+        if prop.name in names:
             column = coerce_arrow(prop.type, batch.column(prop.name))
             judge.column(prop, column)
             columns.append(column.array)

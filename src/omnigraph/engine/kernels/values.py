@@ -60,7 +60,7 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) -> Iterator[Violation]:
-    if prop.type.list or prop.column not in rows.column_names:
+    if prop.type.list or not _has(rows, prop):
         return
     column = rows.column(prop.column)
     # Compared as 64-bit floats on both sides, where NaN is inside nothing.
@@ -84,7 +84,7 @@ def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) 
 
 
 def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Table) -> Iterator[Violation]:
-    if prop.type.list or prop.column not in rows.column_names:
+    if prop.type.list or not _has(rows, prop):
         return
     if (problem := pattern_problem(rule.pattern)) is not None:
         raise BadRequestError(f"@check on {type_.name}.{prop.name} has invalid regex '{rule.pattern}': {problem}")
@@ -96,7 +96,7 @@ def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Tabl
 
 
 def _strangers(type_: TableType, prop: Property, allowed: tuple[str, ...], rows: pa.Table) -> Iterator[Violation]:
-    if prop.column not in rows.column_names:
+    if not _has(rows, prop):
         return
     column = rows.column(prop.column)
     owners = pc.list_parent_indices(column) if prop.type.list else None
@@ -106,6 +106,10 @@ def _strangers(type_: TableType, prop: Property, allowed: tuple[str, ...], rows:
         named = f"invalid enum value {shown(values[at].as_py())} for {type_.name}.{prop.name}"
         reason = f"{named} (expected: {', '.join(allowed)})"
         yield Violation(at if owners is None else owners[at].as_py(), prop.name, reason, Stage.ENUM)
+
+
+def _has(rows: pa.Table, prop: Property) -> bool:
+    return bool(rows.schema.get_field_index(prop.column) >= 0)
 
 
 def _rows_where_false(held: pa.ChunkedArray) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
@@ -85,10 +86,19 @@ class Condition:
             return None
         return f"{identifier(self.column)} {self._operator.value} {written}"
 
-    def equals_text(self) -> str | None:
-        """The text that the column must equal, when that is what the condition says."""
-        value = self._value
-        return value if self._operator is Operator.EQUAL and isinstance(value, str) else None
+    def sought_value(self) -> str | int | None:
+        """The one value that a matching row must hold, for columns in which a row is found by its value."""
+        if self._operator is not Operator.EQUAL or self.narrowing() is None:
+            return None
+        return self._value if isinstance(self._value, str | int) else None
+
+    def sought_id(self, type_: TableType) -> str | None:
+        """The only id that a matching row can have: a text key is the id itself."""
+        key = type_.key if isinstance(type_, NodeType) else ()
+        if len(key) != 1 or self._operator is not Operator.EQUAL or not isinstance(self._value, str):
+            return None
+        prop = type_.properties[key[0]]
+        return self._value if prop.type.is_text and prop.column == self.column else None
 
     def _stored_scalar(self, type_: pa.DataType) -> pa.Scalar:
         value = self._value

@@ -6,25 +6,24 @@ allowed is decided afterwards, once, on the final image.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.change import GraphChange
-from omnigraph.engine.kernels import Limits, RejectedRow, TypedRows, type_records
+from omnigraph.engine.kernels import Limits, RejectedRow, type_records
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition
+from omnigraph.engine.mutate.inserts import UNIT, WaitingInserts, refuse_first
 from omnigraph.engine.mutate.pending import PendingRows
-from omnigraph.engine.mutate.stored import matching_rows, refuse_beyond
+from omnigraph.engine.mutate.stored import StoredRows, refuse_beyond
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
-
-_UNIT = "statement"
 
 
 class Construction:
@@ -34,69 +33,77 @@ class Construction:
         self._txn = txn
         self._values = values
         self._limits = limits
+        self._waiting = WaitingInserts()
         self._pending: dict[str, PendingRows] = {}
         self.affected_nodes = 0
         self.affected_edges = 0
         self.tables_read: set[str] = set()
 
-    def run(self, statements: Iterable[ir.WriteStatement]) -> None:
+    def run(self, statements: Sequence[ir.WriteStatement]) -> None:
+        conditions = list(self._conditions(statements))
+        stored = StoredRows(self._txn, conditions, self._limits)
+        conditions_left = iter(conditions)
         for number, statement in enumerate(statements, start=1):
             match statement:
                 case ir.InsertNode():
-                    self._insert_node(statement, number)
+                    self._waiting.add(statement.type, self._record(statement.assignments), number)
+                    self.affected_nodes += 1
                 case ir.InsertEdge():
-                    self._insert_edge(statement, number)
+                    ends = self._node_id(statement, "from", number), self._node_id(statement, "to", number)
+                    self._waiting.add(statement.type, self._record(statement.assignments), number, ends)
+                    self.affected_edges += 1
                 case ir.UpdateNodes():
-                    self._update(statement, number)
+                    self._settle_inserts()
+                    _, condition = next(conditions_left)
+                    self._update(statement, number, condition, stored)
                 case _:
                     raise AssertionError("deletes never share a mutation with inserts and updates")
+        self._settle_inserts()
 
     def change(self) -> GraphChange:
         return GraphChange({key: pending.change() for key, pending in self._pending.items() if len(pending)})
 
-    def _insert_node(self, insert: ir.InsertNode, number: int) -> None:
-        rows = self._typed(insert.type, insert.assignments, number)
-        self._pending_of(insert.type).insert(rows, number)
-        self.affected_nodes += 1
+    def _conditions(self, statements: Sequence[ir.WriteStatement]) -> Iterator[tuple[TableType, Condition]]:
+        for statement in statements:
+            if isinstance(statement, ir.UpdateNodes):
+                yield statement.type, Condition(statement.where, evaluate(statement.where.value, self._values))
 
-    def _insert_edge(self, insert: ir.InsertEdge, number: int) -> None:
-        ends = []
-        for end, value in (("from", insert.source), ("to", insert.target)):
-            node_id = evaluate(value, self._values)
-            if not isinstance(node_id, str):
-                raise BadRequestError(f"{_UNIT} {number}: {insert.type.type_key}: '{end}' must be a node id, got null")
-            ends.append([node_id])
-        rows = self._typed(insert.type, insert.assignments, number, endpoints=(ends[0], ends[1]))
-        self._pending_of(insert.type).insert(rows, number)
-        self.affected_edges += 1
+    def _settle_inserts(self) -> None:
+        """Inserts so far become pending rows, before anybody looks at those or complains about something later."""
+        for typed in self._waiting.take():
+            self._pending_of(typed.type).insert(typed)
 
-    def _update(self, update: ir.UpdateNodes, number: int) -> None:
-        condition = Condition(update.where, evaluate(update.where.value, self._values))
-        assigned = self._typed(_only_assigned(update), update.assignments, number).drop_columns(["id"])
+    def _node_id(self, insert: ir.InsertEdge, end: str, number: int) -> str:
+        node_id = evaluate(insert.source if end == "from" else insert.target, self._values)
+        if not isinstance(node_id, str):
+            self._settle_inserts()
+            raise BadRequestError(f"{UNIT} {number}: {insert.type.type_key}: '{end}' must be a node id, got null")
+        return node_id
+
+    def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
+        assigned = self._assigned(update, number)
         pending = self._pending_of(update.type)
         self.tables_read.add(update.type.type_key)
-        stored = matching_rows(self._txn, update.type, condition, pending.stored_columns, self._limits)
-        stored = stored.filter(pc.invert(pending.holds(stored.column("id"))))
-        self.affected_nodes += pending.update(condition, stored, assigned, number)
-        refuse_beyond(self._limits, update.type, len(pending), pending.nbytes)
+        rows = stored.matching(update.type, condition, pending.stored_columns)
+        rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
+        self.affected_nodes += pending.update(condition, rows, assigned, number)
+        refuse_beyond(self._limits, update.type, len(pending), pending.nbytes(self._limits.bytes))
 
-    def _typed(
-        self,
-        type_: TableType,
-        assignments: Sequence[ir.Assign],
-        number: int,
-        endpoints: tuple[Sequence[str], Sequence[str]] | None = None,
-    ) -> pa.Table:
+    def _assigned(self, update: ir.UpdateNodes, number: int) -> pa.Table:
         """One row of the assigned values in their stored types, or the reason why there is none."""
-        record = {assign.property.name: evaluate(assign.value, self._values) for assign in assignments}
         rejected: list[RejectedRow] = []
-        typed: TypedRows = type_records(type_, [record], [number], rejected, endpoints=endpoints)
-        if rejected:
-            raise min(rejected, key=lambda row: row.stage).error(_UNIT)
-        return typed.rows
+        typed = type_records(_only_assigned(update), [self._record(update.assignments)], [number], rejected)
+        refuse_first(rejected)
+        return typed.rows.drop_columns(["id"])
+
+    def _record(self, assignments: Sequence[ir.Assign]) -> dict[str, BoundValue]:
+        return {assign.property.name: evaluate(assign.value, self._values) for assign in assignments}
 
     def _pending_of(self, type_: TableType) -> PendingRows:
-        return self._pending.setdefault(type_.type_key, PendingRows(type_))
+        pending = self._pending.get(type_.type_key)
+        if pending is None:
+            pending = self._pending[type_.type_key] = PendingRows(type_)
+        return pending
 
 
 def _only_assigned(update: ir.UpdateNodes) -> NodeType:

@@ -6,12 +6,12 @@ Every statement sees the committed state, so overlapping statements remove, and 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition
-from omnigraph.engine.mutate.stored import matching_rows
+from omnigraph.engine.mutate.stored import StoredRows
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir
@@ -37,16 +37,18 @@ class Destruction:
     def affected_edges(self) -> int:
         return self._count(EdgeType)
 
-    def run(self, statements: Iterable[ir.WriteStatement]) -> None:
-        for statement in statements:
-            if not isinstance(statement, ir.DeleteNodes | ir.DeleteEdges):
-                raise AssertionError("inserts and updates never share a mutation with deletes")
-            condition = Condition(statement.where, evaluate(statement.where.value, self._values))
-            matched = matching_rows(self._txn, statement.type, condition, ["id"])
-            self.tables_read.add(statement.type.type_key)
-            self._remove(statement.type, matched.column("id").to_pylist())
-            if isinstance(statement, ir.DeleteNodes) and matched.num_rows:
-                self._cascades |= {edge.type_key: edge for edge in statement.cascades}
+    def run(self, statements: Sequence[ir.WriteStatement]) -> None:
+        deletes = [s for s in statements if isinstance(s, ir.DeleteNodes | ir.DeleteEdges)]
+        if len(deletes) < len(statements):
+            raise AssertionError("inserts and updates never share a mutation with deletes")
+        conditions = [(s.type, Condition(s.where, evaluate(s.where.value, self._values))) for s in deletes]
+        stored = StoredRows(self._txn, conditions)
+        for delete, (type_, condition) in zip(deletes, conditions, strict=True):
+            matched = stored.matching(type_, condition, ["id"])
+            self.tables_read.add(type_.type_key)
+            self._remove(type_, matched.column("id").to_pylist())
+            if isinstance(delete, ir.DeleteNodes) and matched.num_rows:
+                self._cascades |= {edge.type_key: edge for edge in delete.cascades}
         self._cascade()
 
     def change(self) -> GraphChange:

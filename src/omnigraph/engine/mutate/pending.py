@@ -1,18 +1,20 @@
 """What a mutation has written so far: complete rows per type, seen by its later statements.
 
 A row that came from the store keeps its blobs until a statement assigns them; such cells are marked, never read.
+Rows are written to the end and found by id, so a statement costs what it touches and not what was written before it;
+only a condition on something else than the key looks at all of them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from bisect import bisect_right
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.engine.change import Origin, TypeChange
 from omnigraph.engine.columns import rows_schema
+from omnigraph.engine.kernels import TypedRows
 from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.language.catalog import NodeType, TableType
 
@@ -26,72 +28,133 @@ class PendingRows:
         self.type = type_
         self._schema = rows_schema(type_)
         self._blobs = [prop.column for prop in type_.property_list if prop.type.is_blob]
-        self._rows = self._marked(self._schema.empty_table(), statement=0, kept=False)
+        marks = [*(pa.field(_kept(name), pa.bool_()) for name in self._blobs), pa.field(_STATEMENT, pa.int64())]
+        self._marked_schema = pa.schema([*self._schema, *marks])
+        self._parts: list[pa.Table] = []
+        self._starts: list[int] = []
+        self._rows_by_id: dict[str, int] = {}
+        self._parts_by_id = 0
+        self._bytes = 0
         self._all_new = True
 
     def __len__(self) -> int:
-        return int(self._rows.num_rows)
+        # The rows of one statement have different ids; a mutation of one statement never pays for finding them.
+        return self._parts[0].num_rows if self._is_one_statement else len(self._by_id())
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._rows.nbytes)
+    def nbytes(self, enough: int) -> int:
+        """At least what the rows hold; exactly that when it is more than `enough`."""
+        if self._bytes > enough:
+            self._together()
+        return self._bytes
 
     @property
     def stored_columns(self) -> list[str]:
         """The columns that a row from the store brings along: all but blobs."""
-        return [name for name in self._schema.names if name not in self._blobs]
+        blobs = set(self._blobs)
+        return [name for name in self._schema.names if name not in blobs]
 
-    def holds(self, ids: pa.ChunkedArray) -> Any:
-        return pc.is_in(ids, value_set=self._rows.column("id"))
+    def holds(self, ids: pa.ChunkedArray) -> pa.Array:
+        """Which of `ids` are pending, as a mask."""
+        known = self._by_id()
+        held = [entity_id in known for entity_id in ids.to_pylist()] if known else np.zeros(len(ids), np.bool_)
+        return pa.array(held, pa.bool_())
 
-    def insert(self, rows: pa.Table, statement: int) -> None:
-        """Complete new rows; one with a pending id replaces that row entirely."""
-        others = self._rows.filter(pc.invert(pc.is_in(self._rows.column("id"), value_set=rows.column("id"))))
-        self._rows = pa.concat_tables([others, self._marked(rows, statement, kept=False)])
+    def insert(self, typed: TypedRows) -> None:
+        """Complete new rows, in the order of their statements; of one id the last stays, and replaces a pending row."""
+        self._write(self._marked(typed.rows, typed.lines, kept=False))
+        self._by_id()
         if isinstance(self.type, NodeType) and self.type.key:
             self._all_new = False
 
     def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
         """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
-        matches = condition.test(self._rows.column(condition.column))
-        arrived = self._marked(self._completed(stored), statement, kept=True)
-        matched = pa.concat_tables([self._rows.filter(matches), arrived])
+        pending = self._matching(condition)
+        arrived = self._marked(self._completed(stored), pa.array(np.full(stored.num_rows, statement)), kept=True)
+        matched = pa.concat_tables([pending, arrived])
+        columns = dict(zip(matched.column_names, matched.columns, strict=True))
         first = pa.array(np.zeros(matched.num_rows, np.int64))
-        for name in assigned.column_names:
-            matched = _with_column(matched, name, assigned.column(name).take(first))
-            if name in self._blobs:
-                matched = _with_column(matched, _kept(name), pa.array(np.zeros(matched.num_rows, np.bool_)))
-        matched = _with_column(matched, _STATEMENT, pa.array(np.full(matched.num_rows, statement)))
-        self._rows = pa.concat_tables([self._rows.filter(pc.invert(matches)), matched])
+        for name, values in zip(assigned.column_names, assigned.columns, strict=True):
+            columns[name] = values.take(first)
+            if _kept(name) in columns:
+                columns[_kept(name)] = pa.array(np.zeros(matched.num_rows, np.bool_))
+        columns[_STATEMENT] = pa.array(np.full(matched.num_rows, statement, np.int64))
+        self._write(pa.table(columns, schema=self._marked_schema))
         self._all_new = self._all_new and not stored.num_rows
         return int(matched.num_rows)
 
     def change(self) -> TypeChange:
+        rows = self._together()
         return TypeChange(
             self.type,
-            self._rows.select(self._schema.names),
+            rows.select(self._schema.names),
             fresh=self._all_new,
-            kept={name: self._rows.column(_kept(name)).to_numpy() for name in self._blobs},
-            origin=Origin("statement", self._rows.column(_STATEMENT).combine_chunks()),
+            kept={name: rows.column(_kept(name)).to_numpy() for name in self._blobs},
+            origin=Origin("statement", rows.column(_STATEMENT).combine_chunks()),
         )
+
+    @property
+    def _is_one_statement(self) -> bool:
+        return len(self._parts) == 1 and not self._parts_by_id
+
+    def _write(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._starts.append(self._starts[-1] + self._parts[-1].num_rows if self._parts else 0)
+            self._parts.append(rows)
+            self._bytes += rows.nbytes
+
+    def _by_id(self) -> dict[str, int]:
+        """Where the row of each id stands, the last written last."""
+        known = self._rows_by_id
+        for part in range(self._parts_by_id, len(self._parts)):
+            for row, entity_id in enumerate(self._parts[part].column("id").to_pylist(), start=self._starts[part]):
+                known.pop(entity_id, None)
+                known[entity_id] = row
+        self._parts_by_id = len(self._parts)
+        return known
+
+    def _matching(self, condition: Condition) -> pa.Table:
+        """The pending rows that a condition holds for, in the order in which they were written."""
+        if not self._parts:
+            return self._marked_schema.empty_table()
+        wanted = condition.sought_id(self.type)
+        if wanted is not None:
+            row = self._by_id().get(wanted)
+            return self._marked_schema.empty_table() if row is None else self._row(row)
+        rows = self._together()
+        return rows.filter(condition.test(rows.column(condition.column)))
+
+    def _row(self, row: int) -> pa.Table:
+        part = bisect_right(self._starts, row) - 1
+        return self._parts[part].slice(row - self._starts[part], 1)
+
+    def _together(self) -> pa.Table:
+        """All rows as one table, and no longer in parts."""
+        if not self._parts:
+            return self._marked_schema.empty_table()
+        if self._is_one_statement:
+            return self._parts[0]
+        known = self._by_id()
+        if len(known) < self._starts[-1] + self._parts[-1].num_rows or len(self._parts) > 1:
+            rows = pa.concat_tables(self._parts).combine_chunks().take(pa.array(list(known.values()), pa.int64()))
+            self._parts, self._starts, self._parts_by_id, self._bytes = [rows], [0], 1, rows.nbytes
+            self._rows_by_id = {entity_id: row for row, entity_id in enumerate(known)}
+        return self._parts[0]
 
     def _completed(self, stored: pa.Table) -> pa.Table:
         """Rows from the store with the blob cells that they keep, which nobody reads."""
-        rows = stored.cast(pa.schema([self._schema.field(name) for name in stored.column_names]))
-        for name in self._blobs:
-            field = self._schema.field(name)
-            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-        return rows.select(self._schema.names)
+        given = dict(zip(stored.column_names, stored.columns, strict=True))
+        return pa.table(
+            [
+                given[field.name].cast(field.type) if field.name in given else pa.nulls(stored.num_rows, field.type)
+                for field in self._schema
+            ],
+            schema=self._schema,
+        )
 
-    def _marked(self, rows: pa.Table, statement: int, *, kept: bool) -> pa.Table:
-        for name in self._blobs:
-            rows = rows.append_column(_kept(name), pa.array(np.full(rows.num_rows, kept)))
-        return rows.append_column(_STATEMENT, pa.array(np.full(rows.num_rows, statement, np.int64)))
+    def _marked(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
+        marks = [pa.array(np.full(rows.num_rows, kept)) for _ in self._blobs]
+        return pa.table([*rows.columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
 
 
 def _kept(column: str) -> str:
     return f"#kept:{column}"
-
-
-def _with_column(rows: pa.Table, name: str, values: Any) -> pa.Table:
-    return rows.set_column(rows.column_names.index(name), rows.schema.field(name), values)

@@ -57,13 +57,11 @@ class ReadContext:
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
     _marks: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _tables: dict[int, Table] = field(default_factory=dict)
-    _columns: dict[int, frozenset[str]] = field(default_factory=dict)
 
     def table(self, owner: NodeType | EdgeType) -> Table:
         """The table of a type at the snapshot, held open for the whole query."""
         if (found := self._tables.get(owner.id)) is None:
             found = self._tables[owner.id] = self.snapshot.table_of(owner)
-            self._columns[owner.id] = frozenset(found.schema.names)
         return found
 
     def marks(self, size: int) -> Mask:
@@ -74,8 +72,7 @@ class ReadContext:
 
     def has_column(self, value: ir.PropertyValue) -> bool:
         """Whether the snapshot stores the property: one declared later reads as null."""
-        self.table(value.owner)
-        if value.prop.column in self._columns[value.owner.id]:
+        if value.prop.column in self.table(value.owner).columns:
             return True
         self.profiler.note(f"{value.owner.name}.{value.prop.name} does not exist at this snapshot and reads as null")
         return False

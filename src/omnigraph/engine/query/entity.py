@@ -25,14 +25,14 @@ def read_entity(snapshot: Snapshot, type_key: str, entity_id: str) -> dict[str, 
     if type_ is None or type_key not in snapshot.entry.tables:
         return None
     table = snapshot.table(type_key)
-    stored = [p for p in type_.property_list if p.column in table.schema.names]
-    found = rows_with(table, "id", [entity_id], [*type_.system_columns, *(p.column for p in stored)])
+    stored = [p.column for p in type_.property_list if p.column in table.columns]
+    found = rows_with(table, "id", [entity_id], [*type_.system_columns, *stored])
     if not len(found):
         return None
     row_id = found.column(ROW_ID)[0].as_py()
     entity: dict[str, Any] = {name: found.column(name)[0].as_py() for name in type_.system_columns}
     for prop in type_.property_list:
-        entity[prop.name] = _exported(table, prop, found, row_id) if prop in stored else None
+        entity[prop.name] = _exported(table, prop, found, row_id) if prop.column in table.columns else None
     return entity
 
 

@@ -2,7 +2,7 @@
 
 An Arrow schema has no field ids, and Lance would number it afresh; but data files name their columns by id, and an
 id must never be used again. Pylance builds a schema with given ids only from its serialised fields, so those are
-handled here: kept as they are, left out, or renumbered. Called by staging, and by nothing else.
+handled here: kept as they are, left out, or renumbered. Called by staging.
 """
 
 from __future__ import annotations
@@ -57,13 +57,17 @@ def _ids(field: Any) -> Iterator[int]:
         yield from _ids(child)
 
 
+def field_ids(dataset: Any) -> list[int]:
+    """The id of every field of the schema, children included."""
+    return [number for field in dataset.lance_schema.fields() for number in _ids(field)]
+
+
 def _highest_id(dataset: Any) -> int:
     """Dropped columns are gone from the schema and still stand in the data files."""
-    in_schema = (number for field in dataset.lance_schema.fields() for number in _ids(field))
     in_files = (
         number for fragment in dataset.get_fragments() for file in fragment.metadata.files for number in file.fields
     )
-    return max((*in_schema, *in_files), default=-1)
+    return max((*field_ids(dataset), *in_files), default=-1)
 
 
 def _renumbered(field: bytes, offset: int) -> bytes:

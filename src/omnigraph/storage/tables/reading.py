@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any
 
 import lance
@@ -22,15 +23,17 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.failing import manifest_name as manifest_name
 from omnigraph.storage.tables.failing import reclaimed as reclaimed
 from omnigraph.storage.tables.failing import translated
+from omnigraph.storage.tables.wide import is_wide, taken
 
 _OPEN_BYTES = 64 << 20
 # Who writes leaves a version behind with each commit: without this, a busy table alone would fill the bound above.
 _OPEN_VERSIONS = 16
 _METADATA_CACHE_BYTES = 128 << 20
 _INDEX_CACHE_BYTES = 1 << 30
-# What an open dataset costs: its manifest in memory, mostly fragment metadata.
+# What an open dataset costs: its manifest in memory, mostly the metadata of fragments and columns.
 _BYTES_PER_DATASET = 16 << 10
 _BYTES_PER_FRAGMENT = 1 << 10
+_BYTES_PER_COLUMN = 1 << 10
 
 _VALUES_PER_PROBE = 1_000
 # From here on one scan of the column costs less than probing, with or without an index.
@@ -46,9 +49,14 @@ class Table:
         self.dataset = dataset
         self._location = location
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
+        """Kept, because Lance makes it anew, column by column, each time it is asked."""
         return self.dataset.schema
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        return frozenset(self.schema.names)
 
     def read(
         self,
@@ -58,14 +66,21 @@ class Table:
         limit: int | None = None,
         row_ids: bool = False,
     ) -> pa.Table:
+        names = self.schema.names if columns is None else list(columns)
+        if is_wide(names):
+            rows = taken(self, names, filter=filter, limit=limit, row_ids=row_ids)
+            if rows is not None:
+                return rows
         with self.reading():
-            return self.dataset.to_table(
-                columns=list(columns) if columns is not None else None, filter=filter, limit=limit, with_row_id=row_ids
-            )
+            return self.dataset.to_table(columns=names, filter=filter, limit=limit, with_row_id=row_ids)
 
     def batches(self, columns: Sequence[str] | None = None, *, filter: str | None = None) -> pa.RecordBatchReader:
         """The same rows as `read`, a batch at a time."""
-        names = list(columns) if columns is not None else None
+        names = self.schema.names if columns is None else list(columns)
+        if is_wide(names):
+            rows = taken(self, names, filter=filter)
+            if rows is not None:
+                return pa.RecordBatchReader.from_stream(rows)
         with self.reading():
             reader = self.dataset.scanner(columns=names, filter=filter).to_reader()
         return pa.RecordBatchReader.from_batches(reader.schema, self._guarded(reader))
@@ -94,28 +109,28 @@ class Table:
 
     def rows_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> pa.Table:
         """The rows whose `column` holds one of `values`: probed when they are few, else found in one scan."""
+        return pa.concat_tables([self._empty(columns), *self.parts_among(column, values, columns)])
+
+    def parts_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same rows, some at a time."""
         if not values or not self.state.rows:
-            return self._empty(columns)
+            return
         if len(values) > _VALUES_PER_SCAN:
-            return self._scan_among(column, values, columns)
+            yield from self._scan_among(column, values, columns)
+            return
         wanted = list(values)
-        parts = []
         for start in range(0, len(wanted), _VALUES_PER_PROBE):
             listed = ", ".join(literal(v) for v in wanted[start : start + _VALUES_PER_PROBE])
-            parts.append(self.read(columns, filter=f"{identifier(column)} IN ({listed})"))
-        return pa.concat_tables(parts)
+            for batch in self.batches(columns, filter=f"{identifier(column)} IN ({listed})"):
+                yield pa.table(batch)
 
-    def _scan_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> pa.Table:
+    def _scan_among(self, column: str, values: Collection[str | int], columns: Sequence[str]) -> Iterator[pa.Table]:
         wanted = pa.array(list(values), self.schema.field(column).type)
         scanned = list(dict.fromkeys((*columns, column)))
-        # Large batches: every one of them hashes the wanted values anew.
         with self.reading():
-            batches = self.dataset.scanner(columns=scanned, batch_size=_ROWS_PER_SCANNED_BATCH).to_reader()
-            parts = [
-                pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(columns)
-                for batch in batches
-            ]
-        return pa.concat_tables(parts) if parts else self._empty(columns)
+            # Large batches: every one of them hashes the wanted values anew.
+            for batch in self.dataset.scanner(columns=scanned, batch_size=_ROWS_PER_SCANNED_BATCH).to_reader():
+                yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(columns)
 
     def _empty(self, columns: Sequence[str]) -> pa.Table:
         return pa.schema([self.schema.field(name) for name in columns]).empty_table()
@@ -214,7 +229,8 @@ class TableReader:
 
 
 def _cost(table: Table) -> int:
-    return _BYTES_PER_DATASET + table.state.fragments * _BYTES_PER_FRAGMENT
+    columns = len(table.schema) * _BYTES_PER_COLUMN
+    return _BYTES_PER_DATASET + table.state.fragments * _BYTES_PER_FRAGMENT + columns
 
 
 def quoted(text: str) -> str:

@@ -19,6 +19,7 @@ from omnigraph.errors import IntegrityError
 from omnigraph.storage.ordered import places
 from omnigraph.storage.tables.differing import changed_row_count, differing_rows
 from omnigraph.storage.tables.reading import Table, quoted
+from omnigraph.storage.tables.wide import take
 
 ROW_ID = "_rowid"
 
@@ -73,8 +74,7 @@ def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) 
     """These columns of these rows, in the order given. Every row id must be of this version."""
     if not len(row_ids):
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    with table.reading():
-        taken = table.dataset._take_rows(pa.array(row_ids.view(np.uint64)), columns=list(columns))
+    taken = take(table, pa.array(row_ids.view(np.uint64)), columns)
     if len(taken) != len(row_ids):
         raise IntegrityError(table.state.path, f"version {table.state.version} lacks rows that it numbered itself")
     return taken

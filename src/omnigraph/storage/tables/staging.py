@@ -25,6 +25,7 @@ from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.fields import with_columns, without_columns
 from omnigraph.storage.tables.indexing import IndexSpec, build_segment, index_coverage, index_need
 from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.wide import is_wide, upsert
 from omnigraph.storage.tracing import Trace
 
 DATA_STORAGE_VERSION: Final = "2.2"
@@ -100,6 +101,10 @@ class Staging:
     def upsert(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Insert or fully replace by id. Row ids survive the replacement."""
         table = self._reader.open(base)
+        if is_wide(table.schema):
+            upserted = upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
+            self._trace.reached("stage.data.after")
+            return self._fold(self._commit(table, upserted.operation), upserted.changes)
         merge = table.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(rows)
@@ -155,8 +160,8 @@ class Staging:
             if not field.nullable:
                 raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
         table = self._reader.open(base)
-        fragments = [f.metadata for f in table.dataset.get_fragments()]
-        return self._commit(table, LanceOperation.Merge(fragments, with_columns(table.dataset, fields)))
+        # A Merge does the same, and compares every column with every other one.
+        return self._commit(table, LanceOperation.Project(with_columns(table.dataset, fields)))
 
     def remove_columns(self, base: TableState, names: Collection[str]) -> StagedTable:
         """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.wide import take
 
 RowIds = NDArray[np.uint64]
 
@@ -26,11 +27,11 @@ _COMPARED_BYTES = 4 << 20
 
 def take_rows(table: Table, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
     """The rows with these ids, in this order. A blob column comes as its descriptors, without any content."""
-    with table.reading():
-        if not len(row_ids):
+    if not len(row_ids):
+        with table.reading():
             return table.dataset.scanner(columns=list(columns), limit=0).to_table()
-        # Lance wants plain ints; one call per block keeps its working memory bounded.
-        return table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
+    # Lance wants plain ints; one call per block keeps its working memory bounded.
+    return take(table, row_ids.tolist(), columns)
 
 
 @dataclass(frozen=True)
