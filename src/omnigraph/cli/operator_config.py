@@ -123,6 +123,8 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
         parsed = msgspec.yaml.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequestError(f"could not parse operator config '{path}': {error}") from None
+    except RecursionError:
+        raise BadRequestError(f"could not parse operator config '{path}': it is nested too deeply") from None
     if parsed is None:
         return {}
     if not isinstance(parsed, dict):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from omnigraph.cli.files import read_source, read_stdin
+from omnigraph.cli.json_input import json_object
 from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
 
@@ -36,13 +36,4 @@ def parameters(text: str | None, file: Path | None) -> dict[str, Any]:
         text = read_stdin() if file == STDIN else read_source(file)
     if text is None:
         return {}
-    where = "--params" if file is None else f"'{file}'"
-    try:
-        given = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadRequestError(f"{where} is not JSON: {error}") from None
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise BadRequestError(f"{where}: params must be a JSON object")
-    return given
+    return json_object(text, "--params" if file is None else f"'{file}'", "params must be a JSON object")

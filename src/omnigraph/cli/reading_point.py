@@ -36,7 +36,7 @@ class ReadingPoint:
         at_most_one(("--branch", branch), ("--snapshot", snapshot))
         at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
         moment = None if at is None else _moment(at)
-        return cls(None if snapshot is not None else branch or "main", snapshot, version, moment)
+        return cls(None if snapshot is not None else "main" if branch is None else branch, snapshot, version, moment)
 
     @property
     def pinned(self) -> Pinned:

@@ -210,7 +210,7 @@ class Graph:
                 raise BadRequestError("a snapshot is a commit id and needs no branch")
             located = history.find(self._root, snapshot)
             return Snapshot(self._root, located.ref.branch, located.entry)
-        head = self._head(branch or MAIN)
+        head = self._head(MAIN if branch is None else branch)
         if version is not None:
             entry = history.at_version(self._root, head, version)
         elif at is not None:
@@ -444,7 +444,7 @@ class Graph:
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        with held_source(self._root, source or MAIN) as fork:
+        with held_source(self._root, MAIN if source is None else source) as fork:
             ref = self._root.branches.draft(name, fork.ref, fork.entry, actor=actor)
             return self._root.branches.establish(ref, fork.age)
 
@@ -474,7 +474,7 @@ class Graph:
 
     def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
-        return ensure_indices(self, (branch or MAIN).strip(), actor=actor)
+        return ensure_indices(self, (MAIN if branch is None else branch).strip(), actor=actor)
 
     def optimize(
         self,
@@ -485,7 +485,7 @@ class Graph:
         progress: Progress | None = None,
     ) -> OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
-        return optimize(self, (branch or MAIN).strip(), types=types, actor=actor, progress=progress)
+        return optimize(self, (MAIN if branch is None else branch).strip(), types=types, actor=actor, progress=progress)
 
     # Merging, changes and export
 

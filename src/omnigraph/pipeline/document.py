@@ -145,6 +145,10 @@ def read_document(text: str, path: str | None = None) -> Located:
         findings.add("P001", f"this is not YAML: {error.problem or error.context}", mark)
         findings.raise_any()
         raise AssertionError("unreachable") from None
+    except RecursionError:
+        findings.add("P001", "this is not YAML: it is nested too deeply", yaml.Mark("", 0, 0, 0, None, None))
+        findings.raise_any()
+        raise AssertionError("unreachable") from None
     if root is None:
         findings.add("P001", "the file is empty", yaml.Mark("", 0, 0, 0, None, None))
         findings.raise_any()

@@ -60,6 +60,10 @@ class Branches:
         with self._lock:
             ref = self._refs.get(branch)
         if ref is None:
+            try:
+                checked_branch_name(branch)
+            except BadRequestError as error:
+                raise BranchNotFoundError(branch, str(error)) from None
             ref = self._lives.read(branch, 1)
             if ref is None and self._lives.newest(branch) is None:
                 raise BranchNotFoundError(branch, "create it, or list the branches that exist")

@@ -11,6 +11,7 @@ import typer
 
 from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation, open_graph
+from omnigraph.cli.json_input import json_object
 from omnigraph.cli.options import Json, UriOption
 from omnigraph.cli.output import print_json, print_lines, print_warning
 from omnigraph.errors import BadRequestError, MergeConflictsError
@@ -122,19 +123,12 @@ def merge(
 
 
 def _resolutions(ours: list[str], theirs: list[str], file: Path | None) -> Resolutions:
-    import json
-
     from omnigraph.engine.merge import Resolutions
     from omnigraph.engine.merge.resolution import DECIDABLE
 
     document: dict[str, object] = {}
     if file is not None:
-        try:
-            document = json.loads(read_source(file))
-        except json.JSONDecodeError as error:
-            raise BadRequestError(f"'{file}' is not JSON: {error}") from None
-        if not isinstance(document, dict):
-            raise BadRequestError(f"'{file}' must hold an object with kinds and entities")
+        document = json_object(read_source(file), f"'{file}'", "it must hold an object with kinds and entities")
     from_file = Resolutions.from_dict(document)
     kinds: dict[str, str] = {kind.value: side.value for kind, side in from_file.kinds.items()}
     for side, named in (("ours", ours), ("theirs", theirs)):
