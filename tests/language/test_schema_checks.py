@@ -301,3 +301,30 @@ def test_one_mistake_is_reported_once() -> None:
 )
 def test_near_names_are_suggested(text: str, suggestion: str | None) -> None:
     assert findings(text)[0].suggestion == suggestion
+
+
+@pytest.mark.parametrize("pattern", ["(", "a**", "(?=a)", "(?<!a)b", r"(a)\\1", "[z-a]", "x{2000}"])
+def test_a_check_that_no_row_could_be_checked_with(pattern: str) -> None:
+    (found,) = findings(f'node A {{\n  k: String @key\n  @check(k, "{pattern}")\n}}')
+    assert "@check on 'A.k' has invalid regex" in found.message
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (3, 3)
+    assert "RE2" in (found.suggestion or "")
+
+
+@pytest.mark.parametrize(
+    ("type_", "bounds"),
+    [("I32", "5..1"), ("F64", "1.5..1.25"), ("I64", "1.2..1.8"), ("U32?", "-1..-2"), ("[I32]", "2..1")],
+)
+def test_a_range_without_a_value(type_: str, bounds: str) -> None:
+    (found,) = findings(f"node A {{\n  n: {type_}\n  @range(n, {bounds})\n}}")
+    assert "allows no value" in found.message
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("type_", "bounds"), [("I32", "5..5"), ("F64", "1.2..1.8"), ("I64", "0.5..1.5"), ("I32", "5..")]
+)
+def test_a_range_with_a_value(type_: str, bounds: str) -> None:
+    compile_schema(f"node A {{ n: {type_} @range(n, {bounds}) }}")

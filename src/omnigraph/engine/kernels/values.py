@@ -18,6 +18,7 @@ from omnigraph.engine.kernels.rows import RejectedRow, Stage, TypedRows
 from omnigraph.engine.kernels.scalars import shown
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
+from omnigraph.language.patterns import pattern_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,6 @@ def violations(type_: TableType, rows: pa.Table) -> Iterator[Violation]:
     for prop in type_.property_list:
         if prop.type.enum_values is not None:
             yield from _strangers(type_, prop, prop.type.enum_values, rows)
-
-
-def pattern_problem(pattern: str) -> str | None:
-    """Why a `@check` pattern can't be used, or None."""
-    try:
-        pc.match_substring_regex(pa.array([""]), pattern)
-    except pa.ArrowInvalid as error:
-        return str(error)
-    return None
 
 
 def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) -> Iterator[Violation]:

@@ -6,6 +6,7 @@ type has one key however it is written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +18,17 @@ from omnigraph.language.catalog import (
     RangeRule,
     TypeKind,
 )
+from omnigraph.language.patterns import pattern_problem
 from omnigraph.language.schema.annotations import Report
 from omnigraph.language.schema.declared import DeclaredProperty
 from omnigraph.language.schema.syntax import CheckSyntax, ColumnsRule, Name, RangeSyntax, RuleSyntax
 from omnigraph.language.source import did_you_mean
-from omnigraph.language.types import NUMERIC, PropertyType, Scalar
+from omnigraph.language.types import FLOATS, NUMERIC, PropertyType, Scalar
 
 # Endpoints can be constrained, ids are unique by themselves.
 _EDGE_RULE_COLUMNS = ("src", "dst")
 _LONGEST_BOUND = 40
+_DIALECT = "patterns are written in RE2 syntax, without look-around and back-references"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,11 @@ class _RuleReader:
         if any(bound is not None and len(bound) > _LONGEST_BOUND for bound in (rule.low, rule.high)):
             self.report(f"{subject} has a bound that is too long to be a number", rule.at, None)
             return
-        self.ranges.append(RangeRule(rule.column.text, _bound(rule.low), _bound(rule.high)))
+        low, high = _bound(rule.low), _bound(rule.high)
+        if _is_empty(type_, low, high):
+            self.report(f"{subject} allows no value: nothing lies between {rule.low} and {rule.high}", rule.at, None)
+            return
+        self.ranges.append(RangeRule(rule.column.text, low, high))
 
     def _read_check(self, rule: CheckSyntax) -> None:
         if rule.column.text in self.unreadable:
@@ -178,6 +185,10 @@ class _RuleReader:
         if type_.scalar is not Scalar.STRING:
             subject = f"@check on '{self.owner}.{rule.column.text}'"
             self.report(f"{subject} requires String type, not {type_}", rule.column.at, None)
+            return
+        if (problem := pattern_problem(rule.pattern)) is not None:
+            subject = f"@check on '{self.owner}.{rule.column.text}'"
+            self.report(f"{subject} has invalid regex '{rule.pattern}': {problem}", rule.at, _DIALECT)
             return
         self.checks.append(CheckRule(rule.column.text, rule.pattern))
 
@@ -193,6 +204,15 @@ def _body_problem(rule: InlineRule, type_: PropertyType) -> str | None:
     if type_.list:
         return "is not supported on list property"
     return "is not supported on vector property" if type_.is_vector else None
+
+
+def _is_empty(type_: PropertyType, low: int | float | None, high: int | float | None) -> bool:
+    """Whether a type has no value within the bounds."""
+    if low is None or high is None:
+        return False
+    if type_.scalar in FLOATS or not (math.isfinite(low) and math.isfinite(high)):
+        return low > high
+    return math.ceil(low) > math.floor(high)
 
 
 def _bound(text: str | None) -> int | float | None:
