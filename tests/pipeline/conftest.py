@@ -23,6 +23,14 @@ QUICK = {
 }
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Digests of test files are kept where they go with the test run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMNIGRAPH_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = start_session(SparkSettings("local[2]", conf=QUICK), "omnigraph tests")

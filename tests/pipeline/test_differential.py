@@ -98,13 +98,12 @@ def test_a_run_takes_and_refuses_what_the_loader_takes_and_refuses(
 
     kernels = decode_collecting("\n".join(lines).encode(), through_spark.catalog).rejected
     expected = {(r.line, r.type_key, r.property, r.reason) for r in kernels}
-    found = {(r["row"], r.get("type"), r.get("property"), r["reason"]) for r in refused}
+    found = {(r["row"], r.get("type"), p.get("property"), p["reason"]) for r in refused for p in r["problems"]}
     assert expected <= found
     assert len(kernels) > 10
 
-    reasons: dict[int, list[str]] = {}
-    for row in refused:
-        reasons.setdefault(row["row"], []).append(row["reason"])
+    reasons = {row["row"]: [problem["reason"] for problem in row["problems"]] for row in refused}
+    assert len(reasons) == len(refused)
     left = "\n".join("" if number in reasons else line for number, line in enumerate(lines, 1))
     in_process.load(left, mode=mode)
     assert everything(through_spark) == everything(in_process)

@@ -31,7 +31,10 @@ def test_what_the_user_configured_wins_over_our_defaults(tmp_path: Path, monkeyp
     assert theirs["spark.sql.session.timeZone"] == "Europe/Oslo"
     assert theirs["spark.jars.packages"] == "a:b:1,c:d:2"
     assert not {"spark.ui.enabled", "spark.driver.defaultJavaOptions"} & theirs.keys()
-    assert session_settings(SparkSettings("local[1]"), "app")["spark.master"] == "local[1]"
+    for master in ("local", "local[1]", "local-cluster[2,1,1024]"):
+        here = session_settings(SparkSettings(master), "app")
+        assert here["spark.master"] == master
+        assert (here["spark.ui.enabled"], here["spark.driver.bindAddress"]) == ("false", "127.0.0.1")
 
 
 class JavaError(Py4JJavaError):

@@ -18,6 +18,7 @@ from omnigraph import Graph
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
+from omnigraph.pipeline.fingerprints import Digests
 from omnigraph.pipeline.lance_source import spelled
 from omnigraph.pipeline.model import OnError, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.session import session_of_run
@@ -31,6 +32,7 @@ BIG_ROWS = 4_000
 SPLIT_BYTES = 8 << 10
 TOO_LOW = "@range violation on Part.amount: value -1 < min 0"
 NO_NUMBER = "property 'amount': expects I32, got a string"
+TOO_MANY = "the record is malformed: it has 3 values where its file has 2 columns"
 MALFORMED = "the record is malformed: it does not have the columns of its file"
 
 
@@ -53,7 +55,7 @@ def parts(spark: SparkSession, prefix: str) -> DataFrame:
 def cases(spark: SparkSession, at: Path) -> Iterator[Case]:
     csv(at / "csv/a.csv", "name,amount", "csv0,1", "csv1,x")
     csv(at / "csv/b.csv", "name,amount", "csv2,3", "csv3,4", "csv4,5,6")
-    bad = [("csv/a.csv", 2, NO_NUMBER), ("csv/b.csv", 3, MALFORMED)]
+    bad = [("csv/a.csv", 2, NO_NUMBER), ("csv/b.csv", 3, TOO_MANY)]
     yield Case(Source("some_csv", "csv", "csv/*.csv", {"header": "true"}), {"csv0", "csv2", "csv3"}, bad)
 
     lines = [f"big{n:05},{n}" for n in range(BIG_ROWS - 1)]
@@ -139,11 +141,11 @@ def test_rows_of_every_format_arrive_and_bad_ones_are_found_in_their_files(tmp_p
     with session_of_run(spark, pipeline.spark) as own:
         frames = SourceFrames(own, pipeline)
         assert len(frames.row_index("big_csv").spans) > (tmp_path / "big.csv").stat().st_size / SPLIT_BYTES > 4
-        digests = {name: frames.fingerprint(name) for name in pipeline.sources}
+        digests = {name: frames.fingerprint(name, Digests(spark)) for name in pipeline.sources}
     assert [name for name, digest in digests.items() if digest is None] == ["tables"]
     newest = replace(pipeline, sources={"vectors": Source("vectors", "lance", "parts.lance")}, mappings=())
     again = SourceFrames(spark, newest)
-    assert again.fingerprint("vectors") != digests["vectors"]
+    assert again.fingerprint("vectors", Digests(spark)) != digests["vectors"]
     assert again.frame("vectors").count() == 5
 
 

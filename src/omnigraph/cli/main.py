@@ -1,12 +1,14 @@
 """The entry point of `omnigraph`: spells out old commands, runs the new ones, turns failures into exit codes.
 
 Importing it must stay cheap, because `--help` and shell completion pay for it: a command imports what it needs
-when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost `mutate --if-commit` race.
+when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost `mutate --if-commit` race,
+130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -90,6 +92,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
+INTERRUPTED = 128 + signal.SIGINT
+
+
 class GuardedCommand(TyperCommand):
     """A command that refuses global flags it would ignore, before it does anything."""
 
@@ -168,6 +173,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     leave_pandas_out()
     try:
         code = run(list(sys.argv[1:] if argv is None else argv))
+        # Nothing is left to interrupt but the end of the process, which would answer with a stack trace.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader went away (`omnigraph … | head`). Nothing may be written at exit, or Python complains about it.
@@ -189,13 +196,17 @@ def run(arguments: list[str]) -> int:
     except UsageError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort:
         print("Error: aborted", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        outcome = INTERRUPTED
     except OmniGraphError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    # Outside of standalone mode the exit code of `typer.Exit` comes back as the result.
+    # Outside of standalone mode the exit code of `typer.Exit` comes back as the result; an interrupt is made one.
+    if outcome == INTERRUPTED:
+        print("Error: interrupted", file=sys.stderr)
     return outcome if isinstance(outcome, int) else 0
 
 

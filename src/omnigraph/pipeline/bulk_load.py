@@ -65,9 +65,12 @@ def load_on_spark(
     with spark_session(SparkSettings(), "omnigraph load", spark) as session:
         if type_ is not None:
             with session_of_run(session, pipeline.spark) as own:
-                frames = SourceFrames(own, pipeline)
-                mappings = [_by_name(type_, source, frames.columns(source.name)) for source in sources.values()]
-            pipeline = replace(pipeline, mappings=tuple(mappings))
+                frames = SourceFrames(own, pipeline, to_read=False)
+                columns = {name: frames.columns(name) for name in sources}
+            # Files without a single byte have no columns, and no rows either.
+            sources = {name: source for name, source in sources.items() if columns[name]}
+            mappings = tuple(_by_name(type_, source, columns[name]) for name, source in sources.items())
+            pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress)
     return _receipt(graph, report, base)
 

@@ -151,10 +151,7 @@ def dangling(tables: IncomingTables, edge: EdgeType) -> Question:
             missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
             reason = F.concat(F.lit(f"edge {edge.name}: {end} '"), F.col(end), F.lit(f"' not found in {node}"))
             refused.append(_refused(edge.type_key, missing, end, reason))
-        # An edge that dangles at both ends is refused once, for its source.
-        order = F.when(F.col("property") == "src", 0).otherwise(1)
-        first = [F.min_by(name, order).alias(name) for name in ("property", "reason")]
-        return all_of(refused).groupBy("type", PLACE).agg(*first).select("type", PLACE, "property", "reason")
+        return all_of(refused)
 
     return Question(lost_ends(tables.spark, replace(edges, places=False), ends, nodes), verdict)
 

@@ -30,6 +30,7 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError, StorageError
 from omnigraph.language.catalog import Catalog, EdgeType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
 from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
@@ -246,10 +247,12 @@ class _Run:
                 type_key = mapping.type_key if mapping else None
                 task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
                 self._size_batches(catalog, type_key)
-                if mapping is None:
+                if mapping is not None:
+                    outcomes = self.frames.through(mapping, task, schema)
+                elif self.model.sources[source].is_graph:
                     outcomes = map_batches(self.frames.numbered(source), task, schema)
                 else:
-                    outcomes = self.frames.through(mapping, task, schema)
+                    outcomes = self.frames.through_bad_records(source, task, schema)
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
                 self._gather(found, outcomes, order, source)
@@ -275,12 +278,17 @@ class _Run:
                 conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
 
     def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
-        """What to ingest: a label, a source, and how its rows are mapped if they are not graph records."""
+        """What to ingest: a label, a source, and how its rows are mapped.
+
+        Graph records need no mapping. Of a source that only queries read, what can't be read is all that is left to do.
+        """
         for mapping in self.model.mappings:
             yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
         for name, source in self.model.sources.items():
             if source.is_graph:
                 yield f"records of {name}", name, None
+        for name in self.frames.read_by_queries_only():
+            yield f"bad records of {name}", name, None
 
     def _task(
         self, catalog: Catalog, tables: Mapping[str, TableAddress], label: str, type_key: str | None
@@ -364,10 +372,11 @@ class _Run:
     # Outcome
 
     def _fingerprint(self) -> str | None:
-        """Pipeline and input files as one key. None when some input can't be looked at without reading it."""
+        """Pipeline and contents of its input as one key. None when some input has no files to look at."""
+        digests = Digests(self.spark, DigestCache.of_user(os.environ))
         parts = [self.model.name, self.model.mode.value, repr(self.model.mappings), repr(self.model.embed)]
         for name in self.model.sources:
-            fingerprint = self.frames.fingerprint(name)
+            fingerprint = self.frames.fingerprint(name, digests)
             if fingerprint is None:
                 return None
             parts.append(f"{name} {fingerprint}")

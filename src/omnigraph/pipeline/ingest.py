@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 ROW_COLUMN: Final = "#row"
 """The number of a row in its source: the Spark partition in the upper bits, its position there in the lower 33."""
 
+PARTITION_BITS: Final = 33
+
 CORRUPT_COLUMN: Final = "#corrupt"
+"""The text of a record that has no columns; `FLAW_COLUMN` says why, where the reader knows."""
+
+FLAW_COLUMN: Final = "#flaw"
 TEXT_COLUMN: Final = "#text"
+INTERNAL_COLUMNS: Final = (ROW_COLUMN, CORRUPT_COLUMN, FLAW_COLUMN)
 
 FRAGMENT, REJECTED, TALLY = "fragment", "rejected", "tally"
 
@@ -50,12 +56,15 @@ OUTCOME_SCHEMA: Final = pa.schema(
 
 _FLUSH_ROWS: Final = 1 << 20
 _FLUSH_BYTES: Final = 192 << 20
-_RECORD_CHARACTERS: Final = 4_000
+
+RecordOf: TypeAlias = Callable[[int], str]
+"""The whole record behind a row number, made only for rows that are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestTask:
-    """One source on its way into tables. `type_key` is None for graph records, which name their types themselves.
+    """One source on its way into tables. `type_key` is None for graph records, which name their types themselves, and
+    for sources that only queries read: of these, only records without columns arrive, to be refused.
 
     Ids that the graph makes up depend on `seed` and the row alone, so a task that runs twice makes the same ones.
     `most_rejected` bounds what one task keeps of its refused rows; the tally counts them all.
@@ -97,9 +106,9 @@ class _Ingest:
         for batch in batches:
             if not batch.num_rows:
                 continue
-            typed = self._graph_records(batch) if self._task.type_key is None else self._mapped(batch)
-            for key, rows, numbers in typed:
-                self._take(key, rows, numbers)
+            typed = self._graph_records(batch) if TEXT_COLUMN in batch.schema.names else self._mapped(batch)
+            for key, rows, numbers, record_of in typed:
+                self._take(key, rows, numbers, record_of)
             yield from self._drained()
         for key in list(self._buffers):
             self._flush(key)
@@ -115,47 +124,58 @@ class _Ingest:
 
     # Typing
 
-    def _mapped(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64]]]:
+    def _mapped(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
         from omnigraph.engine.kernels import type_batch
+        from omnigraph.pipeline.refused_records import loose_record
 
+        batch = self._without_corrupt(self._task.type_key or "", batch)
+        if not batch.num_rows:
+            return
         type_ = self._types[self._task.type_key or ""]
-        batch = self._without_corrupt(type_.type_key, batch)
         numbers = _numbers(batch)
         loose = batch.drop_columns([ROW_COLUMN])
         rejected: list[RejectedRow] = []
         typed = type_batch(type_, loose, pa.array(numbers), rejected, mint=self._mint(numbers))
-        if rejected:
-            records = _Records(loose, numbers)
-            self._refuse(rejected, records.of)
-        yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False)
+        at: dict[int, int] = {}
+
+        def record_of(number: int) -> str:
+            if not at:
+                at.update((int(n), row) for row, n in enumerate(numbers))
+            return loose_record(type_, loose, at[number])
+
+        self._refuse(rejected, record_of)
+        yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False), record_of
 
     def _without_corrupt(self, type_key: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that the file reader could not split into columns are refused as a whole."""
-        if CORRUPT_COLUMN not in batch.schema.names:
-            return batch
-        corrupt = batch.column(CORRUPT_COLUMN)
-        rest = batch.drop_columns([CORRUPT_COLUMN])
-        if corrupt.null_count == len(corrupt):
+        names = batch.schema.names
+        rest = batch.drop_columns([name for name in (CORRUPT_COLUMN, FLAW_COLUMN) if name in names])
+        if CORRUPT_COLUMN not in names or (corrupt := batch.column(CORRUPT_COLUMN)).null_count == len(corrupt):
             return rest
         numbers = _numbers(batch)
         for row in np.flatnonzero(corrupt.is_valid().to_numpy(zero_copy_only=False)).tolist():
-            problem = {"type": type_key, "property": None, "reason": MALFORMED_RECORD, "stage": "ENVELOPE"}
-            self._refuse_row(type_key, int(numbers[row]), [problem], corrupt[row].as_py())
+            reason = batch.column(FLAW_COLUMN)[row].as_py() if FLAW_COLUMN in names else MALFORMED_RECORD
+            self._refuse_row(type_key, int(numbers[row]), [(type_key, None, reason)], corrupt[row].as_py())
         return rest.filter(corrupt.is_null())
 
-    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64]]]:
+    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
         from omnigraph.engine.kernels import decode_collecting
+        from omnigraph.engine.kernels.quarantined import record_of as unwrapped
 
         numbers = _numbers(batch)
-        texts = batch.column(TEXT_COLUMN).to_pylist()
+        texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
         decoded = decode_collecting(b"\n".join(texts), self._catalog, mint=self._mint(numbers))
-        if decoded.rejected:
-            found = [_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected]
-            at = {int(number): text for number, text in zip(numbers, texts, strict=True)}
-            self._refuse(found, lambda number: at[number].decode(errors="replace"))
+        at: dict[int, bytes] = {}
+
+        def record_of(number: int) -> str:
+            if not at:
+                at.update((int(n), text) for n, text in zip(numbers, texts, strict=True))
+            return at[number].decode(errors="backslashreplace")
+
+        self._refuse([_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
         for key, typed in decoded.by_type.items():
             if len(typed):
-                yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1]
+                yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
 
     def _mint(self, numbers: NDArray[np.int64]) -> Mint:
         """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
@@ -165,31 +185,31 @@ class _Ingest:
 
     # Refusing
 
-    def _refuse(self, rejected: list[RejectedRow], record_of: Any) -> None:
+    def _refuse(self, rejected: list[RejectedRow], record_of: RecordOf) -> None:
         by_row: dict[int, list[RejectedRow]] = {}
         for row in rejected:
             by_row.setdefault(row.line, []).append(row)
         for number, rows in sorted(by_row.items()):
-            problems = [
-                {"type": row.type_key, "property": row.property, "reason": row.reason, "stage": row.stage.name}
-                for row in rows
-            ]
-            self._refuse_row(rows[0].type_key or "", number, problems, record_of(number))
+            problems = [(row.type_key, row.property, row.reason) for row in rows]
+            self._refuse_row(rows[0].type_key or "", number, problems, lambda n=number: record_of(n))
 
-    def _refuse_row(self, type_key: str, number: int, problems: list[dict[str, Any]], record: str) -> None:
+    def _refuse_row(
+        self, type_key: str, number: int, problems: list[tuple[str | None, str | None, str]], record: Any
+    ) -> None:
+        """Keep a refused row: once, with all that is wrong with it, and whole. `record` is a text or makes one."""
         self._refused[type_key] = self._refused.get(type_key, 0) + 1
         total = sum(self._refused.values())
         if self._task.stop_beyond is not None and total > self._task.stop_beyond:
-            raise TooManyRejectedError(problems[0]["reason"])
+            raise TooManyRejectedError(problems[0][2])
         if total <= self._task.most_rejected:
-            shown = record[:_RECORD_CHARACTERS]
-            outcome = {"kind": REJECTED, "type": type_key, "row": number, "problems": json.dumps(problems)}
-            self._outcomes.append({**outcome, "record": shown})
+            told = json.dumps([{"type": t, "property": p, "reason": r} for t, p, r in problems])
+            kept = record if isinstance(record, str) else record()
+            self._outcomes.append({"kind": REJECTED, "type": type_key, "row": number, "problems": told, "record": kept})
 
     # Writing
 
-    def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
-        rows, numbers = self._admitted(key, rows, numbers)
+    def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf) -> None:
+        rows, numbers = self._admitted(key, rows, numbers, record_of)
         self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
         if not rows.num_rows:
             return
@@ -202,7 +222,9 @@ class _Ingest:
         elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
             self._flush(max(self._buffers, key=lambda k: self._buffers[k].size))
 
-    def _admitted(self, key: str, rows: pa.Table, numbers: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.int64]]:
+    def _admitted(
+        self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
+    ) -> tuple[pa.Table, NDArray[np.int64]]:
         """Rows without those that name an external object which the policy does not admit."""
         type_ = self._types[key]
         if not any(prop.type.is_blob for prop in type_.property_list):
@@ -215,10 +237,8 @@ class _Ingest:
         if not refused:
             return rows, numbers
         for row, (name, reason) in sorted(refused.items()):
-            problem = {"type": key, "property": name, "reason": reason, "stage": "BLOBS"}
-            shown = rows.slice(row, 1).drop_columns([p.column for p in type_.property_list if p.type.is_blob])
-            record = json.dumps(shown.to_pylist()[0], default=str, ensure_ascii=False)
-            self._refuse_row(key, int(numbers[row]), [problem], record)
+            number = int(numbers[row])
+            self._refuse_row(key, number, [(key, name, reason)], lambda n=number: record_of(n))
         keep = np.ones(rows.num_rows, np.bool_)
         keep[list(refused)] = False
         return rows.filter(pa.array(keep)), numbers[keep]
@@ -265,18 +285,6 @@ class _Buffer:
         self.numbers.append(numbers)
         self.rows += rows.num_rows
         self.size += rows.nbytes
-
-
-class _Records:
-    """Refused rows of a batch as JSON text, made only for rows that are refused."""
-
-    def __init__(self, batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> None:
-        self._batch = batch
-        self._rows = {int(number): row for row, number in enumerate(numbers)}
-
-    def of(self, number: int) -> str:
-        row = self._batch.slice(self._rows[number], 1).to_pylist()[0]
-        return json.dumps(row, default=str, ensure_ascii=False)
 
 
 def _renumbered(row: RejectedRow, number: int) -> RejectedRow:

@@ -20,7 +20,7 @@ from omnigraph.pipeline.checks import Question
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.matching import REPEAT, ROLE, TAKEN
 from omnigraph.pipeline.model import Pipeline
-from omnigraph.pipeline.rejections import refused_by_checks
+from omnigraph.pipeline.rejections import RefusedRows, refused_by_checks
 from omnigraph.pipeline.suspicion import Suspects, suspects
 from omnigraph.storage.tables.distributed import OFFSET_BITS, PLACE
 
@@ -163,15 +163,18 @@ class Judgement:
         return [(key, question) for key, question in found if question is not None]
 
     def _take_out(self, found: DataFrame) -> int:
-        """Refuse rows, of any types, that a check found."""
-        found = self._keep(found.dropDuplicates(["type", PLACE]))
+        """Refuse rows, of any types, that a check found: each once, whatever is wrong with it."""
+        # Of an edge that dangles at both ends, `src` is told before `dst`.
+        problems = F.sort_array(F.collect_set(F.struct("property", "reason")), asc=False).alias("problems")
+        found = self._keep(found.groupBy("type", PLACE).agg(problems))
         counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
-            all_rows = self._tables.address(self._tables.by_key[key].all_rows)
+            incoming = self._tables.by_key[key]
+            rows = RefusedRows(self._tables.txn.root.location, incoming.type, incoming.all_rows)
             fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)
-            told = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "property", "reason")
-            self.frames.append(refused_by_checks(told, self._positions(key), all_rows, key))
+            told = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "problems")
+            self.frames.append(refused_by_checks(told, self._positions(key), rows))
             self.rejected += count
             self.rejected_by_type[key] = self.rejected_by_type.get(key, 0) + count
             self._refuse(self.rejected, self.frames[-1])

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,10 @@ _EXTRA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _NOISE: Final = (b"WARNING: Using incubator modules",)
 _TRACE: Final = b"Traceback (most recent call last):"
 _DAEMON: Final = b"pyspark/daemon.py"
+_INTERRUPTED: Final = b"KeyboardInterrupt"
+
+_launched: list[subprocess.Popen[bytes]] = []
+_quiet = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +78,40 @@ def launch_jvm(conf: Mapping[str, str]) -> LaunchedJvm:
     finally:
         os.close(writing)
         threading.Thread(target=_forward, args=(reading,), name="spark-stderr", daemon=True).start()
+    _launched[:] = [gateway.proc] if gateway.proc is not None else []
+    _quiet.clear()
     return LaunchedJvm(settings, gateway)
+
+
+def launched_process() -> subprocess.Popen[bytes] | None:
+    """The JVM that this process started last, as long as it runs."""
+    return next((process for process in _launched if process.poll() is None), None)
+
+
+def quieten() -> None:
+    """From now on, what the JVM says about its end is not worth reading."""
+    _quiet.set()
 
 
 def _forward(reading: int) -> None:
     with open(reading, "rb") as lines:
         for line in worth_reading(lines):
+            if _quiet.is_set():
+                continue
             sys.stderr.write(line.decode(errors="replace"))
             sys.stderr.flush()
 
 
 def worth_reading(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without the noise. Whoever wants the first rows of a frame makes Spark hang up on its Python workers, and
-    each of them prints a trace about that."""
+    each of them prints a trace about that. Each prints one about Ctrl-C on a terminal, too."""
     trace: list[bytes] = []
     for line in lines:
         if line.startswith(_TRACE) or (trace and line.startswith(b"  ")):
             trace.append(line)
             continue
         hung_up = line.startswith(b"BrokenPipeError") and any(_DAEMON in frame for frame in trace[-2:])
+        hung_up = hung_up or (bool(trace) and line.startswith(_INTERRUPTED))
         if not hung_up:
             yield from trace
         if not hung_up and not line.startswith(_NOISE):

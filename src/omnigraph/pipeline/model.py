@@ -18,6 +18,7 @@ from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.pipeline.document import Located, read_document
 
+CSV_FORMAT = "csv"
 GRAPH_FORMAT = "graph"
 LANCE_FORMAT = "lance"
 DEFAULT_MAX_REJECTED = 1_000
@@ -217,16 +218,29 @@ def _sources(located: Located, places: dict[str, Located]) -> dict[str, Source]:
             member.complain("P010", f"source '{name}' is a query and takes no format, path or options")
         elif source.sql is None and not source.format:
             member.complain("P006", f"source '{name}' needs 'format', or 'sql' for a query over other sources")
-        elif source.path is None and source.format in (GRAPH_FORMAT, LANCE_FORMAT):
+        elif source.path is None and source.format in (CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT):
             member.complain("P006", f"source '{name}' needs 'path'")
+        elif source.format == CSV_FORMAT:
+            _check_csv(given.get("options", member), options)
         elif source.format == LANCE_FORMAT and not options.get("version", "1").isdecimal():
             given["options"].complain("P002", f"the version of the Lance source '{name}' must be a whole number")
         sources[name] = source
     return sources
 
 
+def _check_csv(located: Located, options: Mapping[str, str]) -> None:
+    from omnigraph.pipeline.csv_options import csv_dialect
+
+    try:
+        csv_dialect(options)
+    except BadRequestError as error:
+        located.complain("P017", str(error))
+
+
 def _option(located: Located) -> str:
     value: Any = located.value
+    if value is None:  # whoever writes `nullValue: NULL` means the word
+        return str(located.node.value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -87,7 +87,7 @@ class ParquetFiles:
 
     def serves(self, expressions: Mapping[str, str]) -> bool:
         """Whether some Spark SQL expressions are plain columns of these files."""
-        return all(_named(expression) in self.columns for expression in expressions.values())
+        return all(plain_column(expression) in self.columns for expression in expressions.values())
 
     def groups(self) -> list[list[int]]:
         """Numbers of parts by task, in order: small files share one."""
@@ -100,7 +100,7 @@ class ParquetFiles:
         part = self.parts[number]
         try:
             with pq.ParquetFile(part.file) as file:
-                names = [_named(expression) or "" for expression in expressions.values()]
+                names = [plain_column(expression) or "" for expression in expressions.values()]
                 wanted = sorted(set(names))
                 for batch in file.iter_batches(_batch_rows(file), part.row_groups, columns=wanted, use_threads=False):
                     yield pa.record_batch([batch.column(name) for name in names], names=list(expressions))
@@ -114,7 +114,7 @@ def local_path(uri: str) -> str | None:
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else None
 
 
-def _named(expression: str) -> str | None:
+def plain_column(expression: str) -> str | None:
     """The column that a Spark SQL expression is, when it is nothing else."""
     if quoted := _QUOTED.fullmatch(expression):
         return quoted[1]

@@ -99,7 +99,7 @@ def explain(
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,
         ):
-            frames = SourceFrames(own, model)
+            frames = SourceFrames(own, model, to_read=False)
             columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.mapped(mapping)

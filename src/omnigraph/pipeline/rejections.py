@@ -7,7 +7,7 @@ place. Both end up as one frame of (source, row number, reason), which never vis
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,16 +16,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.errors import RowsRejectedError
+from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.sources import RowIndex, shown_path
-from omnigraph.storage.tables.distributed import TableAddress
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import TableState
 
-REJECTED_SCHEMA: Final = (
-    "source string, row long, type string, property string, reason string, record string, checked boolean"
-)
+_PROBLEMS: Final = "array<struct<property:string,reason:string>>"
+REJECTED_SCHEMA: Final = f"source string, row long, type string, problems {_PROBLEMS}, record string, checked boolean"
+_PROBLEMS_ARROW: Final = pa.list_(pa.struct([("property", pa.string()), ("reason", pa.string())]))
 _REJECTED_ARROW: Final = pa.schema(
-    [("source", pa.string()), ("row", pa.int64())]
-    + [(name, pa.string()) for name in ("type", "property", "reason", "record")]
-    + [("checked", pa.bool_())]
+    [
+        ("source", pa.string()),
+        ("row", pa.int64()),
+        ("type", pa.string()),
+        ("problems", _PROBLEMS_ARROW),
+        ("record", pa.string()),
+        ("checked", pa.bool_()),
+    ]
 )
 
 
@@ -33,17 +40,26 @@ _REJECTED_ARROW: Final = pa.schema(
 class RejectedSample:
     """One refused row, for a person: `row` of `file`, or of the source when it has no files.
 
-    `checked` rows were good by themselves and refused because of others; their record is the typed row.
+    `problems` are all that was found wrong with it, by property. `checked` rows were good by themselves and refused
+    because of others.
     """
 
     source: str
     file: str | None
     row: int
     type_key: str | None
-    property: str | None
-    reason: str
+    problems: tuple[tuple[str | None, str], ...]
     record: str | None = None
     checked: bool = False
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(reason for _, reason in self.problems)
+
+    @property
+    def property(self) -> str | None:
+        """The property of the first problem."""
+        return self.problems[0][0]
 
     def place(self) -> str:
         """`file:row`, with a file below the working directory as it would be typed there."""
@@ -61,71 +77,78 @@ class RejectedSample:
             "type": self.type_key,
             "property": self.property,
             "reason": self.reason,
+            "problems": [{"property": name, "reason": reason} for name, reason in self.problems],
             "record": self.record,
         }
 
 
 def refused_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
-    """Rejected rows of one source's ingest, one per problem."""
-    schema = "array<struct<type:string,property:string,reason:string,stage:string>>"
-    problems = outcomes.where("kind = 'rejected'").select(
-        "row", "record", F.explode(F.from_json("problems", schema)).alias("problem")
-    )
-    return problems.select(
-        F.lit(source).alias("source"), "row", "problem.type", "problem.property", "problem.reason", "record",
+    """Rejected rows of one source's ingest, with all problems of each."""
+    return outcomes.where("kind = 'rejected'").select(
+        F.lit(source).alias("source"), "row", "type", F.from_json("problems", _PROBLEMS).alias("problems"), "record",
         F.lit(False).alias("checked"),
     )  # fmt: skip
 
 
-def refused_by_checks(refused: DataFrame, positions: DataFrame, all_rows: TableAddress, type_key: str) -> DataFrame:
-    """Rows refused by place (`_fragment`, `_offset`, `property`, `reason`) as rows of their sources.
+@dataclass(frozen=True, slots=True)
+class RefusedRows:
+    """What an executor needs to tell of rows that were written, in the version that has them all."""
 
-    `positions` has one row per incoming fragment: `_fragment`, `source`, `positions`.
-    """
-    describe = _describing(all_rows, type_key)
-    return refused.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
+    location: Location
+    type: TableType
+    state: TableState
 
-
-def _describing(all_rows: TableAddress, type_key: str) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    def describe(refused: pa.Table, positions: pa.Table) -> pa.Table:
+    def __call__(self, refused: pa.Table, positions: pa.Table) -> pa.Table:
+        from omnigraph.engine.entities import TypeState
+        from omnigraph.engine.export import entity_lines
         from omnigraph.pipeline.ingest import unpacked_positions
-        from omnigraph.storage.tables.distributed import RowPlaces, take_rows
+        from omnigraph.storage.tables import TableReader
+        from omnigraph.storage.tables.distributed import fragment_row_ids
 
         if not refused.num_rows:
             return _REJECTED_ARROW.empty_table()
         numbers = unpacked_positions(positions.column("positions")[0].as_py())
         source = positions.column("source")[0].as_py()
         refused = refused.sort_by("_offset")
-        offsets = refused.column("_offset").to_pylist()
-        fragment = refused.column("_fragment")[0].as_py()
-        columns = [f.name for f in all_rows.open().schema if not isinstance(f.type, pa.ExtensionType)]
-        rows = take_rows(all_rows, RowPlaces(fragment, offsets), columns).to_pylist()
+        offsets = refused.column("_offset").to_numpy()
+        rows = TypeState(TableReader(self.location), self.type, self.state)
+        # A fragment that was just written has all of its rows, so offsets count its row ids.
+        row_ids = fragment_row_ids(rows.table, [refused.column("_fragment")[0].as_py()])[offsets]
         return pa.table(
             [
                 [source] * len(offsets),
-                [int(numbers[offset]) for offset in offsets],
-                [type_key] * len(offsets),
-                refused.column("property"),
-                refused.column("reason"),
-                [json.dumps(row, default=str, ensure_ascii=False) for row in rows],
+                numbers[offsets],
+                [self.type.type_key] * len(offsets),
+                refused.column("problems"),
+                [line.decode() for line in entity_lines(rows, row_ids)],
                 [True] * len(offsets),
             ],
             schema=_REJECTED_ARROW,
         )
 
-    return describe
+
+def refused_by_checks(refused: DataFrame, positions: DataFrame, rows: RefusedRows) -> DataFrame:
+    """Rows refused by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
+
+    `positions` has one row per incoming fragment: `_fragment`, `source`, `positions`.
+    """
+
+    def describe(refused: pa.Table, positions: pa.Table) -> pa.Table:
+        return rows(refused, positions)
+
+    return refused.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
 
 
 def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) -> list[RejectedSample]:
     """The first rejected rows in input order."""
-    rows = rejected.orderBy("source", "row", "type", "property", "reason").limit(limit).collect()
-    return [_sample(row.asDict(), indexes) for row in rows]
+    rows = rejected.orderBy("source", "row", "type").limit(limit).collect()
+    return [_sample(row.asDict(recursive=True), indexes) for row in rows]
 
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
-    type_key, property, reason, record = row["type"] or None, row["property"], row["reason"], row["record"]
-    return RejectedSample(at.source, at.file, at.row, type_key, property, reason, record, row["checked"])
+    problems = tuple((problem["property"], problem["reason"]) for problem in row["problems"])
+    return RejectedSample(at.source, at.file, at.row, row["type"] or None, problems, row["record"], row["checked"])
 
 
 def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
@@ -134,7 +157,7 @@ def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> 
     conflict = None
     # Of the checks, only those of ids blame the id.
     if first is not None and first.checked and first.property == "id" and first.type_key and first.record:
-        conflict = (first.type_key, str(json.loads(first.record)["id"]))
+        conflict = (first.type_key, str(json.loads(first.record)["data"]["id"]))
     return RowsRejectedError(total, [sample.message() for sample in shown], allowed, conflict)
 
 
@@ -150,9 +173,18 @@ def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> Data
 
 
 QUARANTINE_SCHEMA: Final = (
-    "source string, file string, row long, type string, property string, reason string, record string"
+    f"source string, file string, row long, type string, property string, reason string, problems {_PROBLEMS}, "
+    "record string"
 )
 _QUARANTINE_ARROW: Final = pa.schema(
-    [(name, pa.int64() if name == "row" else pa.string()) for name in
-     ("source", "file", "row", "type", "property", "reason", "record")]
-)  # fmt: skip
+    [
+        ("source", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("type", pa.string()),
+        ("property", pa.string()),
+        ("reason", pa.string()),
+        ("problems", _PROBLEMS_ARROW),
+        ("record", pa.string()),
+    ]
+)

@@ -17,13 +17,16 @@ from typing import Final
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.interrupts import ending_the_jvm
 from omnigraph.pipeline.jvm import launch_jvm, logging_options, own_interrupts, spark_defaults
 from omnigraph.pipeline.model import SparkSettings
 
 DEFAULT_MASTER: Final = "local[*]"
+_QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 # Rows per Arrow batch: large enough that a batch costs more than its hand-over, small enough for wide rows.
 _BATCH_ROWS: Final = "32768"
@@ -56,11 +59,14 @@ def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | 
         finally:
             _make_active(active)
         return
-    spark = start_session(settings, app_name)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    with ending_the_jvm() as interrupt:
+        with interrupt.held():
+            spark = start_session(settings, app_name)
+        try:
+            yield spark
+        finally:
+            if not interrupt.ended_jvm:
+                spark.stop()
 
 
 def _make_active(spark: SparkSession) -> None:
@@ -78,7 +84,9 @@ def current_session(given: SparkSession | None = None) -> SparkSession:
 
 def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
     """A new session with quiet logs."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it has to say it also raises
+    # What these have to say they also raise. The loggers of PySpark must be made by PySpark.
+    for logger in (logging.getLogger("py4j"), *map(PySparkLogger.getLogger, _QUERY_LOGGERS)):
+        logger.setLevel(logging.CRITICAL)
     # Executors on this machine must run this interpreter and not whatever `python3` means there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     remote = settings.remote or os.environ.get("SPARK_REMOTE")
@@ -126,7 +134,8 @@ def session_settings(settings: SparkSettings, app_name: str) -> dict[str, str]:
 
 
 def _is_local(master: str) -> bool:
-    return master.startswith("local[") or master == "local"
+    """Whether everything runs on this machine; the executors of a local cluster are processes of it."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def _start_context(conf: Mapping[str, str]) -> None:

@@ -47,8 +47,8 @@ Data = Annotated[
     list[str],
     typer.Option(
         "--data",
-        help="Graph records, one JSON object per line; - is stdin. On Spark also a directory, a pattern, a URI, "
-        "a compressed file, csv, parquet and orc files, or several of these (repeat it).",
+        help="Graph records, one JSON object per line, or a quarantine that was corrected; - is stdin. On Spark also a "
+        "directory, a pattern, a URI, a compressed file, csv, parquet and orc files, or several of these (repeat it).",
         metavar="FILE",
     ),
 ]
@@ -106,8 +106,10 @@ def load(
                 bulk = [each.for_spark() for each in inputs]
                 receipt = load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
         else:
+            from omnigraph.engine.kernels.quarantined import records_of
+
             with _pieces(inputs[0].path) as pieces:
-                receipt = graph.load(pieces, **where)
+                receipt = graph.load(records_of(pieces), **where)
     if json:
         print_json(_wire(target.uri, receipt))
         return

@@ -1,0 +1,61 @@
+"""Lines of a quarantine taken back: what a pipeline refused, corrected, among the records of a load.
+
+A quarantine line tells where a row came from and why it was refused, and holds the row as a graph record. No graph
+record has these members, so a loader may look at every line. One line stays one line: positions keep their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+_SIGN: Final = b'"record"'
+
+
+class _QuarantineLine(msgspec.Struct):
+    source: str
+    row: int
+    reason: str
+    record: msgspec.Raw
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    edge: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_read = msgspec.json.Decoder(_QuarantineLine).decode
+_read_text = msgspec.json.Decoder(str).decode
+
+
+def record_of(line: bytes) -> bytes:
+    """The graph record of a quarantine line, as an object or as the text of one; any other line as it is."""
+    if _SIGN not in line:
+        return line
+    try:
+        found = _read(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return line
+    if found.data is not msgspec.UNSET or found.edge is not msgspec.UNSET:
+        return line
+    record = bytes(found.record)
+    text = _read_text(record).encode() if record.startswith(b'"') else record
+    # A text that holds nothing is still a record, and a bad one.
+    return b" ".join(text.splitlines()) if text.strip() else b'""'
+
+
+def records_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """An input of lines, in pieces of any size, with quarantine lines replaced by their records."""
+    rest: list[bytes] = []
+    for piece in pieces:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield _replaced(b"".join([*rest, piece[:end]]))
+            rest = [piece[end:]]
+        else:
+            rest.append(piece)
+    if last := b"".join(rest):
+        yield _replaced(last)
+
+
+def _replaced(lines: bytes) -> bytes:
+    return b"\n".join(map(record_of, lines.split(b"\n"))) if _SIGN in lines else lines

@@ -1,0 +1,73 @@
+"""Ctrl-C at any point of a run: exit code 130, one line, no JVM left, and a graph that nothing happened to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import QUICK
+from tests.pipeline.library import csv, library
+from tests.pipeline.test_faults import descendants
+from tests.support.processes import REPOSITORY
+
+FILE = """\
+version: 1
+name: nightly
+graph: {graph}
+spark: {{master: "local[1]", conf: {conf}}}
+sources: {{people: {{format: csv, path: people.csv, options: {{header: true}}}}}}
+nodes: {{Reader: {{from: people, select: {{name: name, age: age + 1}}}}}}
+"""
+
+
+def javas(pid: int) -> list[int]:
+    return [child for child, command in descendants(pid) if "pyspark-shell" in command]
+
+
+def wait_until(process: subprocess.Popen[str], point: str) -> None:
+    """Until Java is being started, or a stage is over."""
+    assert process.stdout is not None
+    if point == "java":
+        while not javas(process.pid):
+            assert process.poll() is None
+            time.sleep(0.005)
+        return
+    while json.loads(process.stdout.readline())["stage"] != point:
+        pass
+
+
+@pytest.mark.timeout(400)
+def test_an_interrupted_run_ends_with_one_line_and_without_its_jvm(tmp_path: Path) -> None:
+    csv(tmp_path / "people.csv", "name,age", *(f"p{number},{number % 90}" for number in range(50_000)))
+    points = {"java": os.kill, "start": os.killpg, "write": os.kill}
+    graphs = {point: library(tmp_path / point) for point in points}
+    started = {}
+    for point, graph in graphs.items():
+        (tmp_path / f"{point}.yaml").write_text(FILE.format(graph=graph.uri, conf=json.dumps(QUICK)))
+        started[point] = subprocess.Popen(
+            [sys.executable, "-m", "omnigraph.cli.main", "pipeline", "run", f"{point}.yaml", "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+            start_new_session=True,
+        )
+    for point, kill in points.items():
+        process = started[point]
+        wait_until(process, point)
+        java = javas(process.pid)
+        kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        assert (point, process.returncode, errors) == (point, 130, "Error: interrupted\n")
+        assert java
+        assert not [pid for pid in java if Path(f"/proc/{pid}").exists()]
+        assert graphs[point].snapshot().version == 1
+        assert graphs[point].verify().clean
