@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -170,6 +171,33 @@ def test_folding_leaves_indexed_fragments_alone(local_place: Place) -> None:
     assert indexed <= {f.fragment_id for f in table.dataset.get_fragments()}
     assert "ScalarIndexQuery" in plan_of(table, "id = 'ann'")
     assert state.rows == FOLD_AT + 2
+
+
+def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
+    """Both through one handle, on one version: Lance lends a dataset to one of them at a time."""
+    graph = new_graph(local_place.uri)
+    append(graph, {PEOPLE: nodes({f"p{i}": i for i in range(20_000)})})
+    table, done, failed = graph.root.reader.open(base(graph)), threading.Event(), list[BaseException]()
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                assert table.read(["id"], limit=5).num_rows == 5
+            except Exception as error:
+                failed.append(error)
+                return
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(5):
+            graph.root.staging.build_index(base(graph), "id", "BTREE", "id_btree")
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert failed == []
 
 
 def sizes(*byte_counts: int, indexed: bool = False) -> list[FragmentSize]:

@@ -344,7 +344,12 @@ class _Cleanup:
     def _doom(self, table: _Table, roots: _Roots) -> None:
         standing = {file.named for file in table.files}
         kept = roots.kept.get(table.folder, {})
-        superseded = {v: s for v, s in roots.superseded.get(table.folder, {}).items() if v not in kept}
+        # Of those that went in an earlier cleanup there is nothing left to look at, and they only become more.
+        superseded = {
+            version: state
+            for version, state in roots.superseded.get(table.folder, {}).items()
+            if version not in kept and f"_versions/{manifest_name(state.number)}" in standing
+        }
         table.doomed = doomed_files(
             table.files,
             self._named(kept.values(), standing) | self._named(_foreign(table), standing),

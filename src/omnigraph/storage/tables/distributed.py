@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -273,7 +274,7 @@ class FragmentStaging(Staging):
 
     def _merged(self, table: Table, segments: list[Index]) -> Index:
         with table.writing("indexing"):
-            merged: Index = table.dataset.merge_existing_index_segments(segments)
+            merged: Index = copy(table.dataset).merge_existing_index_segments(segments)
         return merged
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:

@@ -9,6 +9,7 @@ show both. Called by staging and by table upkeep; nothing here commits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -132,13 +133,15 @@ def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
 
 def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index:
     """One new segment over these fragments, written and not yet part of any version."""
+    # Building one takes the dataset for itself: whoever reads or writes from the same version meanwhile would fail.
+    own = copy(table.dataset)
     with table.writing("indexing"):
-        segment: Index = table.dataset.create_index_uncommitted(
+        segment: Index = own.create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
         )
         if spec.kind == TEXT_INDEX_KIND:
             # A text segment can be searched only after this step, even when it is the only one.
-            segment = table.dataset.merge_existing_index_segments([segment])
+            segment = own.merge_existing_index_segments([segment])
     return segment
 
 
