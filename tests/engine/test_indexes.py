@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from omnigraph import Graph
 from omnigraph.engine.indexes import declared_indexes, table_types
+from omnigraph.engine.text_lookup import equals_any
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.indexing import MOST_SEGMENTS, index_coverage, standing_indexes
 from tests.engine.library import SCHEMA, book, load, loan, reader
@@ -151,7 +152,8 @@ class Shelf:
     def __init__(self, graph: Graph) -> None:
         self.root = graph.root
         self.state: TableState = graph.snapshot().entry.tables["node:Book"]
-        self.specs = declared_indexes(graph.catalog.nodes["Book"])
+        self.type = graph.catalog.nodes["Book"]
+        self.specs = declared_indexes(self.type)
         self.model: dict[str, dict[str, Any]] = {}
 
     @property
@@ -232,6 +234,11 @@ class Shelf:
             )
             assert self.ask(f"array_has(tags, '{text}')") == sorted(
                 k for k, r in model.items() if word in (r["tags"] or [])
+            )
+        titles = sorted({r["title"] for r in model.values() if r["title"]})
+        for sought in filter(None, (["none"], titles[:1], titles[:3])):
+            assert self.ask(equals_any(self.type, self.type.properties["title"], sought)) == sorted(
+                k for k, r in model.items() if r["title"] in sought
             )
         for key in sorted(model)[:4]:
             assert self.ask(f"isbn = '{key}'") == [key]

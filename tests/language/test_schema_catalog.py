@@ -138,14 +138,19 @@ def test_own_annotations_win_over_the_interface() -> None:
 INDEX_KINDS = [
     ("p: String @key", (IndexKind.FULL_TEXT, IndexKind.BTREE)),
     ("p: String @index", (IndexKind.FULL_TEXT, IndexKind.NGRAM)),
-    ("p: String @key @index", (IndexKind.FULL_TEXT, IndexKind.BTREE, IndexKind.NGRAM)),
+    ("p: String @key @index", (IndexKind.FULL_TEXT, IndexKind.NGRAM)),
+    ("p: String @unique @index", (IndexKind.FULL_TEXT, IndexKind.BTREE)),
+    ("p: String @unique", (IndexKind.BTREE,)),
+    ("p: I64? @unique", (IndexKind.BTREE,)),
+    ("p: enum(a) @unique @index", (IndexKind.BTREE,)),
+    ("p: [String] @unique(p)", ()),
+    ("p: String q: String @unique(p, q)", ()),
     ("p: enum(a) @index", (IndexKind.BTREE,)),
     ("p: I32 @key", (IndexKind.BTREE,)),
     ("p: Bool @index", (IndexKind.BTREE,)),
     ("p: DateTime @index(p)", (IndexKind.BTREE,)),
     ("p: Vector(2) @index", (IndexKind.VECTOR,)),
     ("p: [String] @index(p)", (IndexKind.LABEL_LIST,)),
-    ("p: String @unique", ()),
     ("p: String q: String @index(p, q)", ()),
     ("p: String q: String @key(p, q)", ()),
     ("p: String", ()),
@@ -155,6 +160,22 @@ INDEX_KINDS = [
 @pytest.mark.parametrize(("members", "kinds"), INDEX_KINDS)
 def test_index_kinds(members: str, kinds: tuple[IndexKind, ...]) -> None:
     assert accept_schema(f"node A {{ {members} }}").nodes["A"].index_kinds("p") == kinds
+
+
+@pytest.mark.parametrize(
+    ("members", "kinds"),
+    [
+        ("p: String @unique", (IndexKind.BTREE,)),
+        ("p: String @index", (IndexKind.BTREE,)),
+        ("p: DateTime? @index", (IndexKind.BTREE,)),
+        ("p: [String] @index(p)", ()),
+        ("p: I32 @unique(src, p)", ()),
+        ("p: I32", ()),
+    ],
+)
+def test_index_kinds_of_edges(members: str, kinds: tuple[IndexKind, ...]) -> None:
+    catalog = accept_schema(f"node A {{ k: I32 }} edge E: A -> A {{ {members} }}")
+    assert catalog.edges["E"].index_kinds("p") == kinds
 
 
 def test_edges_are_found_in_any_case_and_nodes_exactly() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from omnigraph.language.catalog import Catalog, IndexKind, NodeType, Property, TableType
+from omnigraph.language.catalog import Catalog, IndexKind, Property, TableType
 from omnigraph.storage.tables.indexing import (
     BTREE,
     LABEL_LIST,
@@ -51,11 +51,10 @@ def table_types(catalog: Catalog) -> dict[str, TableType]:
 
 
 def declared_indexes(type_: TableType) -> list[IndexSpec]:
-    """Every index of one table: ids and endpoints always, node properties as declared."""
+    """Every index of one table: ids and endpoints always, properties as declared."""
     specs = [IndexSpec(column, BTREE, index_name(column, IndexKind.BTREE)) for column in type_.system_columns]
-    if isinstance(type_, NodeType):
-        for prop in type_.property_list:
-            specs += [_property_index(prop, kind) for kind in type_.index_kinds(prop.name)]
+    for prop in type_.property_list:
+        specs += [_property_index(prop, kind) for kind in type_.index_kinds(prop.name)]
     return specs
 
 

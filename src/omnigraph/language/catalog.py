@@ -28,7 +28,7 @@ TypeKind: TypeAlias = Literal["interface", "node", "edge"]
 
 
 class IndexKind(StrEnum):
-    """What `@index` and `@key` ask the engine to build; results never depend on it."""
+    """What `@index`, `@key` and `@unique` ask the engine to build; results never depend on it."""
 
     BTREE = "btree"
     FULL_TEXT = "full_text"
@@ -122,6 +122,11 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return self.metric or Metric.L2
 
 
+def _alone(tuples: Iterable[tuple[str, ...]]) -> frozenset[str]:
+    """The names that a rule holds for by themselves."""
+    return frozenset(names[0] for names in tuples if len(names) == 1)
+
+
 def _index_by_name(properties: Iterable[Property]) -> dict[str, Property]:
     return {prop.name: prop for prop in properties}
 
@@ -173,11 +178,20 @@ class NodeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True)
 
     def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
         """Every index that the declarations ask for on one property; tuples of several columns ask for none."""
-        is_key = self.key == (property_name,)
-        is_indexed = (property_name,) in self.indexes
-        if not (is_key or is_indexed):
-            return ()
-        return index_kinds_of(self.properties[property_name].type, is_key=is_key, is_indexed=is_indexed)
+        return index_kinds_of(
+            self.properties[property_name].type,
+            is_key=self.key == (property_name,),
+            is_indexed=property_name in self._indexed,
+            is_unique=property_name in self._unique,
+        )
+
+    @cached_property
+    def _indexed(self) -> frozenset[str]:
+        return _alone(self.indexes)
+
+    @cached_property
+    def _unique(self) -> frozenset[str]:
+        return _alone(self.uniques)
 
 
 class EdgeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True):
@@ -209,6 +223,16 @@ class EdgeType(Struct, frozen=True, omit_defaults=True, kw_only=True, dict=True)
     @property
     def type_key(self) -> str:
         return f"edge:{self.name}"
+
+    def index_kinds(self, property_name: str) -> tuple[IndexKind, ...]:
+        """As of a node, but only what finds values: edges are not searched."""
+        if property_name in self._looked_up and _is_ordered(self.properties[property_name].type):
+            return (IndexKind.BTREE,)
+        return ()
+
+    @cached_property
+    def _looked_up(self) -> frozenset[str]:
+        return _alone(self.indexes) | _alone(self.uniques)
 
     @property
     def is_symmetric(self) -> bool:
@@ -306,20 +330,27 @@ _DECODER = msgspec.json.Decoder(_Persisted)
 _FORMAT = msgspec.json.Decoder(_Format)
 
 
-def index_kinds_of(property_type: PropertyType, *, is_key: bool, is_indexed: bool) -> tuple[IndexKind, ...]:
-    """What a one-column `@key` or `@index` builds on a property of this type."""
-    if property_type.is_blob:
+def index_kinds_of(
+    property_type: PropertyType, *, is_key: bool, is_indexed: bool, is_unique: bool
+) -> tuple[IndexKind, ...]:
+    """What `@key`, `@index` and `@unique` of one column build on a property of this type.
+
+    Of a column that has n-grams and a BTREE, Lance asks whichever was built first and scans for what that one can't
+    answer, so a text gets one of the two. N-grams find parts of texts and narrow equality as well; a BTREE finds many
+    values at once, as uniqueness needs it. A key with n-grams is looked up as the id, which is the same text.
+    """
+    is_declared = is_key or is_indexed
+    if property_type.is_free_text:
+        texts = (IndexKind.FULL_TEXT,) if is_declared else ()
+        if is_indexed and not is_unique:
+            return (*texts, IndexKind.NGRAM)
+        return (*texts, IndexKind.BTREE) if is_key or is_unique else texts
+    if _is_ordered(property_type):
+        return (IndexKind.BTREE,) if is_declared or is_unique else ()
+    if not is_declared or property_type.is_blob:
         return ()
-    if property_type.is_vector:
-        return (IndexKind.VECTOR,)
-    if property_type.list:
-        return (IndexKind.LABEL_LIST,)
-    if not property_type.is_free_text:
-        return (IndexKind.BTREE,)
-    # Equality, prefix and IN on a key must never scan, and neither must `contains` on an indexed text.
-    kinds = [IndexKind.FULL_TEXT]
-    if is_key:
-        kinds.append(IndexKind.BTREE)
-    if is_indexed:
-        kinds.append(IndexKind.NGRAM)
-    return tuple(kinds)
+    return (IndexKind.VECTOR,) if property_type.is_vector else (IndexKind.LABEL_LIST,)
+
+
+def _is_ordered(property_type: PropertyType) -> bool:
+    return not (property_type.is_blob or property_type.is_vector or property_type.list)

@@ -16,7 +16,7 @@ from omnigraph.engine.columns import column_of
 from omnigraph.engine.constraints.image import Among, FinalImage
 from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import NodeType, TableType
+from omnigraph.language.catalog import IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import format_date, format_datetime
 
@@ -106,16 +106,21 @@ def _all_valid(rows: pa.Table, columns: list[str]) -> pa.ChunkedArray:
 
 
 def _among(type_: TableType, given: pa.Table, columns: list[str]) -> Among | None:
-    """One member whose few values narrow the search in the table; None when only a scan finds the tuples."""
-    narrowest: Among | None = None
-    scalars = {prop.column: prop.type for prop in type_.property_list}
+    """One member whose few values narrow the search in the table; None when only a scan finds the tuples.
+
+    A member with a BTREE comes first: by any other one every row is looked at.
+    """
+    probed: list[tuple[bool, int, Among]] = []
+    properties = {prop.column: prop for prop in type_.property_list}
     for column in columns:
-        kind = scalars.get(column, PropertyType(Scalar.STRING))
+        prop = properties.get(column)
+        kind = PropertyType(Scalar.STRING) if prop is None else prop.type
         if kind.scalar in _PROBED_SCALARS and not kind.list:
             values = pc.unique(given.column(column))
-            if len(values) <= min(_PROBED_VALUES, len(narrowest[1]) if narrowest else _PROBED_VALUES):
-                narrowest = (column, values.to_pylist())
-    return narrowest
+            if len(values) <= _PROBED_VALUES:
+                is_scanned = prop is not None and IndexKind.BTREE not in type_.index_kinds(prop.name)
+                probed.append((is_scanned, len(values), (column, values.to_pylist())))
+    return min(probed, key=lambda one: one[:2])[2] if probed else None
 
 
 def _column(type_: TableType, name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.text_lookup import equals_any
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
@@ -47,6 +48,7 @@ class Condition:
     """A `where` with its value known."""
 
     def __init__(self, where: Where, value: BoundValue) -> None:
+        self._property = None if isinstance(where.column, Endpoint) else where.column
         if isinstance(where.column, Endpoint):
             self.column, self._type = _ENDPOINT_COLUMNS[where.column], _STRING
         else:
@@ -72,25 +74,28 @@ class Condition:
             mask = _TESTS[self._operator](values, self._stored_scalar(values.type))
         return pc.fill_null(mask, False)
 
-    def narrowing(self) -> str | None:
+    def narrowing(self, type_: TableType) -> str | None:
         """A filter for the store that keeps at least every row that passes the test; None to read them all."""
-        value = self._value
-        if self._type.scalar is Scalar.STRING and isinstance(value, str):
-            written = literal(value)
-        elif self._type.scalar in _NARROWED and isinstance(value, int):
-            low, high = INTEGER_RANGES[self._type.scalar]
-            if not low <= value <= high:
-                return None
-            written = literal(value)
-        else:
+        value = self._comparable_in_store()
+        if value is None:
             return None
-        return f"{identifier(self.column)} {self._operator.value} {written}"
+        if self._property is not None and isinstance(value, str) and self._operator is Operator.EQUAL:
+            return equals_any(type_, self._property, [value])
+        return f"{identifier(self.column)} {self._operator.value} {literal(value)}"
 
     def sought_value(self) -> str | int | None:
         """The one value that a matching row must hold, for columns in which a row is found by its value."""
-        if self._operator is not Operator.EQUAL or self.narrowing() is None:
-            return None
-        return self._value if isinstance(self._value, str | int) else None
+        return self._comparable_in_store() if self._operator is Operator.EQUAL else None
+
+    def _comparable_in_store(self) -> str | int | None:
+        """The value, when the store compares it with the column as the test does."""
+        value = self._value
+        if self._type.scalar is Scalar.STRING and isinstance(value, str):
+            return value
+        if self._type.scalar in _NARROWED and isinstance(value, int):
+            low, high = INTEGER_RANGES[self._type.scalar]
+            return value if low <= value <= high else None
+        return None
 
     def sought_id(self, type_: TableType) -> str | None:
         """The only id that a matching row can have: a text key is the id itself."""

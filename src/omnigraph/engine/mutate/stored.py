@@ -57,8 +57,7 @@ class StoredRows:
             found = self._together((type_.type_key, column), columns)
             if found is not None:
                 return found.rows.take(pa.array(found.by_value.get(value, []), pa.int64())).select(columns)
-        narrowing = condition.narrowing() if value is None else f"{identifier(column)} = {literal(value)}"
-        return self._tested(type_, condition, columns, narrowing)
+        return self._tested(type_, condition, columns)
 
     def _together(self, place: _Place, columns: Sequence[str]) -> _FoundTogether | None:
         """What one lookup finds for all statements; None when that is too much, so that each has to be judged alone."""
@@ -86,11 +85,11 @@ class StoredRows:
                 return None
         return pa.concat_tables(parts).combine_chunks()
 
-    def _tested(
-        self, type_: TableType, condition: Condition, columns: Sequence[str], narrowing: str | None
-    ) -> pa.Table:
+    def _tested(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
         """Tested a batch at a time, so that a large table costs no more memory than what matches."""
         table = self._txn.snapshot.table(type_.type_key)
+        wanted = condition.sought_id(type_)
+        narrowing = condition.narrowing(type_) if wanted is None else f"{identifier('id')} = {literal(wanted)}"
         read = list(dict.fromkeys((*columns, condition.column)))
         parts, count, size = [pa.schema([table.schema.field(name) for name in columns]).empty_table()], 0, 0
         for batch in table.batches(read, filter=narrowing):

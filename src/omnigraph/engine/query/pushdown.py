@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from omnigraph.engine.query.context import Plain, ReadContext
+from omnigraph.engine.text_lookup import equals_any, lookup_column
 from omnigraph.language.query import ir
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.storage.tables.reading import quoted
@@ -73,6 +74,10 @@ def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[
     if isinstance(constant, list):
         return None
     column, type_ = f"`{prop.prop.column}`", prop.type
+    if type_.is_free_text and isinstance(constant, str) and operator is not ir.Operator.SUBSTRING:
+        if operator is ir.Operator.EQUAL:
+            return equals_any(prop.owner, prop.prop, [constant])
+        column = f"`{lookup_column(prop.owner, prop.prop)}`"
     match operator:
         case ir.Operator.MEMBER:
             items = _exact_literals(type_.item, constant)
@@ -88,6 +93,9 @@ def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[
 
 
 def _any_equal(prop: ir.PropertyValue, constants: list[Plain]) -> str:
+    texts = [constant for constant in constants if isinstance(constant, str)]
+    if prop.type.is_free_text and texts:
+        return equals_any(prop.owner, prop.prop, texts)
     tests = (_test(prop, ir.Operator.EQUAL, constant) for constant in constants if constant is not None)
     return "(" + (" OR ".join(test for test in tests if test is not None) or NEVER) + ")"
 

@@ -1,0 +1,170 @@
+"""That what is declared is used: lookups by value read a few pages, however long the table, and find the same rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.engine.kernels import Limits
+
+ROWS = 3_000
+SCHEMA = """
+node Part {
+  code: String @key @index
+  mail: String? @unique
+  both: String? @unique @index
+  name: String? @index
+  size: I64? @unique
+  plain: String?
+}
+node Bin { label: String @key }
+edge Holds: Bin -> Part { slip: String? @unique  note: String? @index  lot: I32?  @unique(src, lot) }
+"""
+
+
+def text(kind: str, number: int) -> str:
+    """Long and different in every row, so that a scan of the column can't go unnoticed."""
+    return f"{kind} {number} {hashlib.sha256(f'{kind}{number}'.encode()).hexdigest()}"
+
+
+def part(number: int, **given: object) -> str:
+    values = {kind: text(kind, number) for kind in ("code", "mail", "both", "name", "plain")}
+    return json.dumps({"type": "Part", "data": {**values, "size": number, **given}})
+
+
+def holds(number: int, **given: object) -> str:
+    values = {"slip": text("slip", number), "note": text("note", number), "lot": number}
+    return json.dumps({"edge": "Holds", "from": "b", "to": text("code", number), "data": {**values, **given}})
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with Graph.init(tmp_path_factory.mktemp("g") / "graph", SCHEMA) as graph:
+        lines = [json.dumps({"type": "Bin", "data": {"label": "b"}})]
+        lines += [part(i) for i in range(ROWS)] + [holds(i) for i in range(ROWS)]
+        graph.load("\n".join(lines), mode="append")
+        graph.ensure_indices()
+        yield graph
+
+
+def bytes_read(graph: Graph, type_key: str, work: Callable[[], object]) -> int:
+    """What the work reads of the table once everything that is kept in memory is there."""
+    table = graph.snapshot().table(type_key)
+    work()
+    before = table.dataset.io_stats_snapshot().read_bytes
+    work()
+    return int(table.dataset.io_stats_snapshot().read_bytes - before)
+
+
+A_SCAN = ROWS * 40
+"""Less than any column of texts takes on disk."""
+
+
+def codes(graph: Graph, where: str) -> list[str]:
+    found = graph.query(f"query it() {{ match {{ $p: Part {where} }} return {{ $p.size }} }}")
+    return sorted(row["p.size"] for row in found.rows())
+
+
+@pytest.mark.parametrize(
+    ("where", "sizes"),
+    [
+        (f'{{ mail: "{text("mail", 77)}" }}', [77]),
+        (f'{{ both: "{text("both", 77)}" }}', [77]),
+        (f'{{ name: "{text("name", 77)}" }}', [77]),
+        (f'{{ code: "{text("code", 77)}" }}', [77]),
+        ("{ size: 77 }", [77]),
+        (f'$p.name = "{text("name", 78)}"', [78]),
+        (f'["{text("name", 5)}", "{text("name", 9)}", "none"] contains $p.name', [5, 9]),
+        (f'["{text("mail", 5)}", "{text("mail", 9)}", "none"] contains $p.mail', [5, 9]),
+        (f'["{text("code", 5)}", "{text("code", 9)}", "none"] contains $p.code', [5, 9]),
+        (f'$p.name starts_with "{text("name", 79)[:30]}"', [79]),
+        ('$p.code starts_with "code 299"', [299, *range(2990, 3000)]),
+        ('$p.mail starts_with "mail 299"', [299, *range(2990, 3000)]),
+        (f'$p.name contains "{text("name", 80)[20:60]}"', [80]),
+        (f'$p.code contains "{text("code", 80)[20:60]}"', [80]),
+    ],
+)
+def test_a_declared_text_is_found_without_a_scan(graph: Graph, where: str, sizes: list[int]) -> None:
+    assert codes(graph, where) == sizes
+    assert bytes_read(graph, "node:Part", lambda: codes(graph, where)) < A_SCAN / 4
+
+
+def test_an_undeclared_text_is_scanned(graph: Graph) -> None:
+    where = f'{{ plain: "{text("plain", 77)}" }}'
+    assert codes(graph, where) == [77]
+    assert bytes_read(graph, "node:Part", lambda: codes(graph, where)) > A_SCAN
+
+
+@pytest.mark.parametrize("name", ["ab", "", "a b", "x-1", "Москва", "東京都", "it's", "%", "a%b_c"])
+def test_texts_that_have_no_ngrams_are_found_all_the_same(tmp_path: Path, name: str) -> None:
+    with Graph.init(tmp_path / "graph", SCHEMA) as graph:
+        others = [part(1), part(2, name=f"{name}x"), part(3, name=f"x{name}"), part(4, name=None)]
+        graph.load("\n".join([*others, part(5, name=name, code=name or "e")]), mode="append")
+        for _ in range(2):
+            for where, params in (("{ name: $n }", name), ("$p.name = $n", name), ("{ code: $n }", name or "e")):
+                source = f"query it($n: String) {{ match {{ $p: Part {where} }} return {{ $p.size }} }}"
+                assert [row["p.size"] for row in graph.query(source, params={"n": params}).rows()] == [5]
+            graph.ensure_indices()
+        source = "query it($n: String) { update Part set { size: 50 } where name = $n }"
+        assert graph.mutate(source, params={"n": name}).affected_nodes == 1
+
+
+@pytest.mark.parametrize("where", [f'name = "{text("name", 3)}"', f'mail = "{text("mail", 3)}"', "size = 3"])
+def test_an_update_finds_its_rows_without_a_scan(graph: Graph, where: str) -> None:
+    strict = graph.with_limits(Limits(rows=0))  # stops after the rows are found: the table stays as it is
+
+    def refused() -> None:
+        with pytest.raises(Exception, match="keyed entities"):
+            strict.mutate(f'query it() {{ update Part set {{ plain: "x" }} where {where} }}')
+
+    assert bytes_read(graph, "node:Part", refused) < A_SCAN / 4
+
+
+@pytest.mark.parametrize(
+    ("insert", "type_key", "clash"),
+    [
+        ('insert Part {{ code: "new", mail: "{}" }}', "node:Part", text("mail", 9)),
+        ('insert Part {{ code: "new", both: "{}" }}', "node:Part", text("both", 9)),
+        ('insert Part {{ code: "new", size: {} }}', "node:Part", "9"),
+        ('insert Holds {{ from: "b", to: "CODE", slip: "{}" }}', "edge:Holds", text("slip", 9)),
+    ],
+)
+def test_uniqueness_is_judged_without_a_scan(graph: Graph, insert: str, type_key: str, clash: str) -> None:
+    source = f"query it() {{ {insert.format(clash)} }}".replace("CODE", text("code", 1))
+
+    def refused() -> None:
+        with pytest.raises(Exception, match="@unique violation"):
+            graph.mutate(source)
+
+    assert bytes_read(graph, type_key, refused) < A_SCAN / 4
+
+
+def test_a_tuple_is_probed_by_its_member_that_has_an_index(tmp_path: Path) -> None:
+    schema = "node A { k: String @key } edge E: A -> A { name: String?  zone: String?  @unique(src, zone) }"
+    with Graph.init(tmp_path / "graph", schema) as graph:
+        lines = [json.dumps({"type": "A", "data": {"k": f"a{i}"}}) for i in range(ROWS)]
+        lines += [
+            json.dumps({"edge": "E", "from": f"a{i}", "to": "a0", "data": {"zone": text("zone", i)}})
+            for i in range(ROWS)
+        ]
+        graph.load("\n".join(lines), mode="append")
+        graph.ensure_indices()
+
+        def refused() -> None:
+            with pytest.raises(Exception, match="@unique violation"):
+                graph.mutate(f'query it() {{ insert E {{ from: "a7", to: "a1", zone: "{text("zone", 7)}" }} }}')
+
+        assert bytes_read(graph, "edge:E", refused) < A_SCAN / 4
+
+
+def test_only_the_first_built_of_two_indexes_of_a_column_is_asked(graph: Graph) -> None:
+    """Why a text has n-grams or a BTREE and never both. When this fails, Lance has learnt to choose: declare both."""
+    state = graph.snapshot().entry.tables["node:Part"]
+    both = graph.root.staging.build_index(state, "name", "BTREE", "name_btree").state
+    scanner = graph.root.reader.open(both).dataset.scanner(columns=["id"], filter="name = 'x'")
+    assert "ScalarIndexQuery" not in scanner.explain_plan(True)
