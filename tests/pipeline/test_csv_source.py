@@ -19,7 +19,7 @@ from omnigraph import Graph
 from omnigraph.cli.main import run as command
 from omnigraph.engine.kernels.csv_records import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
 from omnigraph.errors import BadRequestError, CompileError
-from omnigraph.pipeline import read_pipeline, run
+from omnigraph.pipeline import export_types, read_pipeline, run
 from omnigraph.pipeline.model import TypeMapping
 from tests.engine.stored import rows
 from tests.pipeline.library import rejected_rows
@@ -146,6 +146,12 @@ def test_what_was_written_is_stored_and_what_is_no_row_is_told(tmp_path: Path, s
     ]
     assert "#" not in json.dumps([report.to_dict()["types"], *rejected_rows(report.quarantine)]).replace("#row", "")
     assert graph.verify().clean
+
+    export_types(spark, graph, str(tmp_path / "out"), format="csv", types=["Text"])
+    copy = Graph.init(tmp_path / "copy", SCHEMA)
+    data = str(tmp_path / "out/nodes/Text")
+    assert command(["load", copy.uri, "--mode", "append", "--type", "Text", "--data", data, "--format", "csv"]) == 0
+    assert rows(copy, "node:Text") == rows(graph, "node:Text")
 
 
 def test_files_that_do_not_fit_together_and_options_that_mean_nothing_are_refused(

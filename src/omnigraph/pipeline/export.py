@@ -30,6 +30,13 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 
 _LINES_PER_BATCH: Final = 4_096
+# Without these, Spark writes quotes in a way of its own and cuts spaces off.
+_RFC_4180: Final = {
+    "header": "true",
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
 
 
 class BulkFormat(StrEnum):
@@ -80,8 +87,8 @@ def _write(spark: SparkSession, state: Snapshot, type_: TableType, format: BulkF
         _records(spark, state, type_).write.mode("errorifexists").text(path)
         return
     rows = scan_frame(spark, type_scan(state, type_))
-    header = {"header": "true"} if format is BulkFormat.CSV else {}
-    rows.write.format(format.value).options(**header).mode("errorifexists").save(path)
+    options = _RFC_4180 if format is BulkFormat.CSV else {}
+    rows.write.format(format.value).options(**options).mode("errorifexists").save(path)
 
 
 def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFrame:

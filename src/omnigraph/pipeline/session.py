@@ -12,7 +12,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from pyspark import SparkContext
@@ -60,7 +60,8 @@ def spark_session(settings: SparkSettings, app_name: str, given: SparkSession | 
             _make_active(active)
         return
     with ending_the_jvm() as interrupt:
-        with interrupt.held():
+        # Nobody waits for a server that does not answer, but a JVM that is being started can't be ended yet.
+        with interrupt.held() if _remote_address(settings) is None else nullcontext():
             spark = start_session(settings, app_name)
         try:
             yield spark
@@ -89,7 +90,7 @@ def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
         logger.setLevel(logging.CRITICAL)
     # Executors on this machine must run this interpreter and not whatever `python3` means there.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    remote = settings.remote or os.environ.get("SPARK_REMOTE")
+    remote = _remote_address(settings)
     with warnings.catch_warnings():
         # Starting the JVM forks and at once becomes another program; Lance can't tell that from a worker.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
@@ -101,6 +102,10 @@ def start_session(settings: SparkSettings, app_name: str) -> SparkSession:
             raise BadRequestError(
                 "Spark's Java process did not start; Spark needs Java 17 or newer on the PATH or in JAVA_HOME"
             ) from None
+
+
+def _remote_address(settings: SparkSettings) -> str | None:
+    return settings.remote or os.environ.get("SPARK_REMOTE") or None
 
 
 def _remote(address: str, settings: SparkSettings, app_name: str) -> SparkSession:
