@@ -22,13 +22,11 @@ from benchmarks.contest import Contender, NotOfferedError, Report, all_running, 
 
 ROWS_AT_SCALE_1, PROPERTIES_AT_SCALE_1, WIDE_ROWS = 20_000, 5_000, 20
 COMMITS = 10
+INSERTS_AT_SCALE_1 = (400, 2_000)
 
 
 class WriteSystem(Contender):
     """`rows` are (slug, name, age). The wide type has a key and that many integers."""
-
-    rows = ROWS_AT_SCALE_1
-    properties = PROPERTIES_AT_SCALE_1
 
     def sized(self) -> tuple[int, int]:
         found = json.loads((self.folder.parent / "sizes.json").read_text())
@@ -118,11 +116,11 @@ class OmniGraph(WriteSystem):
     def read_wide(self, row: int) -> int:
         found = self.graph.entity("node:Wide", f"w{row}")
         assert found is not None
-        return sum(value for value in found["data"].values() if isinstance(value, int))
+        return sum(value for value in found.values() if isinstance(value, int))
 
     def export_wide(self) -> int:
         written = io.BytesIO()
-        self.graph.export(written, types=["node:Wide"])
+        self.graph.export_to(written, types=["Wide"])
         return written.getvalue().count(b"\n")
 
 
@@ -271,7 +269,7 @@ class Kuzu(WriteSystem):
 SYSTEMS: tuple[type[WriteSystem], ...] = (OmniGraph, OmniGraphLoad, Kuzu, DuckDb, Sqlite)
 
 
-def compare(report: Report, chosen: list[type[WriteSystem]], folder: Path, properties: int) -> None:
+def compare(report: Report, chosen: list[type[WriteSystem]], folder: Path, properties: int, inserts: list[int]) -> None:
     fresh = itertools.count()
 
     def rows(count: int) -> list[tuple[str, str, int]]:
@@ -281,7 +279,7 @@ def compare(report: Report, chosen: list[type[WriteSystem]], folder: Path, prope
         report.heading("one table")
         each = [(rows(COMMITS),) for _ in range(report.rounds + 1)]
         report.compare("commit of one row", systems, "commits", each, COMMITS)
-        for count in (400, 2_000):
+        for count in inserts:
             many = [(rows(count),) for _ in range(report.rounds + 1)]
             report.compare(f"{count} inserts in one transaction", systems, "insert", many)
         report.heading(f"a type with {properties} properties, {WIDE_ROWS} rows")
@@ -308,7 +306,8 @@ def main() -> None:
         print(f"{machine()}; {sizes['rows']} rows to begin with; medians of {options.rounds} rounds")
         report = Report(options.rounds)
         report.build(chosen, folder)
-        compare(report, chosen, folder, sizes["properties"])
+        inserts = [max(1, round(count * min(options.scale, 1))) for count in INSERTS_AT_SCALE_1]
+        compare(report, chosen, folder, sizes["properties"], inserts)
         if options.json:
             report.save(options.json)
 

@@ -108,7 +108,8 @@ class Running:
         return found
 
     def end(self) -> None:
-        self._connection.send(None)
+        with contextlib.suppress(OSError):  # it has failed, and said why
+            self._connection.send(None)
         self._process.join()
 
 
