@@ -124,14 +124,13 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
             except OmniGraphError as error:
                 if str(error) != str(damage):
                     problems.append(_problem(f"branch {name}", error))
-    if not problems:
-        if orphans := _orphans(refs, refs):
-            # Parents may have been created while branches were listed, or deleted while the branch was created.
-            known = [*root.branches.all(), *root.branches.deleted_since(datetime.min.replace(tzinfo=UTC))]
-            problems += [
-                Problem(f"branch {ref.branch}", f"the branch that it was created from ({parent}) is missing")
-                for ref, parent in _orphans(known, [ref for ref, _ in orphans])
-            ]
+    if not problems and (orphans := _orphans(refs, refs)):
+        # Parents may have been created while branches were listed, or deleted while the branch was created.
+        known = [*root.branches.all(), *root.branches.deleted_since(datetime.min.replace(tzinfo=UTC))]
+        problems += [
+            Problem(f"branch {ref.branch}", f"the branch that it was created from ({parent}) is missing")
+            for ref, parent in _orphans(known, [ref for ref, _ in orphans])
+        ]
     return refs, problems
 
 
