@@ -312,7 +312,10 @@ def test_a_check_that_no_row_could_be_checked_with(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     ("type_", "bounds"),
-    [("I32", "5..1"), ("F64", "1.5..1.25"), ("I64", "1.2..1.8"), ("U32?", "-1..-2"), ("[I32]", "2..1")],
+    [
+        *(("I32", "5..1"), ("F64", "1.5..1.25"), ("I64", "1.2..1.8"), ("U32?", "-1..-2"), ("[I32]", "2..1")),
+        *(("U64", "..-1"), ("I32", "5000000000.."), ("U32", "-9..-0.5")),
+    ],
 )
 def test_a_range_without_a_value(type_: str, bounds: str) -> None:
     (found,) = findings(f"node A {{\n  n: {type_}\n  @range(n, {bounds})\n}}")
@@ -322,7 +325,19 @@ def test_a_range_without_a_value(type_: str, bounds: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "bounds"), [("I32", "5..5"), ("F64", "1.2..1.8"), ("I64", "0.5..1.5"), ("I32", "5..")]
+    ("type_", "bounds"),
+    [
+        *(("I32", "5..5"), ("F64", "1.2..1.8"), ("I64", "0.5..1.5"), ("I32", "5..")),
+        *(("U64", "18446744073709551615.."), ("I64", "-9223372036854775808..-9223372036854775808"), ("U32", "..0")),
+    ],
 )
 def test_a_range_with_a_value(type_: str, bounds: str) -> None:
     compile_schema(f"node A {{ n: {type_} @range(n, {bounds}) }}")
+
+
+def test_ranges_that_contradict_each_other() -> None:
+    (found,) = findings("node A {\n  n: I32\n  @range(n, 1..)\n  @range(n, ..5)\n  @range(n, 6..7)\n}")
+    assert "nothing lies both within 1..5 and 6..7" in found.message
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (5, 3)
+    compile_schema("node A { n: I32 m: I32 @range(n, 1..5) @range(n, 5..9) @range(m, 6..7) }")

@@ -23,7 +23,7 @@ from omnigraph.language.schema.annotations import Report
 from omnigraph.language.schema.declared import DeclaredProperty
 from omnigraph.language.schema.syntax import CheckSyntax, ColumnsRule, Name, RangeSyntax, RuleSyntax
 from omnigraph.language.source import did_you_mean
-from omnigraph.language.types import FLOATS, NUMERIC, PropertyType, Scalar
+from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
 
 # Endpoints can be constrained, ids are unique by themselves.
 _EDGE_RULE_COLUMNS = ("src", "dst")
@@ -93,6 +93,7 @@ class _RuleReader:
         self.indexes: list[tuple[str, ...]] = []
         self.ranges: list[RangeRule] = []
         self.checks: list[CheckRule] = []
+        self._allowed: dict[str, RangeRule] = {}
 
     def read(self, rule: RuleSyntax) -> None:
         if isinstance(rule, ColumnsRule):
@@ -170,11 +171,18 @@ class _RuleReader:
         if any(bound is not None and len(bound) > _LONGEST_BOUND for bound in (rule.low, rule.high)):
             self.report(f"{subject} has a bound that is too long to be a number", rule.at, None)
             return
-        low, high = _bound(rule.low), _bound(rule.high)
-        if _is_empty(type_, low, high):
-            self.report(f"{subject} allows no value: nothing lies between {rule.low} and {rule.high}", rule.at, None)
+        read = RangeRule(rule.column.text, _bound(rule.low), _bound(rule.high))
+        if _is_empty(type_, read):
+            self.report(f"{subject} allows no value: no {type_.scalar} lies within {_shown(read)}", rule.at, None)
             return
-        self.ranges.append(RangeRule(rule.column.text, low, high))
+        allowed = self._allowed.get(read.property, read)
+        together = _both(allowed, read)
+        if _is_empty(type_, together):
+            message = f"{subject} allows no value: nothing lies both within {_shown(allowed)} and {_shown(read)}"
+            self.report(message, rule.at, "write one rule for the property")
+            return
+        self._allowed[read.property] = together
+        self.ranges.append(read)
 
     def _read_check(self, rule: CheckSyntax) -> None:
         if rule.column.text in self.unreadable:
@@ -206,13 +214,25 @@ def _body_problem(rule: InlineRule, type_: PropertyType) -> str | None:
     return "is not supported on vector property" if type_.is_vector else None
 
 
-def _is_empty(type_: PropertyType, low: int | float | None, high: int | float | None) -> bool:
-    """Whether a type has no value within the bounds."""
-    if low is None or high is None:
-        return False
-    if type_.scalar in FLOATS or not (math.isfinite(low) and math.isfinite(high)):
-        return low > high
-    return math.ceil(low) > math.floor(high)
+def _is_empty(type_: PropertyType, rule: RangeRule) -> bool:
+    """Whether a type has no value within the bounds. They are compared as 64-bit floats, as written values are."""
+    smallest, largest = INTEGER_RANGES.get(type_.scalar, (-math.inf, math.inf))
+    low = smallest if rule.low is None else rule.low
+    high = largest if rule.high is None else rule.high
+    if low > high or float(low) > float(largest) or float(high) < float(smallest):
+        return True
+    return type_.scalar in INTEGER_RANGES and math.ceil(low) > math.floor(high)
+
+
+def _both(one: RangeRule, other: RangeRule) -> RangeRule:
+    """The numbers that two rules about one property allow together."""
+    lows = [low for low in (one.low, other.low) if low is not None]
+    highs = [high for high in (one.high, other.high) if high is not None]
+    return RangeRule(one.property, max(lows, default=None), min(highs, default=None))
+
+
+def _shown(rule: RangeRule) -> str:
+    return f"{'' if rule.low is None else rule.low}..{'' if rule.high is None else rule.high}"
 
 
 def _bound(text: str | None) -> int | float | None:
