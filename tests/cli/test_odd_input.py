@@ -20,6 +20,23 @@ def test_params_that_are_nested_too_deeply(cli: Cli, g: str, text: str) -> None:
         assert "nested too deeply" in refused.err
 
 
+def test_numbers_of_thousands_of_digits(cli: Cli, g: str) -> None:
+    refused = cli("query", "by_name", "--store", g, "--query", "q.gq", "--params", '{"name": ' + "9" * 10_000 + "}")
+    assert (refused.code, refused.out) == (1, "")
+    assert "thousands of digits" in refused.err
+    Path("p.yaml").write_text("version: " + "9" * 10_000)
+    refused = cli("pipeline", "validate", "p.yaml")
+    assert refused.code == 1
+    assert "Traceback" not in refused.err
+
+
+def test_a_character_that_yaml_does_not_know_is_shown_at_its_place(cli: Cli) -> None:
+    Path("p.yaml").write_text("version: 1\nx: \0")
+    refused = cli("pipeline", "validate", "p.yaml")
+    assert refused.code == 1
+    assert "p.yaml:2:4: " in refused.err
+
+
 def test_records_files_and_programs_that_are_nested_too_deeply(cli: Cli, g: str) -> None:
     Path("d.jsonl").write_text('{"type":"Person","data":' + "[" * DEEP)
     Path("deep.gq").write_text("query a() { match { $p: Person } return { " + "(" * DEEP + " } }")
@@ -57,3 +74,11 @@ def test_branch_names_that_can_not_be(cli: Cli, g: str, name: str) -> None:
         assert "branch" in refused.err, command
     assert cli("branch", "list", "--uri", g).lines == ["main"]
     assert len(cli("export", g).lines) == 5
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "é" * 200])
+def test_paths_that_can_not_be(cli: Cli, name: str) -> None:
+    for command in (["snapshot", name], ["init", "--schema", "s.pg", name], ["fmt", name], ["lint", "--query", name]):
+        refused = cli(*command)
+        assert refused.code in (1, 2), command
+        assert "Error: " in refused.err, command

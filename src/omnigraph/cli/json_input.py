@@ -16,6 +16,8 @@ def json_object(text: str, where: str, what: str) -> dict[str, Any]:
         raise BadRequestError(f"{where} is not JSON: {error}") from None
     except RecursionError:
         raise BadRequestError(f"{where}: the JSON is nested too deeply") from None
+    except ValueError:
+        raise BadRequestError(f"{where}: the JSON holds a number of thousands of digits") from None
     if given is None:
         return {}
     if not isinstance(given, dict):

@@ -121,7 +121,7 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
 
     try:
         parsed = msgspec.yaml.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise BadRequestError(f"could not parse operator config '{path}': {error}") from None
     except RecursionError:
         raise BadRequestError(f"could not parse operator config '{path}': it is nested too deeply") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from omnigraph.errors import CompileError, Diagnostic, Span
 from omnigraph.language.source import did_you_mean
@@ -143,6 +144,13 @@ def read_document(text: str, path: str | None = None) -> Located:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark or yaml.Mark("", 0, 0, 0, None, None)
         findings.add("P001", f"this is not YAML: {error.problem or error.context}", mark)
+        findings.raise_any()
+        raise AssertionError("unreachable") from None
+    except ReaderError as error:
+        message = f"this is not YAML: the character {chr(error.character)!r} may not stand in it"
+        before = text[: error.position]
+        line, column = before.count("\n"), len(before) - before.rfind("\n") - 1
+        findings.add("P001", message, yaml.Mark("", error.position, line, column, None, None))
         findings.raise_any()
         raise AssertionError("unreachable") from None
     except RecursionError:

@@ -106,7 +106,7 @@ class Location:
         if not self.is_local:
             return []
         root = self.local_root
-        missing = [p for p in (root, *root.parents) if not p.exists()]
+        missing = [p for p in (root, *root.parents) if not os.path.exists(p)]
         try:
             root.mkdir(parents=True, exist_ok=True)
             for made in missing:

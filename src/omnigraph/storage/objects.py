@@ -6,6 +6,7 @@ store leaves as a StorageError whose kind says whether the operation may have ha
 
 from __future__ import annotations
 
+import os.path
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +44,7 @@ class Objects:
     """Control objects below one graph root. Safe to share between threads."""
 
     def __init__(self, location: Location) -> None:
-        if location.is_local and not location.local_root.is_dir():
+        if location.is_local and not os.path.isdir(location.local_root):
             raise NotFoundError(f"there is no graph at '{location.uri}': no such directory")
         self.location = location
         self.interceptor: Interceptor | None = None

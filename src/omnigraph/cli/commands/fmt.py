@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os.path
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def _lines(outcomes: list[_Outcome], *, check: bool, diff: bool) -> Iterator[str
 
 def _sources(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
-        if path != STDIN and path.is_dir():
+        if path != STDIN and os.path.isdir(path):
             yield from sorted(file for file in path.rglob("*") if file.suffix in (".pg", ".gq") and file.is_file())
         else:
             yield path

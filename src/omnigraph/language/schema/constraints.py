@@ -28,6 +28,7 @@ from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scal
 # Endpoints can be constrained, ids are unique by themselves.
 _EDGE_RULE_COLUMNS = ("src", "dst")
 _LONGEST_BOUND = 40
+_FINE = 2**53
 _DIALECT = "patterns are written in RE2 syntax, without look-around and back-references"
 
 
@@ -219,9 +220,11 @@ def _is_empty(type_: PropertyType, rule: RangeRule) -> bool:
     smallest, largest = INTEGER_RANGES.get(type_.scalar, (-math.inf, math.inf))
     low = smallest if rule.low is None else rule.low
     high = largest if rule.high is None else rule.high
-    if low > high or float(low) > float(largest) or float(high) < float(smallest):
+    if float(low) > min(float(high), float(largest)) or float(high) < float(smallest):
         return True
-    return type_.scalar in INTEGER_RANGES and math.ceil(low) > math.floor(high)
+    # Where floats are finer than integers, an integer may be missing between the two.
+    is_fine = max(abs(low), abs(high)) < _FINE
+    return type_.scalar in INTEGER_RANGES and is_fine and math.ceil(low) > math.floor(high)
 
 
 def _both(one: RangeRule, other: RangeRule) -> RangeRule:
