@@ -209,6 +209,21 @@ def test_a_head_that_somebody_wrote_over_is_never_set_aside(root: Path, damage: 
     assert [row.action.value for row in rows] == ["refused"]
 
 
+def test_a_torn_head_that_was_acknowledged_is_never_set_aside(root: Path) -> None:
+    """The commit before it was released by a cleanup, which had read the head: there is nothing to go on from."""
+    graph = Graph.open(root)
+    load(graph, [book("b11")])
+    graph.optimize()
+    graph.cleanup(keep_versions=1)
+    head = graph.snapshot().entry
+    slot = root / f"__manifest/log/{head.branch_id}/{head.version:020d}.json"
+    slot.write_bytes(b"")
+    rows = [r for r in Graph.open(root).repair(confirm=True, force=True).datasets if r.type_key == "__manifest"]
+    assert [row.action.value for row in rows] == ["refused"]
+    assert "It was whole once" in str(rows[0].error)
+    assert slot.exists()
+
+
 @pytest.mark.parametrize("damage", ["halved", "emptied", "removed"])
 def test_a_damaged_middle_of_the_log_is_seen(root: Path, damage: str) -> None:
     graph = Graph.open(root)

@@ -82,7 +82,7 @@ def test_a_write_that_breaks_off_is_whole_or_absent(tmp_path: Path, write: Calla
         trace.observer = None
         after = branches(Graph.open(graph.uri))
         happened = after != before
-        done = "branch.create.after" if "branch.create.after" in points else "publish.after"
+        done = "branch.create.claimed" if "branch.create.claimed" in points else "publish.after"
         assert happened == (points.index(done) <= number), (points[number], number)
         assert graph.verify().clean
         graph.load(lines(node("Memo", id="next", text="t")), mode="append")

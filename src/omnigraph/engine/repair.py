@@ -122,7 +122,7 @@ def repair(graph: Graph, *, confirm: bool, force: bool, actor: str | None = None
     if force and not confirm:
         raise BadRequestError("force requires confirm")
     found = examine(graph.root)
-    of_logs = [_torn_log(graph.root, log, log.torn, confirm, force) for log in found.logs if log.torn is not None]
+    of_logs = [_torn_log(graph.root, found, log, log.torn, confirm, force) for log in found.logs if log.torn]
     told = {log.torn for log in found.logs}
     main = next(log for log in found.logs if log.ref.branch == MAIN)
     tables = [] if main.head is None else _tables_of_main(graph.root, main.head, found)
@@ -147,8 +147,10 @@ def _graph_row(log: CheckedLog) -> TableRepaired:
     return TableRepaired(_GRAPH_ROW, str(readable), str(log.newest), Classification.UNVERIFIABLE, Action.REFUSED)
 
 
-def _torn_log(root: GraphRoot, log: CheckedLog, torn: str, confirm: bool, force: bool) -> TableRepaired:
-    """A newest entry that breaks off. Nobody could ever read it, so nothing was built on it."""
+def _torn_log(
+    root: GraphRoot, found: Examination, log: CheckedLog, torn: str, confirm: bool, force: bool
+) -> TableRepaired:
+    """A newest entry that breaks off. If it never was whole nobody could read it, and nothing was built on it."""
     row = _graph_row(log)
     told = (
         f"{torn}: the newest entry of branch '{log.ref.branch}' breaks off, so the branch can't be read. A power "
@@ -158,6 +160,9 @@ def _torn_log(root: GraphRoot, log: CheckedLog, torn: str, confirm: bool, force:
         return _unverifiable(row, f"{told}. This store never leaves half of an object: somebody changed it")
     if len(log.problems) > 1:
         return _unverifiable(row, f"{told}. More of the log is damaged: {log.problems[0].reason}")
+    if (broken := _first_problem(found, log.head)) is not None:
+        # A cleanup releases the commit before the head only after it has read the head.
+        return _unverifiable(row, f"{told}. It was whole once, because the commit before it was released: {broken}")
     if not confirm:
         offer = f"confirm with force sets it aside, and the branch goes on from version {log.newest - 1}"
         return replace(row, action=Action.PREVIEW, error=f"{told}; {offer}")
@@ -166,6 +171,12 @@ def _torn_log(root: GraphRoot, log: CheckedLog, torn: str, confirm: bool, force:
     away = f"{_DAMAGED}/{log.ref.branch_id}-{log.newest:020d}-{new_ulid()}.json"
     root.objects.set_aside(torn, away)
     return replace(row, action=Action.FORCED, error=f"{torn}: was set aside as {away}")
+
+
+def _first_problem(found: Examination, head: LogEntry | None) -> str | None:
+    states = [] if head is None else head.tables.values()
+    problems = (p for s in states for p in found.tables[s.path, s.version].problems)
+    return next((problem.reason for problem in problems), None)
 
 
 # The tables

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -123,20 +124,20 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
             except OmniGraphError as error:
                 if str(error) != str(damage):
                     problems.append(_problem(f"branch {name}", error))
-    if not problems:
-        orphans = _orphans(refs, refs)
-        # Branches may have been created while they were listed, and parents overlooked.
+    if not problems and (orphans := _orphans(refs, refs)):
+        # Parents may have been created while branches were listed, or deleted while the branch was created.
+        known = [*root.branches.all(), *root.branches.deleted_since(datetime.min.replace(tzinfo=UTC))]
         problems += [
             Problem(f"branch {ref.branch}", f"the branch that it was created from ({parent}) is missing")
-            for ref, parent in (_orphans(root.branches.all(), [ref for ref, _ in orphans]) if orphans else ())
+            for ref, parent in _orphans(known, [ref for ref, _ in orphans])
         ]
     return refs, problems
 
 
-def _orphans(living: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tuple[BranchRef, str]]:
-    """Branches whose history lies in the log of a branch that does not live, which no deletion allows."""
-    known = {ref.branch_id for ref in living}
-    return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in known]
+def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tuple[BranchRef, str]]:
+    """Branches whose history lies in the log of a branch that nobody knows."""
+    ids = {ref.branch_id for ref in known}
+    return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
 
 
 def _named(root: GraphRoot) -> list[str]:

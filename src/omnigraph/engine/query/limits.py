@@ -62,9 +62,8 @@ class Cancellation:
         threading.Thread(target=run, name="omnigraph-query").start()
         with self._news:
             while not results and not failures:
+                self.check()  # before it waits: the news may have come while the thread was started
                 self._news.wait(None if self._deadline is None else max(0.0, self._deadline - time.monotonic()))
-                if not results and not failures:
-                    self.check()
         if failures:
             raise failures[0]
         return results[0]

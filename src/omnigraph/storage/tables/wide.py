@@ -19,6 +19,7 @@ from lance.fragment import RowIdSequence
 from numpy.typing import NDArray
 
 from omnigraph.storage.models import ChangeCounts
+from omnigraph.storage.ordered import distinct
 from omnigraph.storage.tables.fields import field_ids
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _without(table: Table, addresses: NDArray[np.uint64]) -> tuple[list[Fragment
     """The fragments that hold these rows as they are without them, and those that have no row left."""
     changed, emptied = [], []
     fragments = addresses >> np.uint64(32)
-    for fragment_id in np.unique(fragments).tolist():
+    for fragment_id in distinct(fragments).tolist():
         offsets = addresses[fragments == fragment_id] & np.uint64(0xFFFF_FFFF)
         with table.writing():
             left = table.dataset.get_fragment(fragment_id).delete_rows(offsets.tolist())
