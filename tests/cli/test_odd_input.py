@@ -37,6 +37,13 @@ def test_a_character_that_yaml_does_not_know_is_shown_at_its_place(cli: Cli) -> 
     assert "p.yaml:2:4: " in refused.err
 
 
+def test_an_actor_that_is_no_text(cli: Cli, g: str) -> None:
+    # What Python makes of an argument whose bytes are not UTF-8.
+    refused = cli("mutate", "add", "--store", g, "--query", "q.gq", "--params", '{"name": "x"}', "--as", "\udcff")
+    assert (refused.code, refused.out) == (2, "")
+    assert "not UTF-8" in refused.err
+
+
 def test_records_files_and_programs_that_are_nested_too_deeply(cli: Cli, g: str) -> None:
     Path("d.jsonl").write_text('{"type":"Person","data":' + "[" * DEEP)
     Path("deep.gq").write_text("query a() { match { $p: Person } return { " + "(" * DEEP + " } }")

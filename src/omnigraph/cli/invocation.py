@@ -17,7 +17,9 @@ from omnigraph.cli.capabilities import RULES, label_of
 from omnigraph.cli.flags import GlobalFlags
 from omnigraph.cli.operator_config import OperatorConfig, load_config
 from omnigraph.cli.scope import Request, ServerScope, StoreScope, resolve
+from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
@@ -45,7 +47,10 @@ class Invocation:
     @property
     def actor(self) -> str | None:
         """Who a direct write is recorded for."""
-        return self.flags.actor or self.config.actor
+        actor = self.flags.actor or self.config.actor
+        if actor is not None and LONE_SURROGATE.search(actor):
+            raise UsageError("--as is not UTF-8 text")
+        return actor
 
     def target(self, uri: str | None = None) -> StoreScope:
         """The storage this command line addresses."""
