@@ -34,7 +34,7 @@ def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> Reque
 def quiesce(graph: Graph) -> None:
     """Wait for the hint that a commit writes in the background, so that it is counted where it belongs."""
     for _ in range(400):
-        if not graph.root.log.hints_pending():
+        if not graph.root.log.hints_pending() and not graph.root.pins.pending():
             return
         time.sleep(0.005)
     raise AssertionError("a hint is still being written after two seconds")

@@ -41,6 +41,7 @@ class Pins:
     def __init__(self, objects: Objects, workers: Executor) -> None:
         self._objects = objects
         self._workers = workers
+        self._releasing: set[str] = set()
 
     @contextlib.contextmanager
     def hold(self, first: int, last: int | None = None) -> Iterator[None]:
@@ -50,6 +51,7 @@ class Pins:
         try:
             yield
         finally:
+            self._releasing.add(path)
             try:
                 self._workers.submit(self._release, path)
             except RuntimeError:  # the handle is closing
@@ -58,6 +60,11 @@ class Pins:
     def _release(self, path: str) -> None:
         with contextlib.suppress(StorageError):  # it is ignored after the grace period
             self._objects.delete(path)
+        self._releasing.discard(path)
+
+    def pending(self) -> bool:
+        """Whether a pin is still being removed in the background."""
+        return bool(self._releasing)
 
     def standing(self) -> list[Pin]:
         """Every pin, also those that were left behind."""
