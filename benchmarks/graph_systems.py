@@ -289,12 +289,13 @@ class Relational(GraphSystem):
     def by_mail(self, mails: list[str]) -> list[str]:
         return [row[0] for mail in mails for row in self._rows("SELECT slug FROM person WHERE mail = ?", mail)]
 
-    @staticmethod
-    def _reached(most: int) -> str:
-        """Each level once, then all of them: what a join order is chosen for, better than a recursive query."""
+    JOIN = "JOIN"
+
+    def _reached(self, most: int) -> str:
+        """Each level once, then all of them, each node once per level: less work than a recursive query."""
         levels = ["hop1 AS (SELECT DISTINCT target FROM knows WHERE source = (SELECT number FROM start))"]
         levels += [
-            f"hop{n} AS (SELECT DISTINCT k.target FROM hop{n - 1} h JOIN knows k ON k.source = h.target)"
+            f"hop{n} AS (SELECT DISTINCT k.target FROM hop{n - 1} h {self.JOIN} knows k ON k.source = h.target)"
             for n in range(2, most + 1)
         ]
         union = " UNION ".join(f"SELECT target FROM hop{n}" for n in range(1, most + 1))
@@ -307,7 +308,7 @@ class Relational(GraphSystem):
         return int(self._rows(f"{self._reached(most)} SELECT count(*) FROM reached", key)[0][0])
 
     def friends_of_friends(self, key: str) -> int:
-        text = f"{self._reached(2)} SELECT p.slug, p.age FROM reached r JOIN person p ON p.number = r.target"
+        text = f"{self._reached(2)} SELECT p.slug, p.age FROM reached r {self.JOIN} person p ON p.number = r.target"
         return len(self._rows(text, key))
 
     def paths(self) -> int:
@@ -371,6 +372,8 @@ class DuckDb(Relational):
 
 class Sqlite(Relational):
     name = "sqlite"
+    # Its way of saying which side is looked up for each row of the other; it can't know how few rows a level has.
+    JOIN = "CROSS JOIN"
 
     def build(self) -> None:
         import pyarrow.parquet as pq
