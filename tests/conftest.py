@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cpu import CpuTable
 from tests.support.s3 import ACCESS, S3Server, ensure_bucket
 
 BUCKET = "omnigraph-tests"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", nargs="?", type=int, const=60, metavar="N", help="show the N dearest tests by CPU time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (rows := config.getoption("--cpu")) is not None:
+        config.pluginmanager.register(CpuTable(rows), "cpu-table")
 
 
 @dataclass(frozen=True)
