@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.child import KILL_AT
+from tests.support.child import DYING, KILL_AT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BORN_OFTEN = (
@@ -77,6 +77,16 @@ class Process:
             self.wait()
             raise AssertionError(f"the process ended with {self.returncode}:\n{self.errors()}")
         return line.split()
+
+    def kill_when_dying(self) -> list[list[str]]:
+        """What it acknowledged until it said that it is dying, which is when it is killed. May run in a thread."""
+        said = []
+        for line in self.stdout:
+            if line.strip() == DYING:
+                self.kill()
+            else:
+                said.append(line.split())
+        return said
 
     def acknowledged(self) -> list[list[str]]:
         """The lines it printed until it ended and that nobody has read yet, split into words."""

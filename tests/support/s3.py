@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 ACCESS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
@@ -91,7 +91,8 @@ class S3Server:
         self.latency = 0.0
         self.fault: FaultRule | None = None
         self.concurrency: int | None = None
-        self._app = DomainDispatcherApplication(create_backend_app)
+        # Not the dispatcher in front of it, which looks through the sources of all services at every request.
+        self._app = create_backend_app("s3")
         # moto checks `If-None-Match` and stores the object in two steps; S3 does it in one.
         self._writes = threading.Lock()
         self._logs: list[RequestLog] = []
