@@ -1,7 +1,7 @@
-"""What tests cost: `./dev test --cpu` ends with the CPU seconds of every directory and of the dearest tests and fixtures.
+"""What tests cost: `./dev test --cpu` ends with the CPU seconds of directories, and of the dearest tests and fixtures.
 
-A busy machine stretches the wall clock but hardly the CPU time, so this is the figure to compare. It includes the processes
-that a test starts, also those that outlive it (a JVM, a nursery), through /proc.
+A busy machine stretches the wall clock but hardly the CPU time, so this is the figure to compare. It includes the
+processes that a test starts, also those that outlive it (a JVM, a nursery), through /proc.
 """
 
 from __future__ import annotations

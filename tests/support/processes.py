@@ -127,3 +127,11 @@ def ask_nursery(request: list[Any], descriptors: list[int] | None = None) -> int
     sent = socket.send_fds(nursery(), [line], descriptors or [])
     nursery().sendall(line[sent:])
     return int(nursery().makefile().readline())
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has reached the process, and no SIGCONT since."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False

@@ -1,7 +1,7 @@
 """When nothing can happen any more until somebody outside acts: a fact about threads, on a machine of any speed.
 
 Linux says of every thread whether it sleeps and how often it was switched to. When all others sleep, and a moment later
-(in which whoever waits for the interpreter gets it) still sleep without having run, this process does nothing by itself.
+(in which whoever waits for the interpreter gets it) still sleep without having run, this process does nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from pathlib import Path
 LOOKS = 3
 BETWEEN_LOOKS = 0.003
 
-_STATUS = re.compile(r"^State:\s*(\S).*^voluntary_ctxt_switches:\s*(\d+)\s*^nonvoluntary_ctxt_switches:\s*(\d+)", re.M | re.S)
+_STATUS = re.compile(
+    r"^State:\s*(\S).*^voluntary_ctxt_switches:\s*(\d+)\s*^nonvoluntary_ctxt_switches:\s*(\d+)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def all_others_sleep() -> bool:

@@ -68,7 +68,8 @@ class RequestLog:
     def lines(self) -> list[str]:
         first = self.requests[0].started if self.requests else 0.0
         return [
-            f"{(r.started - first) * 1e3:7.1f} {(r.ended - first) * 1e3:7.1f} {r.round} {r.method} {r.status} {r.path}?{r.query}"
+            f"{(r.started - first) * 1e3:7.1f} {(r.ended - first) * 1e3:7.1f} {r.round:2} "
+            f"{r.method} {r.status} {r.path}?{r.query}"
             for r in self.requests
         ]
 
