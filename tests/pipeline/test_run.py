@@ -16,6 +16,7 @@ from omnigraph.pipeline import explain, read_pipeline, run
 from omnigraph.pipeline.report import StageEvent
 from tests.engine.stored import rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, quarantine, reader, records, rejected_rows
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     counts = {t.type_key: (t.read, t.accepted, t.rejected, t.inserted) for t in report.types}
     assert counts["node:Reader"] == (3, 3, 0, 3)
     assert {"read", "write", "check", "index", "publish"} <= {e.stage for e in events if e.seconds is not None}
-    indexes = {i.name for i in graph.snapshot().table("node:Book").dataset.describe_indices()}
+    indexes = {i.name for i in lance_of(graph.snapshot().table("node:Book")).describe_indices()}
     assert {"id_btree", "title_full_text"} <= indexes
     assert graph.verify().clean
     assert json.loads(json.dumps(report.to_dict()))["commit_id"] == report.commit_id

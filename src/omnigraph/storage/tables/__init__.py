@@ -5,7 +5,8 @@ a *detached* version that belongs to no lineage and that nobody sees until a log
 of a dataset stays at its empty version 1 for ever.
 """
 
-from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.staging import StagedTable, Staging
 
 __all__ = ["StagedTable", "Staging", "Table", "TableReader"]
