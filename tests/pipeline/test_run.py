@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
-from omnigraph.errors import BadRequestError, ReadSetChangedError, RowsRejectedError
+from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run
 from omnigraph.pipeline.report import StageEvent
 from tests.engine.stored import rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, quarantine, reader, records, rejected_rows
+from tests.storage.test_faults import LosesAnswers, publishes
 from tests.support.lance_tables import lance_of
 
 
@@ -255,6 +256,21 @@ def test_a_run_is_judged_again_when_its_own_types_moved(tmp_path: Path, graph: G
     with pytest.raises(RowsRejectedError, match="held by 'bob' and 'ann'"):
         run(records(tmp_path), graph=graph, spark=spark, progress=moved)
     assert set(rows(graph, "node:Reader")) == {"bob"}
+
+
+def test_after_a_publish_was_tried_a_run_takes_nothing_back(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    """Who lost a race, or never heard of the outcome, leaves its files to cleanup: an entry may name them."""
+    ndjson(tmp_path / "a/a.ndjson", [reader("ann")])
+    with pytest.raises(RowsRejectedError, match="ann"):
+        run(records(tmp_path / "a", "append"), graph=graph, spark=spark, progress=MovedBranch(graph, reader("ann")))
+    assert len(data_files(graph)) == 2
+    ndjson(tmp_path / "b/b.ndjson", [reader("bob")])
+    graph.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    with pytest.raises(CommitOutcomeUnknownError):
+        run(records(tmp_path / "b"), graph=graph, spark=spark)
+    graph.root.objects.interceptor = None
+    assert set(rows(graph, "node:Reader")) == {"ann", "bob"}
+    assert graph.verify().clean
 
 
 def test_a_strict_run_never_rebases_itself(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:

@@ -81,11 +81,6 @@ def fragment_descriptions(table: Table) -> dict[int, str]:
     return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table._fragments()}
 
 
-def data_files(fragment: str) -> list[str]:
-    """The files that hold the rows of a written fragment, below the folder of its table."""
-    return [f"data/{file['path']}" for file in json.loads(fragment)["files"]]
-
-
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
     """Segments that executors built for what an index lacked."""
