@@ -194,7 +194,7 @@ def test_more_bad_rows_than_allowed_fail_the_run(tmp_path: Path, graph: Graph, s
 
 
 def data_files(graph: Graph) -> list[str]:
-    return [stored.path for stored in graph.root.objects.below("nodes") if "/data/" in stored.path]
+    return [stored.path for stored in graph.workspace.root.objects.below("nodes") if "/data/" in stored.path]
 
 
 def test_a_dry_run_reports_what_would_change_and_changes_nothing(
