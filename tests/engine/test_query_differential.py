@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query import expand, project, run
 from omnigraph.engine.query.adjacency import Adjacency
 from omnigraph.engine.query.layered import LayeredAdjacency
@@ -19,6 +18,7 @@ from omnigraph.engine.query.render import rendered
 from omnigraph.engine.query.result import QueryResult
 from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
+from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.language.types import Scalar
@@ -255,8 +255,8 @@ def test_both_kinds_of_topology_take_part(graphs: list[tuple[Graph, ReferenceGra
             graph.query(text)
         state = graph.snapshot().entry.tables
         people = state["node:Person"]
-        key = TopologyKey(graph.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people)
-        topology, _ = PROCESS_TOPOLOGIES.get(graph.root, key)
+        key = TopologyKey(graph.workspace.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people)
+        topology, _ = PROCESS_TOPOLOGIES.get(graph.workspace.root, key)
         kinds.add(type(topology.out))
     assert kinds == {Adjacency, LayeredAdjacency}
 

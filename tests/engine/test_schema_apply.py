@@ -247,8 +247,8 @@ def test_new_types_are_usable_at_once(graph: Graph) -> None:
 
 def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -> None:
     """The writer stages under the old schema; its publish must not slip past the change."""
-    txn = graph.begin("main", Intent(kind="load"))
-    staged = txn.stage({"node:Reader": lambda s: graph.root.staging.delete(s, ["r1"])})
+    txn = graph.workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({"node:Reader": lambda s: graph.workspace.root.staging.delete(s, ["r1"])})
     graph.apply_schema(changed("name: String?", ""))
     prepared_again = []
 
@@ -256,7 +256,7 @@ def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -
         prepared_again.append(moved.snapshot.catalog.nodes["Reader"].properties.keys())
         return PublishPlan({})
 
-    graph.publish(txn, PublishPlan(staged), again)
+    graph.workspace.publish(txn, PublishPlan(staged), again)
     assert [list(names) for names in prepared_again] == [["born", "card"]]
     assert sorted(content(graph, "node:Reader")) == ["r1"]
 

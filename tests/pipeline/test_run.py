@@ -196,7 +196,7 @@ def test_more_bad_rows_than_allowed_fail_the_run(tmp_path: Path, graph: Graph, s
 
 
 def data_files(graph: Graph) -> list[str]:
-    return [stored.path for stored in graph.root.objects.below("nodes") if "/data/" in stored.path]
+    return [stored.path for stored in graph.workspace.root.objects.below("nodes") if "/data/" in stored.path]
 
 
 def test_a_dry_run_reports_what_would_change_and_changes_nothing(
@@ -265,10 +265,10 @@ def test_after_a_publish_was_tried_a_run_takes_nothing_back(tmp_path: Path, grap
         run(records(tmp_path / "a", "append"), graph=graph, spark=spark, progress=MovedBranch(graph, reader("ann")))
     assert len(data_files(graph)) == 2
     ndjson(tmp_path / "b/b.ndjson", [reader("bob")])
-    graph.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
     with pytest.raises(CommitOutcomeUnknownError):
         run(records(tmp_path / "b"), graph=graph, spark=spark)
-    graph.root.objects.interceptor = None
+    graph.workspace.root.objects.interceptor = None
     assert set(rows(graph, "node:Reader")) == {"ann", "bob"}
     assert graph.verify().clean
 

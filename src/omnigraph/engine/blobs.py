@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 LONGEST_READ: Final = 4 << 20
 
@@ -123,10 +121,10 @@ class BlobRead:
         }
 
 
-def read_blob(graph: Graph, cell: BlobCell, target: ReadTarget) -> BlobRead:
+def read_blob(workspace: Workspace, cell: BlobCell, target: ReadTarget) -> BlobRead:
     """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
-    snapshot = graph.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
-    type_, prop = _selected(graph, snapshot, cell)
+    snapshot = workspace.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
+    type_, prop = _selected(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
     if not rows.num_rows:
@@ -150,11 +148,11 @@ def _content(table: Table, column: str, entity_id: str, row_id: int, blob: Store
     return ManagedBlob(blob.size, etag, BlobReader(table, column, row_id, blob.size))
 
 
-def _selected(graph: Graph, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
+def _selected(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
     """The type and the property as the snapshot has them; they are named as the branch has them now."""
     if cell.kind not in ("node", "edge"):
         raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
-    now = graph.snapshot(snapshot.branch)
+    now = workspace.snapshot(snapshot.branch)
     type_key = f"{cell.kind}:{cell.type}"
     current = table_types(now.catalog).get(type_key)
     if current is None:

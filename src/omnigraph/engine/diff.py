@@ -23,7 +23,6 @@ from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import ChangeCounts
-from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.blobs import BlobDescriptors
 from omnigraph.storage.tables.differing import VersionDiff
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, row_ids_of
@@ -82,10 +81,10 @@ class TypeDelta:
 EARLIER = "earlier"
 
 
-def paired_types(root: GraphRoot, before: Snapshot, after: Snapshot) -> list[TypePair]:
+def paired_types(before: Snapshot, after: Snapshot) -> list[TypePair]:
     """Every type of either state, by type key; where a name has had two lives, the older one comes first."""
-    old = {state.lifetime: state for state in TypeState.all_of(root, before).values()}
-    new = {state.lifetime: state for state in TypeState.all_of(root, after).values()}
+    old = {state.lifetime: state for state in TypeState.all_of(before).values()}
+    new = {state.lifetime: state for state in TypeState.all_of(after).values()}
     pairs = [TypePair(old.get(lifetime), new.get(lifetime)) for lifetime in {**old, **new}]
     return sorted(pairs, key=lambda pair: (pair.type.type_key, pair.after is not None))
 
@@ -242,11 +241,11 @@ class ChangeSet:
         }
 
 
-def diff(root: GraphRoot, before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:
+def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:
     """The net difference of two states, of any branches, in any direction."""
     changes: list[EntityChange] = []
     try:
-        for pair in paired_types(root, before, after):
+        for pair in paired_types(before, after):
             if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
                 changes += entity_changes(type_delta(pair), scope)
     except HistoricalVersionReclaimedError as error:

@@ -19,7 +19,6 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import IntegrityError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.models import TableState
-from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import BlobDescriptors
 from omnigraph.storage.tables.reading import TableReader
@@ -40,7 +39,7 @@ class TypeState:
     state: TableState
 
     @classmethod
-    def all_of(cls, root: GraphRoot, snapshot: Snapshot) -> dict[str, TypeState]:
+    def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
         """Every type of a snapshot, by type key."""
         catalog = snapshot.catalog
         states = {}
@@ -48,7 +47,7 @@ class TypeState:
             type_ = type_of(catalog, type_key)
             if type_ is None:
                 raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
-            states[type_key] = cls(root.reader, type_, state)
+            states[type_key] = cls(snapshot.root.reader, type_, state)
         return states
 
     @property

@@ -22,10 +22,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.embeddings.configuration import config_from_environment
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
+from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Catalog, EdgeType
 from omnigraph.pipeline.checks import all_of
@@ -58,7 +58,7 @@ _UNWEIGHED, _UNSET = str((1 << 31) - 1), "1"
 def run(
     pipeline: Pipeline | str | Path,
     *,
-    graph: Graph | str | Path | None = None,
+    graph: GraphHandle | str | Path | None = None,
     branch: str | None = None,
     mode: str | None = None,
     spark: SparkSession | None = None,
@@ -76,21 +76,18 @@ def run(
     model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
         graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
     )
-    opened = graph if isinstance(graph, Graph) else Graph.open(model.resolved(_target(model)))
-    try:
-        with (
-            spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
-            session_of_run(session, model.spark) as own,
-            _clear_errors(),
-        ):
-            execution = _Run(model, opened, own, actor, progress, dry_run)
-            try:
-                return execution.to_commit(run_key, force=force)
-            finally:
-                execution.release()
-    finally:
-        if opened is not graph:
-            opened.close()
+    target = model.resolved(_target(model)) if graph is None or isinstance(graph, str | Path) else graph
+    with (
+        opened(target) as workspace,
+        spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
+        session_of_run(session, model.spark) as own,
+        _clear_errors(),
+    ):
+        execution = _Run(model, workspace, own, actor, progress, dry_run)
+        try:
+            return execution.to_commit(run_key, force=force)
+        finally:
+            execution.release()
 
 
 def _target(model: Pipeline) -> str:
@@ -129,7 +126,7 @@ class _Ingested:
 @dataclass
 class _Run:
     model: Pipeline
-    graph: Graph
+    workspace: Workspace
     spark: SparkSession
     actor: str | None
     progress: Progress | None
@@ -158,7 +155,7 @@ class _Run:
             details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
         )  # fmt: skip
         try:
-            txn = self.graph.begin(self.model.branch, self.intent)
+            txn = self.workspace.begin(self.model.branch, self.intent)
         except BranchNotFoundError:
             if self.model.base is None:
                 raise
@@ -171,7 +168,7 @@ class _Run:
             return self._report(None, key)
         again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
         with self.stages.stage("publish"):
-            return self._report(self.graph.publish(txn, plan, again), key)
+            return self._report(self.workspace.publish(txn, plan, again), key)
 
     def release(self) -> None:
         """Let go of what Spark kept for the run."""
@@ -191,10 +188,10 @@ class _Run:
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
         if self.dry_run:
-            self.prepare(self.graph.begin(base, self.intent))
+            self.prepare(self.workspace.begin(base, self.intent))
             self._discard()
             return self._report(None, key, created=True)
-        published = self.graph.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
+        published = self.workspace.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
         return self._report(published, key, created=True)
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
@@ -308,7 +305,7 @@ class _Run:
             replaces=self.model.mode is LoadMode.OVERWRITE,
             most_rejected=quality.max_rejected if quarantine else _SAMPLES,
             stop_beyond=quality.max_rejected if quarantine else None,
-            external_blobs=self.graph.external_blobs,
+            external_blobs=self.workspace.external_blobs,
             embed=self._embed_tasks(catalog),
         )
 
@@ -396,7 +393,7 @@ class _Run:
             pipeline=self.model.name,
             run_id=self.run_id,
             run_key=key,
-            graph=self.graph.uri,
+            graph=self.workspace.uri,
             branch=self.model.branch,
             mode=self.model.mode.value,
             types=counts,

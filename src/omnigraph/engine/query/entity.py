@@ -7,16 +7,14 @@ without touching the object it names. Called by `Snapshot` and `Graph`.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import Property
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import row_ids_of
-
-if TYPE_CHECKING:
-    from omnigraph.engine.snapshot import Snapshot
 
 
 def read_entity(snapshot: Snapshot, type_key: str, entity_id: str) -> dict[str, Any] | None:

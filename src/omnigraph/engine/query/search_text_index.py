@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import counts_of
-from omnigraph.engine.query.search_postings import ByteBoundCache, Postings
+from omnigraph.engine.query.search_postings import Postings
 from omnigraph.engine.query.search_rows import Measures
+from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.ordered import distinct, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
@@ -192,7 +193,7 @@ def length_normalisers(lengths: NDArray[np.int64], average: float) -> Measures:
     return K1 * (1 - B + B * (lengths / average))
 
 
-_coverages: ByteBoundCache[IndexedTexts] = ByteBoundCache(_COVERAGE_BYTES)
+_COVERAGES: Final[ByteBoundCache[IndexedTexts]] = SHARED_MEMORY.add("indexed texts", ByteBoundCache(_COVERAGE_BYTES))
 
 
 def indexed_texts(
@@ -204,9 +205,9 @@ def indexed_texts(
         return None, set()
     covered = [content for content in contents if content.fragment_id in index.fragment_ids]
     key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))
-    texts = _coverages.get(key)
+    texts = _COVERAGES.get(key)
     if texts is None:
-        texts = _coverages.keep(key, _examined(table, column, index))
+        texts = _COVERAGES.keep(key, _examined(table, column, index))
     return (texts, set(index.fragment_ids)) if texts.row_ids.size else (None, set())
 
 
