@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.entities import TypeState, row_ids_of
+from omnigraph.engine.entities import TypeState
 from omnigraph.engine.representation import property_values
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.tables.taking import RowIds
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.
@@ -106,7 +106,7 @@ def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> l
 
 def _all_rows(state: TypeState) -> RowIds:
     """Every row of a type, in id order."""
-    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.uint64)
+    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.int64)
 
 
 def _batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:

@@ -19,7 +19,7 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.reading import manifest_name
+from omnigraph.storage.tables.failing import manifest_name
 from omnigraph.storage.tables.upkeep import TableCondition
 from omnigraph.storage.write_age import GRACE
 

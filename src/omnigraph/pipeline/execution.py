@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -26,7 +26,7 @@ from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
-from omnigraph.errors import BadRequestError, BranchNotFoundError, StorageError
+from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Catalog, EdgeType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
@@ -43,7 +43,8 @@ from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_w
 from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.tables.distributed import TableAddress, data_files
+from omnigraph.storage.tables.distributed import TableAddress
+from omnigraph.storage.tables.staged_files import StagedFiles
 
 _COUNTS = "pipeline.counts"
 _SAMPLES = 10
@@ -115,6 +116,7 @@ class _Ingested:
     """Everything the executors wrote and refused, for one schema. `paths` are those of the tables, by type."""
 
     paths: dict[str, str]
+    files: StagedFiles
     fragments: list[WrittenFragment]
     outcomes: dict[str, DataFrame]
     counts: dict[str, TypeCounts]
@@ -179,11 +181,9 @@ class _Run:
             self._rejected.unpersist()
 
     def _discard(self) -> None:
-        """Remove the rows that executors wrote and nobody will publish; cleanup finds what little is left."""
+        """Remove the rows that executors wrote and no plan that left this run names."""
         for ingested in self._ingested.values():
-            files = [f"{ingested.paths[f.type_key]}/{name}" for f in ingested.fragments for name in data_files(f.json)]
-            with suppress(StorageError):
-                self.workspace.root.objects.delete_all(files)
+            ingested.files.discard()
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
@@ -197,10 +197,14 @@ class _Run:
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Everything between the captured head and the publish. May run again on a newer head."""
         try:
-            return self._prepare(txn)
+            plan = self._prepare(txn)
         except BaseException:
             self._discard()
             raise
+        if not self.dry_run:
+            for ingested in self._ingested.values():
+                ingested.files.keep()
+        return plan
 
     def _prepare(self, txn: WriteTxn) -> PublishPlan:
         ingested = self._ingest(txn)
@@ -235,7 +239,7 @@ class _Run:
         if (known := self._ingested.get(place.hexdigest())) is not None:
             return known
         paths = {key: state.path for key, state in txn.base.tables.items()}
-        found = self._ingested[place.hexdigest()] = _Ingested(paths, [], {}, {}, 0)
+        found = self._ingested[place.hexdigest()] = _Ingested(paths, StagedFiles(txn.root.objects), [], {}, {}, 0)
         catalog = txn.snapshot.catalog
         check_against(self.model, catalog)
         tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
@@ -316,6 +320,7 @@ class _Run:
             if row["kind"] == FRAGMENT:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
                 found.fragments.append(fragment)
+                found.files.add(found.paths[fragment.type_key], fragment.json)
                 continue
             known = found.counts.get(row["type"], TypeCounts(row["type"]))
             read = known.read + row["rows"] + row["rejected"]

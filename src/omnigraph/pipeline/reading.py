@@ -38,7 +38,7 @@ from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline.scanning import TableScan, scan_frame
 from omnigraph.storage.tables.distributed import TableAddress, fragments_of
-from omnigraph.storage.tables.reading import identifier, quoted
+from omnigraph.storage.tables.predicates import identifier, quoted
 
 _COMPARISONS: dict[type[Filter], str] = {
     EqualTo: "=",

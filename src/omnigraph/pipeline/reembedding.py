@@ -28,7 +28,7 @@ from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, fragment_descriptions
-from omnigraph.storage.tables.reading import identifier
+from omnigraph.storage.tables.predicates import identifier
 
 
 @dataclass(frozen=True, slots=True)
