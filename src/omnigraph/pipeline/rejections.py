@@ -15,11 +15,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.errors import RowsRejectedError
-from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.sources import RowIndex, shown_path
-from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
 
 _PROBLEMS: Final = "array<struct<property:string,reason:string>>"
 REJECTED_SCHEMA: Final = f"source string, row long, type string, problems {_PROBLEMS}, record string, checked boolean"
@@ -94,16 +92,10 @@ def refused_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
 class RefusedRows:
     """What an executor needs to tell of rows that were written, in the version that has them all."""
 
-    location: Location
-    type: TableType
-    state: TableState
+    records: EntityRecords
 
     def __call__(self, refused: pa.Table, positions: pa.Table) -> pa.Table:
-        from omnigraph.engine.entities import TypeState
-        from omnigraph.engine.export import entity_lines
         from omnigraph.pipeline.ingest import unpacked_positions
-        from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
 
         if not refused.num_rows:
             return _REJECTED_ARROW.empty_table()
@@ -111,16 +103,15 @@ class RefusedRows:
         source = positions.column("source")[0].as_py()
         refused = refused.sort_by("_offset")
         offsets = refused.column("_offset").to_numpy()
-        rows = TypeState(TableReader(self.location), self.type, self.state)
-        # A fragment that was just written has all of its rows, so offsets count its row ids.
-        row_ids = fragment_row_ids(rows.table, [refused.column("_fragment")[0].as_py()])[offsets]
+        # A fragment that was just written has all of its rows, so offsets count them.
+        lines = self.records.lines([refused.column("_fragment")[0].as_py()], offsets)
         return pa.table(
             [
                 [source] * len(offsets),
                 numbers[offsets],
-                [self.type.type_key] * len(offsets),
+                [self.records.type.type_key] * len(offsets),
                 refused.column("problems"),
-                [line.decode() for line in entity_lines(rows, row_ids)],
+                [line.decode() for line in lines],
                 [True] * len(offsets),
             ],
             schema=_REJECTED_ARROW,
