@@ -73,6 +73,10 @@ class TypeChange:
         """The beginning of a message about a row: its place in the input, when it has one."""
         return "" if self.origin is None else f"{self.origin.at(row)}: "
 
+    def line(self, row: int) -> int | None:
+        """The number of a row's place in the input."""
+        return None if self.origin is None else int(self.origin.numbers[row].as_py())
+
     @classmethod
     def removing(cls, type_: TableType, ids: frozenset[str]) -> TypeChange:
         return cls(type_, rows_schema(type_).empty_table(), deleted=ids)

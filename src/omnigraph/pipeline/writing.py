@@ -1,7 +1,7 @@
 """Writing a DataFrame into one graph type as one commit: the sink of the data source.
 
 Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
-with, so it judges the ids, endpoints and unique values of the new rows in one process with the engine's own
+with, so it checks the ids, endpoints and unique values of the new rows in one process with the engine's own
 constraint stage; frames beyond the limits of the handle are for `write_frame`.
 """
 
@@ -18,15 +18,18 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import as_table_rows, column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
+from omnigraph.engine.constraints.identity import refuse_repeated_ids, taken_id
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.kernels import RejectedRow, type_batch
+from omnigraph.engine.kernels.rows import first_in_stage_order
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, ConflictError, KeyConflictError, ResourceLimitError
+from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule, ResourceLimitError
 from omnigraph.language.catalog import Catalog, NodeType, TableType
 from omnigraph.pipeline.blobs import admitted_blobs
+from omnigraph.pipeline.task_errors import noting_fields
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.root import open_root
@@ -85,12 +88,14 @@ class Sink:
             if rejected:
                 context = TaskContext.get()
                 part = f"partition {context.partitionId()}, row" if context else "row"
-                raise BadRequestError(rejected[0].message(part))
+                raise first_in_stage_order(rejected, {type_.type_key: type_}).error(part)
             admitted, refused = admitted_blobs(
                 type_, typed.rows, DENY_EXTERNAL_BLOBS, keeps_references=self.mode is LoadMode.OVERWRITE
             )
             if refused:
-                raise BadRequestError(min(refused.items())[1][1])
+                row, (name, reason) = min(refused.items())
+                entity_id, line = typed.rows.column("id")[row].as_py(), typed.lines[row].as_py()
+                raise ConstraintError(ConstraintRule.BLOB, type_.type_key, name, entity_id, line, message=reason)
             seen += batch.num_rows
             parts.append(admitted)
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
@@ -162,7 +167,7 @@ class _FrameCommit:
         change = TypeChange(self.type, rows, replaces=mode is LoadMode.OVERWRITE, fresh=mode is LoadMode.APPEND)
         read_set = check_constraints(FinalImage(txn, GraphChange.of(change)), [change])
         if mode is not LoadMode.MERGE:
-            _refuse_repeats(key, rows)
+            refuse_repeated_ids(key, rows.column("id"))
         replaced: list[int] = []
         if mode is not LoadMode.OVERWRITE and base.rows:
             replaced = self._stored_places(txn, base, rows)
@@ -183,7 +188,7 @@ class _FrameCommit:
         for batch in scan_fragments(address, [f.id for f in fragments_of(table)], ["id"], with_places=True):
             hits = pa.table(batch).filter(pc.is_in(batch.column("id"), value_set=ids.combine_chunks()))
             if hits.num_rows and self.sink.mode is LoadMode.APPEND:
-                raise KeyConflictError(self.sink.type_key, hits.column("id")[0].as_py())
+                raise taken_id(self.sink.type_key, min(hits.column("id").to_pylist()))
             found += hits.column(PLACE).to_pylist()
         return found
 
@@ -212,14 +217,6 @@ def _last_per_id(rows: pa.Table) -> tuple[pa.Table, list[int]]:
     return rows.filter(kept), rows.filter(pc.invert(kept)).column(PLACE).to_pylist()
 
 
-def _refuse_repeats(key: str, rows: pa.Table) -> None:
-    counts = pc.value_counts(rows.column("id"))
-    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    if len(repeated):
-        first = repeated[0].as_py()
-        raise KeyConflictError(key, first, message=f"the input holds the {key} id '{first}' more than once")
-
-
 def _as_input(type_: TableType, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Columns as the row kernel calls them; a frame that was read from the graph says `src` and `dst`."""
     if type_.kind != "edge":
@@ -235,7 +232,9 @@ class TypeWriter(DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._sink.written(iterator)
+        with noting_fields():
+            return self._sink.written(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._sink.publish(messages, self._sink.run_key)
+        with noting_fields():
+            self._sink.publish(messages, self._sink.run_key)

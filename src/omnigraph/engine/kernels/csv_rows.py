@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.kernels.csv_records import Records, RecordSplitter
 from omnigraph.errors import BadRequestError
+from omnigraph.language.violations import Sentence
 
 _UTF_8: Final = frozenset({"utf-8", "utf-8-sig", "ascii"})
 _BOM: Final = codecs.BOM_UTF8
@@ -147,7 +148,7 @@ class CsvReader:
             for number in range(len(records)):
                 if number not in bad and _undecodable(records.record(number)):
                     bad[number] = f"it has bytes that are not {self._dialect.encoding}"
-        return {number: f"the record is malformed: {reason}" for number, reason in bad.items()}
+        return {number: Sentence.MALFORMED_ROW.text(reason=reason) for number, reason in bad.items()}
 
 
 def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:

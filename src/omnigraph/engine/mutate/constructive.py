@@ -13,17 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.change import GraphChange
-from omnigraph.engine.kernels import Limits, RejectedRow, type_records
+from omnigraph.engine.kernels import Limits, RejectedRow, Stage, type_records
+from omnigraph.engine.kernels.scalars import shape_of
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.mutate.inserts import UNIT, WaitingInserts, refuse_first
 from omnigraph.engine.mutate.pending import PendingRows
 from omnigraph.engine.mutate.stored import StoredRows, refuse_beyond
 from omnigraph.engine.publish import WriteTxn
-from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
+from omnigraph.language.violations import Sentence
 
 
 class Construction:
@@ -77,7 +78,9 @@ class Construction:
         node_id = evaluate(insert.source if end == "from" else insert.target, self._values)
         if not isinstance(node_id, str):
             self._settle_inserts()
-            raise BadRequestError(f"{UNIT} {number}: {insert.type.type_key}: '{end}' must be a node id, got null")
+            sentence = Sentence.NO_NODE_ID
+            reason = sentence.text(name=end, shape=shape_of(node_id))
+            raise RejectedRow(number, insert.type.type_key, end, reason, Stage.ENVELOPE, sentence.rule).error(UNIT)
         return node_id
 
     def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
