@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,11 +26,9 @@ from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, Write
 from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import EdgeType, NodeType
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
@@ -95,40 +93,40 @@ def _encoded(piece: str | bytes) -> bytes:
         raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
 
 
-def load(graph: Graph, request: LoadRequest) -> LoadReceipt:
+def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
-    attempt = _Load(graph, request)
+    attempt = _Load(workspace, request)
     try:
         # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
-        attempt.read_input(graph.snapshot(request.branch))
-        published = graph.commit(request.branch, attempt.prepare, attempt.intent())
+        attempt.read_input(workspace.snapshot(request.branch))
+        published = workspace.commit(request.branch, attempt.prepare, attempt.intent())
     except BranchNotFoundError:
         if request.base is None:
             raise
-        published = _load_on_new_branch(graph, request, attempt)
+        published = _load_on_new_branch(workspace, request, attempt)
     if published is None:
         raise AssertionError("a load always has a plan")
     return _receipt(published)
 
 
-def _load_on_new_branch(graph: Graph, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
+def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
     base = request.base or ""
-    attempt.read_input(graph.state_of(base))
+    attempt.read_input(workspace.state_of(base))
     try:
         creating = replace(attempt, creates_branch=True)
-        return graph.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
+        return workspace.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
     except ConflictError:
-        if request.branch.strip() not in graph.list_branches():
+        if request.branch.strip() not in workspace.root.branches.names():
             raise
         # Another writer created the branch meanwhile, so it is an existing target and the base does not matter.
-        return graph.commit(request.branch, attempt.prepare, attempt.intent())
+        return workspace.commit(request.branch, attempt.prepare, attempt.intent())
 
 
 @dataclass
 class _Load:
     """One load over all its attempts. The input is decoded once per schema it meets."""
 
-    graph: Graph
+    workspace: Workspace
     request: LoadRequest
     creates_branch: bool = False
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
@@ -148,7 +146,7 @@ class _Load:
         if mode is not LoadMode.MERGE:
             for key, typed in decoded.by_type.items():
                 refuse_repeated_ids(key, typed.rows.column("id"))
-        change = admit_blobs(txn.root, change, self.graph.external_blobs, self.graph.limits)
+        change = admit_blobs(txn.resources, change)
         if mode is LoadMode.APPEND:
             _refuse_existing_ids(txn, change, minted)
         return PublishPlan(
@@ -168,7 +166,7 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            request, limits = self.request, self.graph.limits
+            request, limits = self.request, self.workspace.limits
             data = request.open_input()
             if request.idempotency_key is not None:
                 digest = RequestDigest("load", request.branch.strip(), request.mode, request.grammar.name)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from omnigraph.engine.entities import TypeState, row_ids_of
+from omnigraph.engine.entities import TypeState
 from omnigraph.engine.export_form import flat_entity
-from omnigraph.storage.tables.rows import rows_with
-
-if TYPE_CHECKING:
-    from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.storage.tables.rows import row_ids_of
 
 
 def read_entity(snapshot: Snapshot, type_key: str, entity_id: str) -> dict[str, Any] | None:
@@ -19,5 +17,5 @@ def read_entity(snapshot: Snapshot, type_key: str, entity_id: str) -> dict[str, 
     if type_ is None or state is None:
         return None
     entities = TypeState(snapshot.root.reader, type_, state)
-    found = rows_with(entities.table, "id", [entity_id], entities.stored_columns())
+    found = entities.table.rows_among("id", [entity_id], entities.stored_columns(), row_ids=True)
     return flat_entity(type_, entities.complete(found, row_ids_of(found))) if found.num_rows else None
