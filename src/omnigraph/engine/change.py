@@ -1,7 +1,7 @@
 """What one write does to the graph, typed and in memory: per type the rows it writes and the ids it removes.
 
-Loads, mutations and merges build a `GraphChange`; the constraint stage judges it against the pinned snapshot and
-`stage_change` turns it into staged table versions. Nothing here reads the graph or decides whether a change is valid.
+Loads, mutations and merges build a `GraphChange`; the constraint stage checks it against the pinned snapshot and
+`staging_jobs` turn it into staged table versions. Nothing here reads the graph or decides whether a change is valid.
 """
 
 from __future__ import annotations

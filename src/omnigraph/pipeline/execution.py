@@ -1,6 +1,6 @@
 """A pipeline run from sources to one commit, or to nothing.
 
-`run` captures a head, lets executors type and write the rows, judges them with joins against that head, and publishes
+`run` captures a head, lets executors type and write the rows, checks them with joins against that head, and publishes
 through the engine's publish machine like every other write. The driver holds metadata, counts and samples.
 """
 

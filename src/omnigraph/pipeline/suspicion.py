@@ -1,7 +1,7 @@
 """Candidate keys: the hashes of keys that may break a rule, found for all rules in one job.
 
-Most runs have none, and then no rows are read. A key that is no candidate breaks no rule; for a candidate the check
-reads the rows.
+Most runs have none, and then no rows are read. A key that is not a candidate breaks no rule; for a candidate the
+check reads the rows.
 """
 
 from __future__ import annotations

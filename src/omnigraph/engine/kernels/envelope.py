@@ -1,6 +1,6 @@
 """From a JSON value to a record of a type: which type, which endpoints, which members.
 
-The first stage of every load, record by record. Nothing here looks at a property's value.
+The first stage of every load, record by record. Values of properties are not checked here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EnvelopeReader:
         self._suggestions: dict[tuple[str, str], str] = {}
 
     def sort(self, block: Block, rejected: list[RejectedRow]) -> list[Records]:
-        """The records of a block by type, in no particular order; values that are no records are rejected."""
+        """The records of a block by type, in no particular order; values that are not records are rejected."""
         for at, reason in block.malformed:
             text = self._not_json.text(reason=reason)
             rejected.append(RejectedRow(at, None, None, text, Stage.ENVELOPE, self._not_json.rule))

@@ -1,7 +1,7 @@
 """Loose records of one type to typed rows: field names, ids, every property, keys; in that order.
 
-Called by `decode` for each type of a block and by mutations for the rows they insert. A row that fails is left out
-and reported; the caller decides whether one report ends everything.
+Called by `decode` for each type of a block and by mutations for the rows they insert. A row that breaks a rule is left
+out and reported; the caller decides whether one violation ends the whole write.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class _CheckedRows:
         rows = self.table(columns)
         if not self._rows:
             return TypedRows(self._type, rows, self._lines)
-        # An id that was made up for a row that is not taken would mean nothing to anybody.
+        # An id that was generated for a rejected row names nothing.
         known = columns[0] if isinstance(self._type, NodeType) and self._type.key else explicit
         for row, stage, name, rule, reason in self._found:
             entity_id = None if known is None else known[row].as_py()

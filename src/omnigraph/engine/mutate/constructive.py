@@ -1,7 +1,7 @@
 """Inserts and updates of one mutation, statement after statement, over the pinned head.
 
-Later statements see earlier ones: an update tests stored rows as this mutation has left them. Whether the result is
-allowed is decided afterwards, once, on the final image.
+Later statements see earlier ones: the predicate of an update is tested on stored rows as this mutation has left them.
+Constraints are checked afterwards, once, on the final image.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from omnigraph.language.violations import Sentence
 
 
 class Construction:
-    """The state of a mutation that makes things."""
+    """The state of a mutation that inserts and updates."""
 
     def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], limits: Limits) -> None:
         self._txn = txn
@@ -70,7 +70,7 @@ class Construction:
                 yield statement.type, Condition(statement.where, evaluate(statement.where.value, self._values))
 
     def _settle_inserts(self) -> None:
-        """Inserts so far become pending rows, before anybody looks at those or complains about something later."""
+        """Inserts so far become pending rows, before a later statement reads them or fails for a reason of its own."""
         for typed in self._waiting.take():
             self._pending_of(typed.type).insert(typed)
 
