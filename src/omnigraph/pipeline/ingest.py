@@ -90,7 +90,10 @@ class IngestTask:
 
 
 class TooManyRejectedError(Exception):
-    """Raised inside an executor; the driver makes a `ConstraintError` of it."""
+    """Raised inside an executor; the driver makes a `ConstraintError` of it.
+
+    The message is the row at which the task stopped, as one line of JSON: it survives the way through Spark.
+    """
 
 
 class _Ingest:
@@ -205,14 +208,12 @@ class _Ingest:
         """Keep a rejected row: once, with all of its violations, and whole. `record` is a text or makes one."""
         self._rejected[type_key] = self._rejected.get(type_key, 0) + 1
         total = sum(self._rejected.values())
+        described = {"type": type_key, "row": number, "id": entity_id}
         if self._task.stop_beyond is not None and total > self._task.stop_beyond:
-            from omnigraph.pipeline.rejections import TooManyRejected
-
-            raise TooManyRejectedError(TooManyRejected(number, type_key, entity_id, problems).to_text())
+            raise TooManyRejectedError(json.dumps({**described, "problems": problems}))
         if total <= self._task.most_rejected:
             kept = record if isinstance(record, str) else record()
-            described = {"type": type_key, "row": number, "id": entity_id, "problems": json.dumps(problems)}
-            self._outcomes.append({"kind": REJECTED, **described, "record": kept})
+            self._outcomes.append({"kind": REJECTED, **described, "problems": json.dumps(problems), "record": kept})
 
     # Writing
 

@@ -7,8 +7,8 @@ place. Both become one frame with a row per rejected row, of which the driver re
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
 from omnigraph.language.catalog import TableType
+from omnigraph.pipeline.ingest import TooManyRejectedError
 from omnigraph.pipeline.sources import RowIndex, shown_path
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
@@ -178,32 +179,16 @@ def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TooManyRejected:
-    """Sent by a task that rejected more rows than the run may leave out: the row at which it stopped."""
-
-    row: int
-    type: str
-    id: str | None
-    problems: list[dict[str, Any]]
-
-    def to_text(self) -> str:
-        """One line, which survives the way through Spark's own error."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def in_text(cls, text: str, error: str) -> TooManyRejected | None:
-        """What a task said, within the text that Spark made of its `error`."""
-        _, found, rest = text.partition(f"{error}: ")
-        return cls(**json.loads(rest.split("\n", 1)[0])) if found else None
-
-    def error(self, source: str, index: RowIndex) -> ConstraintError:
-        first = _sample({**asdict(self), "source": source, "record": None}, {source: index})
-        message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
-        problem = first.problems[0]
-        return ConstraintError(
-            problem.rule, first.type_key, problem.property, first.entity_id, first.row, message=message
-        )
+def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowIndex]) -> ConstraintError | None:
+    """The error behind a `TooManyRejectedError` of a task, within the text that Spark made of it; None without one."""
+    _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
+    if not found:
+        return None
+    row = {**json.loads(rest.split("\n", 1)[0]), "source": source, "record": None}
+    first = _sample(row, {source: row_index(source)})
+    problem = first.problems[0]
+    message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
+    return ConstraintError(problem.rule, first.type_key, problem.property, first.entity_id, first.row, message=message)
 
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:
