@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.engine.bulk.key_hashes import buckets_of, crowded, every_hash, key_hashes
+from omnigraph.engine.bulk.places import PLACE
 from omnigraph.pipeline import ends as ends_of_edges
 from omnigraph.pipeline import exchange as exchanging
 from omnigraph.pipeline import matching
-from omnigraph.pipeline.bucketing import buckets_of, crowded, every_hash, key_hashes
 from omnigraph.pipeline.exchange import HASH, Lane, exchange
 from omnigraph.pipeline.matching import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
 from omnigraph.pipeline.reading import type_named, type_scan
 from omnigraph.pipeline.scanning import TableScan
 from omnigraph.pipeline.suspicion import candidate_keys
-from omnigraph.storage.tables.distributed import PLACE
 
 texts = st.text(max_size=40)
 SCALARS = {

@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
+from omnigraph.engine.bulk.places import PLACE
+from omnigraph.engine.bulk.staged_run import IncomingType
 from omnigraph.engine.constraints.uniqueness import incomparable, member_column
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
@@ -23,11 +25,10 @@ from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name,
 from omnigraph.pipeline import matching
 from omnigraph.pipeline.ends import missing_endpoints
 from omnigraph.pipeline.exchange import Lane, exchange
-from omnigraph.pipeline.incoming import IncomingTables, IncomingType
+from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.matching import ROLE
 from omnigraph.pipeline.scanning import KeyFilter, TableScan
 from omnigraph.pipeline.suspicion import CandidateKeys, candidate_keys, crowded_keys
-from omnigraph.storage.tables.distributed import PLACE
 
 _UNBOUNDED = Cardinality()
 _NEW, _OLD = "new", "old"
@@ -70,7 +71,7 @@ def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) 
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
 
     # A merge expects to meet most of what is stored, so almost every key would be a candidate.
-    if merges and old.fragments:
+    if merges and old.fragment_ids:
         return Check(None, violations)
     return Check(crowded_keys(tables.spark, [new, old], ["id"], 1), violations)
 

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.pipeline.bucketing import Hashes, every_hash
+from omnigraph.engine.bulk.key_hashes import Hashes, every_hash
 from omnigraph.pipeline.exchange import Lane
 from omnigraph.pipeline.matching import KnownIds, unknown
 from omnigraph.pipeline.scanning import TableScan

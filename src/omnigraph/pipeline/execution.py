@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -22,16 +21,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.embeddings.configuration import config_from_environment
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.run_keys import new_run_id
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
-from omnigraph.language.catalog import Catalog, EdgeType
+from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
 from omnigraph.pipeline.fingerprints import DigestCache, Digests
-from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
+from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import CheckSequence
@@ -49,9 +51,6 @@ from omnigraph.pipeline.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
-from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.tables.distributed import TableAddress
-from omnigraph.storage.tables.staged_files import StagedFiles
 
 _COUNTS = "pipeline.counts"
 _SAMPLES = 10
@@ -116,11 +115,9 @@ def _clear_errors() -> Iterator[None]:
 
 @dataclass
 class _Ingested:
-    """Everything the executors wrote and refused, for one schema. `paths` are those of the tables, by type."""
+    """Everything the executors wrote and refused, for one schema."""
 
-    paths: dict[str, str]
-    files: StagedFiles
-    fragments: list[WrittenFragment]
+    fragments: WrittenFragments
     outcomes: dict[str, DataFrame]
     counts: dict[str, TypeCounts]
     rejected: int
@@ -134,7 +131,7 @@ class _Run:
     actor: str | None
     progress: Progress | None
     dry_run: bool = False
-    run_id: str = field(default_factory=new_ulid)
+    run_id: str = field(default_factory=new_run_id)
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
     _checks: list[CheckSequence] = field(default_factory=list)
@@ -186,7 +183,7 @@ class _Run:
     def _discard(self) -> None:
         """Remove the rows that executors wrote and no plan that left this run names."""
         for ingested in self._ingested.values():
-            ingested.files.discard()
+            ingested.fragments.discard()
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
@@ -206,7 +203,7 @@ class _Run:
             raise
         if not self.dry_run:
             for ingested in self._ingested.values():
-                ingested.files.keep()
+                ingested.fragments.keep()
         return plan
 
     def _prepare(self, txn: WriteTxn) -> PublishPlan:
@@ -215,8 +212,7 @@ class _Run:
         types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
-            for key in sorted({f.type_key for f in ingested.fragments}):
-                written = [f for f in ingested.fragments if f.type_key == key]
+            for key, written in ingested.fragments.by_type().items():
                 tables.add(types[key], written, replaces=replaces)
         checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
         self._checks.append(checked)
@@ -232,7 +228,7 @@ class _Run:
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
-        return PublishPlan(staged=tables.staged(), read_set=_read_set(tables), strict=replaces, details=details)
+        return PublishPlan(staged=tables.staged(), read_set=tables.read_set(), strict=replaces, details=details)
 
     # Ingest
 
@@ -241,11 +237,10 @@ class _Run:
         place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
         if (known := self._ingested.get(place.hexdigest())) is not None:
             return known
-        paths = {key: state.path for key, state in txn.base.tables.items()}
-        found = self._ingested[place.hexdigest()] = _Ingested(paths, StagedFiles(txn.root.objects), [], {}, {}, 0)
+        found = self._ingested[place.hexdigest()] = _Ingested(WrittenFragments(txn), {}, {}, 0)
         catalog = txn.snapshot.catalog
         check_against(self.model, catalog)
-        tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
+        tables = remote_tables(txn)
         for order, (label, source, mapping) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
                 type_key = mapping.type_key if mapping else None
@@ -301,7 +296,7 @@ class _Run:
             yield f"bad records of {name}", name, None
 
     def _task(
-        self, catalog: Catalog, tables: Mapping[str, TableAddress], label: str, type_key: str | None
+        self, catalog: Catalog, tables: Mapping[str, RemoteTable], label: str, type_key: str | None
     ) -> IngestTask:
         quality = self.model.quality
         quarantine = quality.on_error is OnError.QUARANTINE
@@ -328,8 +323,7 @@ class _Run:
         for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
             if row["kind"] == FRAGMENT:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
-                found.fragments.append(fragment)
-                found.files.add(found.paths[fragment.type_key], fragment.json)
+                found.fragments.add(fragment)
                 continue
             known = found.counts.get(row["type"], TypeCounts(row["type"]))
             read = known.read + row["rows"] + row["rejected"]
@@ -338,7 +332,7 @@ class _Run:
 
     def _build_indexes(self, tables: IncomingTables) -> None:
         current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
-        for key, state in index_tables(tables.spark, tables.txn.root, current).items():
+        for key, state in index_tables(tables.spark, tables.txn.resources, current).items():
             tables.replace_current(key, state)
 
     # Rejections
@@ -420,21 +414,11 @@ class _Run:
         )
 
 
-def _read_set(tables: IncomingTables) -> ReadSet:
-    """Node tables that endpoints were looked up in. Written tables need no mention."""
-    edges = [t.type for t in tables.types("edge") if isinstance(t.type, EdgeType)]
-    nodes = {f"node:{name}" for edge in edges for name in (edge.from_type, edge.to_type)}
-    touched = {
-        edge.type_key for t in tables.types("node") if t.replaces for edge in tables.catalog.incident_edges(t.type.name)
-    }
-    return ReadSet(tables=frozenset((nodes | touched) - tables.by_key.keys()))
-
-
 def _final_counts(ingested: _Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
     counts = []
     for key in sorted({*ingested.counts, *tables.by_key}):
         known = ingested.counts.get(key, TypeCounts(key))
-        changes: Any = tables.changes(tables.by_key[key]) if key in tables.by_key else None
+        changes = tables.by_key[key].changes if key in tables.by_key else None
         counts.append(
             TypeCounts(
                 key or "(no type)",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, opened
@@ -20,7 +21,6 @@ from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import EmbedStep, Pipeline, Quality, Source, TypeMapping
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.report import PipelineReport, Progress
-from omnigraph.storage.identifiers import new_ulid
 
 _SOURCE = "frame"
 
@@ -46,7 +46,7 @@ def write_frame(
     append that meets an id twice raises KeyConflictError as a load does, unless `quality` has a quarantine for it.
     """
     # Only a global view can be seen from the session that a run makes for its sources.
-    view = f"omnigraph_{new_ulid().lower()}"
+    view = f"omnigraph_{new_run_id().lower()}"
     frame.createGlobalTempView(view)
     try:
         with opened(graph) as workspace:

@@ -21,12 +21,12 @@ from omnigraph.errors import ConstraintRule
 from omnigraph.language.violations import Sentence
 
 if TYPE_CHECKING:
+    from omnigraph.engine.bulk.remote_table import RemoteTable
     from omnigraph.engine.external_blobs import ExternalBlobPolicy
     from omnigraph.engine.kernels import RejectedRow
     from omnigraph.engine.kernels.ids import Mint
     from omnigraph.language.catalog import Catalog
     from omnigraph.pipeline.embedding import EmbedTask
-    from omnigraph.storage.tables.distributed import TableAddress
 
 ROW_COLUMN: Final = "#row"
 """The number of a row in its source: the Spark partition in the upper bits, its position there in the lower 33."""
@@ -75,7 +75,7 @@ class IngestTask:
     """
 
     catalog: bytes
-    tables: Mapping[str, TableAddress]
+    tables: Mapping[str, RemoteTable]
     seed: str
     millis: int
     type_key: str | None = None
@@ -238,8 +238,8 @@ class _Ingest:
         type_ = self._types[key]
         if not any(prop.type.is_blob for prop in type_.property_list):
             return rows, numbers
+        from omnigraph.engine.bulk.external_cells import admitted_blobs
         from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
-        from omnigraph.pipeline.blobs import admitted_blobs
 
         policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
         rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
@@ -256,16 +256,13 @@ class _Ingest:
 
     def _flush(self, key: str) -> None:
         from omnigraph.engine.columns import as_table_rows, table_schema
-        from omnigraph.storage.tables.distributed import write_new_fragments
 
         buffer = self._buffers.pop(key)
         type_ = self._types[key]
         rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
         numbers = np.concatenate(buffer.numbers)
         start = 0
-        for text in write_new_fragments(
-            self._task.tables[key], rows, table_schema(type_), replaces=self._task.replaces
-        ):
+        for text in self._task.tables[key].write(rows, table_schema(type_), replaces=self._task.replaces):
             count = int(json.loads(text)["physical_rows"])
             here = numbers[start : start + count]
             start += count

@@ -13,6 +13,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.engine.bulk.places import OFFSET_BITS, PLACE
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline import checks
@@ -22,7 +24,6 @@ from omnigraph.pipeline.matching import REPEAT, ROLE, TAKEN
 from omnigraph.pipeline.model import Pipeline
 from omnigraph.pipeline.rejections import RejectedRows, rejected_by_checks
 from omnigraph.pipeline.suspicion import CandidateKeys, candidate_keys
-from omnigraph.storage.tables.distributed import OFFSET_BITS, PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class CheckSequence:
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
             incoming = self._tables.by_key[key]
-            rows = RejectedRows(self._tables.txn.root.location, incoming.type, incoming.all_rows)
+            rows = RejectedRows(EntityRecords.of(self._tables.txn.snapshot, incoming.type, incoming.all_rows))
             fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)
             located = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "problems")
             self.frames.append(rejected_by_checks(located, self._positions(key), rows))

@@ -15,12 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
-from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.ingest import TooManyRejectedError
 from omnigraph.pipeline.sources import RowIndex, shown_path
-from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
 
 _PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
 REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
@@ -101,17 +99,10 @@ def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
 class RejectedRows:
     """What an executor needs to read rejected rows back: the table version that has all incoming rows."""
 
-    location: Location
-    type: TableType
-    state: TableState
+    records: EntityRecords
 
     def __call__(self, rejected: pa.Table, positions: pa.Table) -> pa.Table:
-        from omnigraph.engine.entities import TypeState
-        from omnigraph.engine.export import entity_batches
-        from omnigraph.engine.export_form import record_lines
         from omnigraph.pipeline.ingest import unpacked_positions
-        from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
 
         if not rejected.num_rows:
             return _REJECTED_ARROW.empty_table()
@@ -119,22 +110,16 @@ class RejectedRows:
         source = positions.column("source")[0].as_py()
         rejected = rejected.sort_by("_offset")
         offsets = rejected.column("_offset").to_numpy()
-        entities = TypeState(TableReader(self.location), self.type, self.state)
-        # A fragment that was just written has all of its rows, so offsets count its row ids.
-        row_ids = fragment_row_ids(entities.table, [rejected.column("_fragment")[0].as_py()])[offsets]
-        ids: list[str] = []
-        lines: list[str] = []
-        for rows in entity_batches(entities, row_ids):
-            ids += rows.column("id").to_pylist()
-            lines += [line.decode() for line in record_lines(self.type, rows)]
+        # A fragment that was just written has all of its rows, so offsets count them.
+        entities = list(self.records.by_id([rejected.column("_fragment")[0].as_py()], offsets))
         return pa.table(
             [
                 [source] * len(offsets),
                 numbers[offsets],
-                [self.type.type_key] * len(offsets),
-                ids,
+                [self.records.type.type_key] * len(offsets),
+                [entity_id for entity_id, _ in entities],
                 rejected.column("problems"),
-                lines,
+                [line.decode() for _, line in entities],
             ],
             schema=_REJECTED_ARROW,
         )

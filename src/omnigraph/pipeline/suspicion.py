@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.pipeline.bucketing import Hashes, crowded
+from omnigraph.engine.bulk.key_hashes import Hashes, crowded
 from omnigraph.pipeline.exchange import HASH, Lane, bucket_count, exchange
 from omnigraph.pipeline.scanning import TableScan
 from omnigraph.pipeline.tasks import on_executors
