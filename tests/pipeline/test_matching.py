@@ -26,7 +26,7 @@ from omnigraph.pipeline.exchange import HASH, Lane, exchange
 from omnigraph.pipeline.matching import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
 from omnigraph.pipeline.reading import type_named, type_scan
 from omnigraph.pipeline.scanning import TableScan
-from omnigraph.pipeline.suspicion import suspects
+from omnigraph.pipeline.suspicion import candidate_keys
 
 texts = st.text(max_size=40)
 SCALARS = {
@@ -158,9 +158,9 @@ def test_both_ways_of_looking_for_ends_find_the_same(spark: SparkSession, tmp_pa
         ways = [
             ends_of_edges._looked_up(spark, edges, edges.groups(1), ends, nodes),
             ends_of_edges._exchanged(spark, edges, ends, nodes),
-            ends_of_edges.lost_ends(spark, edges, ends, nodes),
+            ends_of_edges.missing_endpoints(spark, edges, ends, nodes),
         ]
-        found = suspects(ways)
+        found = candidate_keys(ways)
     assert [set(each.tolist()) for each in found if each is not None] == [
         _hashes_of(f"p{n}" for n in range(1, 40, 2))
     ] * 3

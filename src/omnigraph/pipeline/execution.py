@@ -1,6 +1,6 @@
 """A pipeline run from sources to one commit, or to nothing.
 
-`run` captures a head, lets executors type and write the rows, judges them with joins against that head, and publishes
+`run` captures a head, lets executors type and write the rows, checks them with joins against that head, and publishes
 through the engine's publish machine like every other write. The driver holds metadata, counts and samples.
 """
 
@@ -35,10 +35,17 @@ from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
 from omnigraph.pipeline.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.indexing import index_tables
-from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
-from omnigraph.pipeline.judgement import Judgement
+from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask, TooManyRejected
+from omnigraph.pipeline.judgement import CheckSequence
 from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
-from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
+from omnigraph.pipeline.rejections import (
+    RejectedSample,
+    rejected_by_kernels,
+    rows_rejected,
+    samples,
+    too_many_rejected,
+    with_positions,
+)
 from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
 from omnigraph.pipeline.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
@@ -101,11 +108,7 @@ def _clear_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if "TooManyRejectedError: " in text:
-            first = text.split("TooManyRejectedError: ", 1)[1].split("\n", 1)[0].strip()
-            raise BadRequestError(f"more rows were rejected than max_rejected allows, such as: {first}") from None
-        said = own_words(text)
+        said = own_words(str(error))
         reason = said or f"Spark could not run the pipeline: {short_reason(error)}"
         raise BadRequestError(reason) from error
 
@@ -131,7 +134,7 @@ class _Run:
     run_id: str = field(default_factory=new_run_id)
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
-    _judgements: list[Judgement] = field(default_factory=list)
+    _checks: list[CheckSequence] = field(default_factory=list)
     _rejected: DataFrame | None = None
 
     def __post_init__(self) -> None:
@@ -172,8 +175,8 @@ class _Run:
         for ingested in self._ingested.values():
             for outcomes in ingested.outcomes.values():
                 outcomes.unpersist()
-        for judgement in self._judgements:
-            judgement.release()
+        for checked in self._checks:
+            checked.release()
         if self._rejected is not None:
             self._rejected.unpersist()
 
@@ -211,15 +214,15 @@ class _Run:
         with self.stages.stage("stage"):
             for key, written in ingested.fragments.by_type().items():
                 tables.add(types[key], written, replaces=replaces)
-        judgement = Judgement(tables, self.model, ingested.outcomes, self._refuse_now)
-        self._judgements.append(judgement)
+        checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
+        self._checks.append(checked)
         with self.stages.stage("check"):
-            judgement.judge()
-        self._settle(ingested, judgement)
+            checked.run()
+        self._settle(ingested, checked)
         if self.model.index:
             with self.stages.stage("index"):
                 self._build_indexes(tables)
-        self.counts = _final_counts(ingested, judgement, tables)
+        self.counts = _final_counts(ingested, checked, tables)
         details = {
             _COUNTS: recorded(self.counts),
             "pipeline.rejected": str(self.rejected_total),
@@ -251,7 +254,12 @@ class _Run:
                     outcomes = self.frames.through_bad_records(source, task, schema)
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
-                self._gather(found, outcomes, order, source)
+                try:
+                    self._gather(found, outcomes, order, source)
+                except (PySparkException, Py4JJavaError) as error:
+                    if (stopped := TooManyRejected.in_text(str(error))) is None:
+                        raise
+                    raise too_many_rejected(stopped, source, self.frames.row_index(source)) from None
         if found.rejected and self._must_stop(found.rejected):
             self._refuse_now(found.rejected, self._kernel_rejections(found))
         return found
@@ -333,7 +341,7 @@ class _Run:
         return quality.on_error is OnError.FAIL or rejected > quality.max_rejected
 
     def _kernel_rejections(self, found: _Ingested) -> DataFrame:
-        frames = [refused_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
+        frames = [rejected_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
         return all_of(frames)
 
     def _refuse_now(self, total: int, rejected: DataFrame) -> None:
@@ -343,12 +351,12 @@ class _Run:
             allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
             raise rows_rejected(total, shown, allowed)
 
-    def _settle(self, ingested: _Ingested, judgement: Judgement) -> None:
+    def _settle(self, ingested: _Ingested, checked: CheckSequence) -> None:
         """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
-        self.rejected_total = ingested.rejected + judgement.rejected
+        self.rejected_total = ingested.rejected + checked.rejected
         if not self.rejected_total:
             return
-        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames]).persist(StorageLevel.DISK_ONLY)
+        rejected = all_of([self._kernel_rejections(ingested), *checked.frames]).persist(StorageLevel.DISK_ONLY)
         self._rejected = rejected
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
@@ -405,7 +413,7 @@ class _Run:
         )
 
 
-def _final_counts(ingested: _Ingested, judgement: Judgement, tables: IncomingTables) -> tuple[TypeCounts, ...]:
+def _final_counts(ingested: _Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
     counts = []
     for key in sorted({*ingested.counts, *tables.by_key}):
         known = ingested.counts.get(key, TypeCounts(key))
@@ -414,8 +422,8 @@ def _final_counts(ingested: _Ingested, judgement: Judgement, tables: IncomingTab
             TypeCounts(
                 key or "(no type)",
                 known.read,
-                known.rejected + judgement.rejected_by_type.get(key, 0),
-                judgement.superseded.get(key, 0),
+                known.rejected + checked.rejected_by_type.get(key, 0),
+                checked.superseded.get(key, 0),
                 changes.inserted if changes else 0,
                 changes.updated if changes else 0,
                 changes.deleted if changes else 0,

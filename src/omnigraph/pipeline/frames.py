@@ -15,7 +15,7 @@ from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, opened
-from omnigraph.errors import BadRequestError, KeyConflictError, RowsRejectedError
+from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import EmbedStep, Pipeline, Quality, Source, TypeMapping
@@ -72,9 +72,9 @@ def write_frame(
             progress=progress,
         )
     except RowsRejectedError as error:
-        if error.key_conflict is not None and load_mode(mode) is LoadMode.APPEND:
+        if error.rule is ConstraintRule.ID and error.type_key and load_mode(mode) is LoadMode.APPEND:
             message = f"{error.samples[0]}; nothing was written"
-            raise KeyConflictError(*error.key_conflict, message=message) from error
+            raise KeyConflictError(error.type_key, error.entity_id, message=message) from error
         raise
     finally:
         frame.sparkSession.catalog.dropGlobalTempView(view)

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from omnigraph.engine.bulk.run_keys import last_number
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.task_errors import noting_fields
 from omnigraph.pipeline.writing import Sink, WrittenRows
 
 # Spark tells the tasks of a streaming query which query they work for; the committing process is told nothing.
@@ -34,7 +35,8 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_PROPERTY) if context else None
-        return replace(self._sink.written(iterator), stream=self._stream or query)
+        with noting_fields():
+            return replace(self._sink.written(iterator), stream=self._stream or query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         streams = {m.stream for m in messages if isinstance(m, WrittenRows) and m.fragments}
@@ -43,9 +45,9 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
         stream = streams.pop()
         if stream is None:
             raise BadRequestError("Spark named no query for this stream; give it a name with the option runKey")
-        self._sink.publish(
-            messages, f"{_prefix(stream)}{batchId}", unless=lambda txn: is_committed(txn, stream, batchId)
-        )
+        key = f"{_prefix(stream)}{batchId}"
+        with noting_fields():
+            self._sink.publish(messages, key, unless=lambda txn: is_committed(txn, stream, batchId))
 
 
 def _prefix(stream: str) -> str:

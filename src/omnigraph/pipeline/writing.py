@@ -1,7 +1,7 @@
 """Writing a DataFrame into one graph type as one commit: the sink of the data source.
 
 Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
-with, so it judges the ids, endpoints and unique values of the new rows in one process with the engine's own
+with, so it checks the ids, endpoints and unique values of the new rows in one process with the engine's own
 constraint stage; frames beyond the limits of the handle are for `write_frame`.
 """
 
@@ -22,10 +22,12 @@ from omnigraph.engine.columns import as_table_rows, table_schema
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.kernels import RejectedRow, type_batch
+from omnigraph.engine.kernels.rows import first_in_stage_order
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.pipeline.task_errors import noting_fields
 
 _FLUSH_ROWS = 1 << 20
 
@@ -70,12 +72,14 @@ class Sink:
             if rejected:
                 context = TaskContext.get()
                 part = f"partition {context.partitionId()}, row" if context else "row"
-                raise BadRequestError(rejected[0].message(part))
+                raise first_in_stage_order(rejected, {type_.type_key: type_}).error(part)
             admitted, refused = admitted_blobs(
                 type_, typed.rows, DENY_EXTERNAL_BLOBS, keeps_references=self.mode is LoadMode.OVERWRITE
             )
             if refused:
-                raise BadRequestError(min(refused.items())[1][1])
+                row, (name, reason) = min(refused.items())
+                entity_id, line = typed.rows.column("id")[row].as_py(), typed.lines[row].as_py()
+                raise ConstraintError(ConstraintRule.BLOB, type_.type_key, name, entity_id, line, message=reason)
             seen += batch.num_rows
             parts.append(admitted)
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
@@ -132,7 +136,9 @@ class TypeWriter(DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._sink.written(iterator)
+        with noting_fields():
+            return self._sink.written(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._sink.publish(messages, self._sink.run_key)
+        with noting_fields():
+            self._sink.publish(messages, self._sink.run_key)

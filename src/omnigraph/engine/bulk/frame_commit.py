@@ -17,9 +17,10 @@ from omnigraph.engine.bulk.places import PLACE, by_fragment
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
+from omnigraph.engine.constraints.identity import refuse_repeated_ids, taken_id
 from omnigraph.engine.publish import PublishPlan, WriteTxn
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import KeyConflictError, ResourceLimitError
+from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable
@@ -57,7 +58,7 @@ class FrameCommit:
         change = TypeChange(self.type, rows, replaces=replaces, fresh=mode is LoadMode.APPEND)
         read_set = check_constraints(FinalImage(txn, GraphChange.of(change)), [change])
         if mode is not LoadMode.MERGE:
-            _refuse_repeats(key, rows)
+            refuse_repeated_ids(key, rows.column("id"))
         replaced = [] if replaces else self._stored_places(txn, base, rows)
         gone = by_fragment([*superseded, *replaced])
         remaining = {fragment: incoming.remote.without_rows(fragment, offsets) for fragment, offsets in gone.items()}
@@ -72,7 +73,7 @@ class FrameCommit:
         table = txn.root.reader.open(base)
         stored = table.rows_among("id", rows.column("id").to_pylist(), ["id", ROW_ADDRESS])
         if stored.num_rows and self.mode is LoadMode.APPEND:
-            raise KeyConflictError(self.type.type_key, stored.column("id")[0].as_py())
+            raise taken_id(self.type.type_key, min(stored.column("id").to_pylist()))
         places: list[int] = stored.column(ROW_ADDRESS).to_pylist()
         return places
 
@@ -99,11 +100,3 @@ def _last_per_id(rows: pa.Table) -> tuple[pa.Table, list[int]]:
         return rows, []
     kept = pc.is_in(numbered.column("#"), value_set=last)
     return rows.filter(kept), rows.filter(pc.invert(kept)).column(PLACE).to_pylist()
-
-
-def _refuse_repeats(key: str, rows: pa.Table) -> None:
-    counts = pc.value_counts(rows.column("id"))
-    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    if len(repeated):
-        first = repeated[0].as_py()
-        raise KeyConflictError(key, first, message=f"the input holds the {key} id '{first}' more than once")
