@@ -152,7 +152,7 @@ def test_only_the_tables_package_calls_lance() -> None:
     assert strays == []
 
 
-LANCE_OBJECTS = {"_dataset", "_fragments", "_described_indexes"}
+LANCE_OBJECTS = {"_dataset", "_fragments", "_fragments_among", "_described_indexes"}
 """What a `Table` holds of Lance's own. The modules of its package share it; nobody else may even look."""
 
 
