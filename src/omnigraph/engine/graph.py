@@ -34,7 +34,8 @@ from omnigraph.engine.held_source import held_source
 from omnigraph.engine.history import CommitPage
 from omnigraph.engine.indexes import PendingProperty
 from omnigraph.engine.kernels import Grammar, Limits
-from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
+from omnigraph.engine.kernels.csv_rows import CsvDialect
+from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
 from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
 from omnigraph.engine.merge import MergePreview, MergeRequest, MergeResult, Resolutions
@@ -396,20 +397,28 @@ class Graph:
 
     def load(
         self,
-        data: LoadInput,
+        data: Any,
         *,
         mode: str,
+        type: str | None = None,
         branch: str = MAIN,
         base: str | None = None,
+        format: str | None = None,
+        csv: CsvDialect | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
-        """Load a graph batch, one JSON record per line, as one commit.
+        """Load data as one commit, all or nothing.
+
+        With `type`, the data are rows of that type: an Arrow table or reader, a pandas or Polars frame, a list or
+        iterator of dictionaries, or the path of a csv, parquet or ndjson file. Columns are properties by name; `from`
+        and `to`, or `src` and `dst`, are the ends of an edge. Without it they are graph records, one JSON object per
+        line, as text, bytes, pieces of them, or a path.
 
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
-        succeeds.
+        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell.
         """
-        opened = reopenable(data)
+        opened = load_input(data, type, format=format, csv=csv, graph=self._root.location)
         return run_load(self, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key))
 
     def load_file(
