@@ -100,7 +100,7 @@ class QueryResult:
         return _package("polars").from_arrow(self.table)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows for any library that reads Arrow streams: `polars.from_arrow(result)`, `duckdb.from_arrow`, …"""
+        """The rows for any library that reads Arrow streams: `polars.DataFrame(result)`, `duckdb.from_arrow(result)`"""
         return self.table.__arrow_c_stream__(requested_schema)
 
     def to_ipc(self) -> bytes:
