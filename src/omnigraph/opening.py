@@ -27,5 +27,5 @@ def open(uri: str | Path, *, maintain: bool | MaintenancePolicy = False) -> Grap
     """
     graph = Graph.open(uri).with_embedding(EnvironmentEmbedder())
     if maintain:
-        Maintainer(graph, DEFAULT_POLICY if maintain is True else maintain).start()
+        Maintainer(graph.workspace, DEFAULT_POLICY if maintain is True else maintain).start()
     return graph

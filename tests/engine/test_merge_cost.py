@@ -19,7 +19,7 @@ def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> Reque
     """The requests of `work`, with the hint that a commit writes in the background."""
     with server.logged() as log:
         work()
-        while graph.root.log.hints_pending() or graph.root.pins.pending():
+        while graph.workspace.root.log.hints_pending() or graph.workspace.root.pins.pending():
             time.sleep(0.005)
     return log
 

@@ -116,6 +116,7 @@ def test_a_file_of_rows_means_the_same_to_both_engines(
     pq.write_table(books, tmp_path / "books.parquet")
     likes = ndjson(tmp_path / "borrowed.ndjson", [{"from": "ann", "to": "b1", "on": "2020-01-01", "id": "e1"}])
     none = csv(tmp_path / "none.csv", "name,age,email")
+    no_loans = csv(tmp_path / "no-loans.csv", "from,to,on")
     here, there = library(tmp_path / "here"), library(tmp_path / "there")
 
     def small(target: Any) -> Graph:
@@ -138,7 +139,11 @@ def test_a_file_of_rows_means_the_same_to_both_engines(
     assert receipts[0] == receipts[1]
     assert everything(there) == everything(here)
     for engine, graph in (("local", here), ("spark", there)):
-        empty = load(capsys, graph, "--data", str(none), "--type", "Reader", "--engine", engine)
-        assert empty["nodes"] == [{"name": "Reader", "entities_loaded": 0}]
-
+        empty = ["--data", str(none), "--type", "Reader", "--engine", engine]
+        assert load(capsys, graph, *empty)["nodes"] == []
+        refused(capsys, graph, *empty, mode="overwrite")  # a loan would end in nothing
+        no_edges = ["--data", str(no_loans), "--type", "Borrowed", "--engine", engine]
+        assert load(capsys, graph, *no_edges, mode="overwrite")["edges"] == [{"name": "Borrowed", "entities_loaded": 0}]
+        assert load(capsys, graph, *empty, mode="overwrite")["nodes"] == [{"name": "Reader", "entities_loaded": 0}]
     assert everything(there) == everything(here)
+    assert here.snapshot().count("node:Reader") == 0

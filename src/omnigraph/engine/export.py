@@ -18,14 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.entities import TypeState, row_ids_of
+from omnigraph.engine.entities import TypeState
 from omnigraph.engine.representation import property_values
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.taking import RowIds
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.
@@ -56,11 +55,9 @@ class ExportedFile:
         return {"type_key": self.type_key, "path": self.path, "rows": self.rows}
 
 
-def export_lines(
-    root: GraphRoot, snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING
-) -> Iterator[bytes]:
+def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
-    for state in _chosen(root, snapshot, types, scope):
+    for state in _chosen(snapshot, types, scope):
         yield from entity_lines(state, _all_rows(state))
 
 
@@ -79,7 +76,7 @@ def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
 
 
 def export_files(
-    root: GraphRoot, snapshot: Snapshot, directory: str | Path, format: str, types: Collection[str] = ()
+    snapshot: Snapshot, directory: str | Path, format: str, types: Collection[str] = ()
 ) -> list[ExportedFile]:
     """One file per type, `node.<Type>.parquet` or `edge.<Type>.arrow`, with property names as columns."""
     try:
@@ -89,13 +86,13 @@ def export_files(
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_write_file(state, folder, chosen) for state in _chosen(root, snapshot, types, EVERYTHING)]
+        return [_write_file(state, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
 
-def _chosen(root: GraphRoot, snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
-    states = TypeState.all_of(root, snapshot)
+def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
+    states = TypeState.all_of(snapshot)
     names = {state.type.name for state in states.values()}
     for name in types:
         if name not in names:
@@ -109,7 +106,7 @@ def _chosen(root: GraphRoot, snapshot: Snapshot, types: Collection[str], scope: 
 
 def _all_rows(state: TypeState) -> RowIds:
     """Every row of a type, in id order."""
-    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.uint64)
+    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.int64)
 
 
 def _batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,13 +27,11 @@ from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, Write
 from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage.location import Location
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
@@ -137,40 +135,40 @@ def _encoded(piece: str | bytes) -> bytes:
         raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
 
 
-def load(graph: Graph, request: LoadRequest) -> LoadReceipt:
+def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
-    attempt = _Load(graph, request)
+    attempt = _Load(workspace, request)
     try:
         # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
-        attempt.read_input(graph.snapshot(request.branch))
-        published = graph.commit(request.branch, attempt.prepare, attempt.intent())
+        attempt.read_input(workspace.snapshot(request.branch))
+        published = workspace.commit(request.branch, attempt.prepare, attempt.intent())
     except BranchNotFoundError:
         if request.base is None:
             raise
-        published = _load_on_new_branch(graph, request, attempt)
+        published = _load_on_new_branch(workspace, request, attempt)
     if published is None:
         raise AssertionError("a load always has a plan")
     return _receipt(published)
 
 
-def _load_on_new_branch(graph: Graph, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
+def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
     base = request.base or ""
-    attempt.read_input(graph.state_of(base))
+    attempt.read_input(workspace.state_of(base))
     try:
         creating = replace(attempt, creates_branch=True)
-        return graph.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
+        return workspace.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
     except ConflictError:
-        if request.branch.strip() not in graph.list_branches():
+        if request.branch.strip() not in workspace.root.branches.names():
             raise
         # Somebody created the branch meanwhile, so it is an existing target and the base does not matter.
-        return graph.commit(request.branch, attempt.prepare, attempt.intent())
+        return workspace.commit(request.branch, attempt.prepare, attempt.intent())
 
 
 @dataclass
 class _Load:
     """One load over all its attempts. The input is decoded once per schema it meets."""
 
-    graph: Graph
+    workspace: Workspace
     request: LoadRequest
     creates_branch: bool = False
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
@@ -189,7 +187,7 @@ class _Load:
         read_set = check_constraints(FinalImage(txn, change), order)
         if mode is not LoadMode.MERGE:
             _refuse_repeated_ids(decoded)
-        change = admit_blobs(txn.root, change, self.graph.external_blobs, self.graph.limits)
+        change = admit_blobs(txn.resources, change)
         if mode is LoadMode.APPEND:
             _refuse_existing_ids(txn, change, minted)
         return PublishPlan(
@@ -214,10 +212,12 @@ class _Load:
         return self._decoded[schema]
 
     def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
-        request, limits = self.request, self.graph.limits
+        request, limits = self.request, self.workspace.limits
         keyed = request.idempotency_key is not None
         if isinstance(request.input, RowInput):
             decoded = request.input.decode(catalog, limits, mint)
+            if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
+                decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
             if keyed:
                 digest = RequestDigest("load", request.branch.strip(), request.mode, "rows", request.input.type_name)
                 for typed in decoded.by_type.values():

@@ -18,10 +18,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace, opened
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.changes import CHANGES_SCHEMA, ChangeStreamReader
 from omnigraph.pipeline.reading import FilteringTypeReader, TypeReader, comparable_columns, type_named, type_scan
@@ -50,15 +50,15 @@ class OmnigraphDataSource(DataSource):
     def schema(self) -> StructType | str:
         if "type" not in self.options:
             return CHANGES_SCHEMA
-        with self._graph() as graph:
-            state = self._snapshot(graph)
+        with opened(self._option("graph")) as workspace:
+            state = self._snapshot(workspace)
             return spark_schema(
                 type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
             )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with self._graph() as graph:
-            state = self._snapshot(graph)
+        with opened(self._option("graph")) as workspace:
+            state = self._snapshot(workspace)
             type_ = type_named(state, self._option("type"))
             scan = type_scan(state, type_, self._columns())
             if self.options.get("pushdown", "false").lower() == "true":
@@ -82,8 +82,8 @@ class OmnigraphDataSource(DataSource):
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
-        with self._graph() as graph:
-            state = graph.snapshot(self._branch())
+        with opened(self._option("graph")) as workspace:
+            state = workspace.snapshot(self._branch())
             type_ = type_named(state, self._option("type"))
             return Sink(
                 location=self._location(),
@@ -113,9 +113,6 @@ class OmnigraphDataSource(DataSource):
     def _location(self) -> Location:
         return Location.parse(self._option("graph"))
 
-    def _graph(self) -> Graph:
-        return Graph.open(self._option("graph"))
-
-    def _snapshot(self, graph: Graph) -> Snapshot:
+    def _snapshot(self, workspace: Workspace) -> Snapshot:
         commit = self.options.get("snapshot")
-        return graph.snapshot(None, snapshot=commit) if commit else graph.snapshot(self._branch())
+        return workspace.snapshot(None, snapshot=commit) if commit else workspace.snapshot(self._branch())

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -22,11 +22,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.embeddings.configuration import config_from_environment
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, BranchNotFoundError, StorageError
+from omnigraph.engine.workspace import GraphHandle, Workspace, opened
+from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Catalog, EdgeType
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
@@ -43,7 +43,8 @@ from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_w
 from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.tables.distributed import TableAddress, data_files
+from omnigraph.storage.tables.distributed import TableAddress
+from omnigraph.storage.tables.staged_files import StagedFiles
 
 _COUNTS = "pipeline.counts"
 _SAMPLES = 10
@@ -57,7 +58,7 @@ _UNWEIGHED, _UNSET = str((1 << 31) - 1), "1"
 def run(
     pipeline: Pipeline | str | Path,
     *,
-    graph: Graph | str | Path | None = None,
+    graph: GraphHandle | str | Path | None = None,
     branch: str | None = None,
     mode: str | None = None,
     spark: SparkSession | None = None,
@@ -75,21 +76,18 @@ def run(
     model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
         graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
     )
-    opened = graph if isinstance(graph, Graph) else Graph.open(model.resolved(_target(model)))
-    try:
-        with (
-            spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
-            session_of_run(session, model.spark) as own,
-            _clear_errors(),
-        ):
-            execution = _Run(model, opened, own, actor, progress, dry_run)
-            try:
-                return execution.to_commit(run_key, force=force)
-            finally:
-                execution.release()
-    finally:
-        if opened is not graph:
-            opened.close()
+    target = model.resolved(_target(model)) if graph is None or isinstance(graph, str | Path) else graph
+    with (
+        opened(target) as workspace,
+        spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
+        session_of_run(session, model.spark) as own,
+        _clear_errors(),
+    ):
+        execution = _Run(model, workspace, own, actor, progress, dry_run)
+        try:
+            return execution.to_commit(run_key, force=force)
+        finally:
+            execution.release()
 
 
 def _target(model: Pipeline) -> str:
@@ -118,6 +116,7 @@ class _Ingested:
     """Everything the executors wrote and refused, for one schema. `paths` are those of the tables, by type."""
 
     paths: dict[str, str]
+    files: StagedFiles
     fragments: list[WrittenFragment]
     outcomes: dict[str, DataFrame]
     counts: dict[str, TypeCounts]
@@ -127,7 +126,7 @@ class _Ingested:
 @dataclass
 class _Run:
     model: Pipeline
-    graph: Graph
+    workspace: Workspace
     spark: SparkSession
     actor: str | None
     progress: Progress | None
@@ -156,7 +155,7 @@ class _Run:
             details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
         )  # fmt: skip
         try:
-            txn = self.graph.begin(self.model.branch, self.intent)
+            txn = self.workspace.begin(self.model.branch, self.intent)
         except BranchNotFoundError:
             if self.model.base is None:
                 raise
@@ -169,7 +168,7 @@ class _Run:
             return self._report(None, key)
         again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
         with self.stages.stage("publish"):
-            return self._report(self.graph.publish(txn, plan, again), key)
+            return self._report(self.workspace.publish(txn, plan, again), key)
 
     def release(self) -> None:
         """Let go of what Spark kept for the run."""
@@ -182,28 +181,30 @@ class _Run:
             self._rejected.unpersist()
 
     def _discard(self) -> None:
-        """Remove the rows that executors wrote and nobody will publish; cleanup finds what little is left."""
+        """Remove the rows that executors wrote and no plan that left this run names."""
         for ingested in self._ingested.values():
-            files = [f"{ingested.paths[f.type_key]}/{name}" for f in ingested.fragments for name in data_files(f.json)]
-            with suppress(StorageError):
-                self.graph.root.objects.delete_all(files)
+            ingested.files.discard()
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
         if self.dry_run:
-            self.prepare(self.graph.begin(base, self.intent))
+            self.prepare(self.workspace.begin(base, self.intent))
             self._discard()
             return self._report(None, key, created=True)
-        published = self.graph.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
+        published = self.workspace.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
         return self._report(published, key, created=True)
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Everything between the captured head and the publish. May run again on a newer head."""
         try:
-            return self._prepare(txn)
+            plan = self._prepare(txn)
         except BaseException:
             self._discard()
             raise
+        if not self.dry_run:
+            for ingested in self._ingested.values():
+                ingested.files.keep()
+        return plan
 
     def _prepare(self, txn: WriteTxn) -> PublishPlan:
         ingested = self._ingest(txn)
@@ -211,7 +212,9 @@ class _Run:
         types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
-            for key in sorted({f.type_key for f in ingested.fragments}):
+            # A type that a mapping names is replaced also by no rows at all.
+            mapped = {mapping.type_key for mapping in self.model.mappings} if replaces else set[str]()
+            for key in sorted({*mapped, *(f.type_key for f in ingested.fragments)}):
                 written = [f for f in ingested.fragments if f.type_key == key]
                 tables.add(types[key], written, replaces=replaces)
         judgement = Judgement(tables, self.model, ingested.outcomes, self._refuse_now)
@@ -238,7 +241,7 @@ class _Run:
         if (known := self._ingested.get(place.hexdigest())) is not None:
             return known
         paths = {key: state.path for key, state in txn.base.tables.items()}
-        found = self._ingested[place.hexdigest()] = _Ingested(paths, [], {}, {}, 0)
+        found = self._ingested[place.hexdigest()] = _Ingested(paths, StagedFiles(txn.root.objects), [], {}, {}, 0)
         catalog = txn.snapshot.catalog
         check_against(self.model, catalog)
         tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
@@ -304,7 +307,7 @@ class _Run:
             replaces=self.model.mode is LoadMode.OVERWRITE,
             most_rejected=quality.max_rejected if quarantine else _SAMPLES,
             stop_beyond=quality.max_rejected if quarantine else None,
-            external_blobs=self.graph.external_blobs,
+            external_blobs=self.workspace.external_blobs,
             embed=self._embed_tasks(catalog),
         )
 
@@ -319,6 +322,7 @@ class _Run:
             if row["kind"] == FRAGMENT:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
                 found.fragments.append(fragment)
+                found.files.add(found.paths[fragment.type_key], fragment.json)
                 continue
             known = found.counts.get(row["type"], TypeCounts(row["type"]))
             read = known.read + row["rows"] + row["rejected"]
@@ -391,7 +395,7 @@ class _Run:
             pipeline=self.model.name,
             run_id=self.run_id,
             run_key=key,
-            graph=self.graph.uri,
+            graph=self.workspace.uri,
             branch=self.model.branch,
             mode=self.model.mode.value,
             types=counts,

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.engine.export import ExportedFile
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.reading import type_named, type_scan
@@ -51,7 +51,7 @@ class BulkFormat(StrEnum):
 
 def export_types(
     spark: SparkSession,
-    graph: Graph,
+    graph: GraphHandle,
     directory: str,
     *,
     format: str = "parquet",
@@ -69,7 +69,7 @@ def export_types(
         raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}") from None
     if "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory")
-    state = graph.snapshot(branch, snapshot=snapshot, version=version, at=at)
+    state = graph.workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
     chosen = [type_named(state, name) for name in (types or state.types())]
     stages = Stages(progress)
     written = []

@@ -14,11 +14,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.optimize import OptimizeReport, TableOptimized
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.topology_upkeep import refresh_topologies
+from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.indexing import index_tables, waiting_indexes
 from omnigraph.pipeline.report import Progress, Stages
@@ -42,7 +42,7 @@ class _Compacted:
 
 def optimize_on_spark(
     spark: SparkSession,
-    graph: Graph,
+    graph: GraphHandle,
     branch: str = "main",
     *,
     types: Collection[str] | None = None,
@@ -51,8 +51,8 @@ def optimize_on_spark(
     progress: Progress | None = None,
 ) -> OptimizeReport:
     """Compact the tables of a branch and make their indexes whole. Refused when a writer changes those tables."""
-    stages = Stages(progress)
-    txn = graph.begin(branch, Intent(kind="optimize", actor=actor))
+    stages, workspace = Stages(progress), graph.workspace
+    txn = workspace.begin(branch, Intent(kind="optimize", actor=actor))
     known = table_types(txn.snapshot.catalog)
     if types is not None and (unknown := sorted(set(types) - known.keys())):
         raise BadRequestError(f"unknown type '{unknown[0]}'; write node:<Type> or edge:<Type>")
@@ -69,8 +69,8 @@ def optimize_on_spark(
     published = None
     if changed:
         with stages.stage("publish"):
-            published = graph.publish(txn, PublishPlan(staged=changed, strict=True))
-    refresh_topologies(graph.root, graph.snapshot(branch))
+            published = workspace.publish(txn, PublishPlan(staged=changed, strict=True))
+    refresh_topologies(workspace.snapshot(branch))
     rows = [
         TableOptimized(
             key,
@@ -81,7 +81,7 @@ def optimize_on_spark(
         )
         for key, type_ in chosen.items()
     ]
-    return OptimizeReport(graph.uri, branch, tuple(rows), published)
+    return OptimizeReport(workspace.uri, branch, tuple(rows), published)
 
 
 def _compacted(

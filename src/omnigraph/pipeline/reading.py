@@ -30,15 +30,15 @@ from pyspark.sql.datasource import (
 )
 
 from omnigraph.engine.columns import table_schema
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline.scanning import TableScan, scan_frame
 from omnigraph.storage.tables.distributed import TableAddress, fragments_of
-from omnigraph.storage.tables.reading import identifier, quoted
+from omnigraph.storage.tables.predicates import identifier, quoted
 
 _COMPARISONS: dict[type[Filter], str] = {
     EqualTo: "=",
@@ -72,7 +72,7 @@ def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | Non
 
 
 def to_spark(
-    graph: Graph,
+    graph: GraphHandle,
     type_name: str,
     spark: SparkSession | None = None,
     *,
@@ -84,13 +84,13 @@ def to_spark(
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise BadRequestError("there is no active Spark session; start one, or pass it")
-    state = graph.snapshot(branch, snapshot=snapshot)
+    state = graph.workspace.snapshot(branch, snapshot=snapshot)
     return scan_frame(session, type_scan(state, type_named(state, type_name), columns))
 
 
-def register_views(spark: SparkSession, graph: Graph, branch: str | None = None, prefix: str = "") -> list[str]:
+def register_views(spark: SparkSession, graph: GraphHandle, branch: str | None = None, prefix: str = "") -> list[str]:
     """Temporary views of every type of a branch, all of one snapshot; returns their names."""
-    state = graph.snapshot(branch)
+    state = graph.workspace.snapshot(branch)
     names = []
     for type_key in state.types():
         type_ = type_named(state, type_key)

@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.source import did_you_mean
@@ -28,7 +28,7 @@ from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, fragment_descriptions
-from omnigraph.storage.tables.reading import identifier
+from omnigraph.storage.tables.predicates import identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ReembedOutcome:
 
 
 def reembed(
-    graph: Graph,
+    graph: GraphHandle,
     type_name: str,
     property: str,
     *,
@@ -62,13 +62,13 @@ def reembed(
     told = {"embed.property": f"{type_name}.{property}"}
     intent = Intent(kind="pipeline", actor=actor, message=f"embed {type_name}.{property}", details=told)
     with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
-        txn = graph.begin(branch, intent)
+        txn = graph.workspace.begin(branch, intent)
         used = config or config_from_environment(os.environ)
         attempt = _Reembedding(session, EmbedStep(type_name, property), used, only_missing, index)
         plan = attempt.prepare(txn)
         if not plan.staged:
             return ReembedOutcome(0, None)
-        published = graph.publish(txn, plan, attempt.prepare)
+        published = graph.workspace.publish(txn, plan, attempt.prepare)
     return ReembedOutcome(sum(counts.updated for counts in published.entry.commit.changes.values()), published)
 
 

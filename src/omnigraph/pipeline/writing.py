@@ -19,17 +19,16 @@ from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import as_table_rows, column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.kernels import RejectedRow, type_batch
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import LoadMode
+from omnigraph.engine.workspace import Workspace, opened
 from omnigraph.errors import BadRequestError, ConflictError, KeyConflictError, ResourceLimitError
 from omnigraph.language.catalog import Catalog, NodeType, TableType
 from omnigraph.pipeline.blobs import admitted_blobs
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
-from omnigraph.storage.root import open_root
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import (
     PLACE,
@@ -115,20 +114,20 @@ class Sink:
         written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
         if not written and self.mode is not LoadMode.OVERWRITE:
             return None
-        with Graph(open_root(self.location)) as graph:
+        with opened(self.location.uri) as workspace:
             intent = Intent(kind="pipeline", actor=self.actor, message="DataFrame write", idempotency_key=key)
             fragments = [text for message in written for text in message.fragments]
-            commit = _FrameCommit(graph, self, fragments, {message.schema for message in written})
+            commit = _FrameCommit(workspace, self, fragments, {message.schema for message in written})
 
             def prepare(txn: WriteTxn) -> PublishPlan | None:
                 return None if unless is not None and unless(txn) else commit.prepare(txn)
 
-            return graph.commit(self.branch, prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
+            return workspace.commit(self.branch, prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
 
 
 @dataclass
 class _FrameCommit:
-    graph: Graph
+    workspace: Workspace
     sink: Sink
     fragments: list[str]
     schemas: set[str]
@@ -148,10 +147,10 @@ class _FrameCommit:
         known = {f.file for f in fragments_of(txn.root.reader.open(base))} if mode is not LoadMode.OVERWRITE else set()
         fresh = [f for f in fragments_of(txn.root.reader.open(staged)) if f.file not in known]
         incoming = sum(f.rows for f in fresh)
-        if incoming > self.graph.limits.rows:
+        if incoming > self.workspace.limits.rows:
             raise ResourceLimitError(
                 "rows of one DataFrame write",
-                self.graph.limits.rows,
+                self.workspace.limits.rows,
                 incoming,
                 "use omnigraph.pipeline.write_frame, which has no such limit",
             )

@@ -23,9 +23,9 @@ from omnigraph.cli.progress import reading, stages
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
     from omnigraph.engine.kernels import Limits
     from omnigraph.engine.receipts import LoadReceipt
+    from omnigraph.graph import Graph
 
 
 class Mode(StrEnum):
@@ -48,8 +48,8 @@ Data = Annotated[
     list[str],
     typer.Option(
         "--data",
-        help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet and "
-        "ndjson rows; - is stdin. On Spark also a directory, a pattern, a URI, a compressed or an orc file, or "
+        help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet "
+        "and ndjson rows; - is stdin. On Spark also a directory, a pattern, a URI, a compressed or an orc file, or "
         "several of these (repeat it).",
         metavar="FILE",
     ),

@@ -20,7 +20,7 @@ from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
-from omnigraph.storage.tables.reading import identifier, literal
+from omnigraph.storage.tables.predicates import identifier, literal
 
 _TESTS: Final[dict[Operator, Callable[..., Any]]] = {
     Operator.EQUAL: pc.equal,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.engine.blob_ingress import admit_blobs
 from omnigraph.engine.change import GraphChange
@@ -21,13 +20,11 @@ from omnigraph.engine.mutate.destructive import Destruction
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
 from omnigraph.engine.receipts import CommitReceipt, MutationReceipt
 from omnigraph.engine.request_digest import RequestDigest
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.ir import WritePlan
 from omnigraph.language.query.params import Host, bind_parameters
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 _RECEIPT = "mutation"
 
@@ -46,7 +43,7 @@ class MutationRequest:
     host: Host = Host.NATIVE
 
 
-def mutate(graph: Graph, request: MutationRequest) -> MutationReceipt:
+def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     """Run a mutation to its commit. Insert-only ones follow a moving branch, others report the conflict."""
     intent = Intent(
         kind="mutation",
@@ -55,12 +52,12 @@ def mutate(graph: Graph, request: MutationRequest) -> MutationReceipt:
         request_digest=_digest(request),
         expected_head=request.if_commit,
     )
-    run = _Mutation(graph, request, intent)
-    published = graph.commit(request.branch, run.prepare, intent)
+    run = _Mutation(workspace, request, intent)
+    published = workspace.commit(request.branch, run.prepare, intent)
     if published is None:
         if request.if_commit is not None:
             # Nothing is published that would notice a moved head, so it is looked at once more.
-            refuse_other_head(graph.begin(request.branch.strip(), intent))
+            refuse_other_head(workspace.begin(request.branch.strip(), intent))
         return MutationReceipt(request.branch.strip(), run.query_name, 0, 0, request.actor, None)
     return _receipt(published)
 
@@ -77,7 +74,7 @@ def _digest(request: MutationRequest) -> str | None:
 class _Mutation:
     """One mutation over all its attempts; the instant of the request is that of its intent."""
 
-    graph: Graph
+    workspace: Workspace
     request: MutationRequest
     intent: Intent
     query_name: str = ""
@@ -88,7 +85,7 @@ class _Mutation:
         plan = query.write_plan
         now_millis = self.intent.authored_at // 1_000
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
-        made = Destruction(txn, values) if plan.is_destructive else Construction(txn, values, self.graph.limits)
+        made = Destruction(txn, values) if plan.is_destructive else Construction(txn, values, self.workspace.limits)
         made.run(plan.statements)
         change = made.change()
         if not change.by_type:
@@ -96,7 +93,7 @@ class _Mutation:
         _check_values(change)
         order = [*change.nodes(), *change.edges()]
         checked = check_constraints(FinalImage(txn, change), order)
-        change = admit_blobs(txn.root, change, self.graph.external_blobs, self.graph.limits)
+        change = admit_blobs(txn.resources, change)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=_together(checked, made.tables_read - change.by_type.keys()),

@@ -18,7 +18,7 @@ from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.tables.reading import identifier, literal
+from omnigraph.storage.tables.predicates import identifier, literal
 
 _Place: TypeAlias = tuple[str, str]
 """A table and one of its columns."""

@@ -7,16 +7,14 @@ without touching the object it names. Called by `Snapshot` and `Graph`.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import Property
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import ROW_ID, blob_bytes, rows_with
-
-if TYPE_CHECKING:
-    from omnigraph.engine.snapshot import Snapshot
+from omnigraph.storage.tables.rows import row_ids_of
 
 
 def read_entity(snapshot: Snapshot, type_key: str, entity_id: str) -> dict[str, Any] | None:
@@ -26,10 +24,10 @@ def read_entity(snapshot: Snapshot, type_key: str, entity_id: str) -> dict[str, 
         return None
     table = snapshot.table(type_key)
     stored = [p.column for p in type_.property_list if p.column in table.columns]
-    found = rows_with(table, "id", [entity_id], [*type_.system_columns, *stored])
+    found = table.rows_among("id", [entity_id], [*type_.system_columns, *stored], row_ids=True)
     if not len(found):
         return None
-    row_id = found.column(ROW_ID)[0].as_py()
+    row_id = int(row_ids_of(found)[0])
     entity: dict[str, Any] = {name: found.column(name)[0].as_py() for name in type_.system_columns}
     for prop in type_.property_list:
         entity[prop.name] = _exported(table, prop, found, row_id) if prop.column in table.columns else None
@@ -44,7 +42,8 @@ def _exported(table: Table, prop: Property, found: pa.Table, row_id: int) -> Any
             return None
         if description["blob_uri"]:
             return description["blob_uri"]
-        return "base64:" + base64.b64encode(blob_bytes(table, prop.column, row_id)).decode("ascii")
+        (content,) = table.blobs(prop.column, [row_id])
+        return "base64:" + base64.b64encode(content.read()).decode("ascii")
     if pa.types.is_date32(column.type):
         column = column.cast(pa.int32())
     elif pa.types.is_timestamp(column.type):

@@ -28,16 +28,14 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.compaction import numbered
 from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
-from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, row_ids_of
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
-from omnigraph.storage.tables.taking import RowIds
 
 PLACE = "_place"
 """Where a row stands: its fragment in the upper half, its physical offset there in the lower."""
 
 OFFSET_BITS = 32
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
-_ROW_ID = "_rowid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +73,12 @@ class RowPlaces:
 
 
 def fragments_of(table: Table) -> list[FragmentSummary]:
-    return [
-        FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path)
-        for f in table.dataset.get_fragments()
-    ]
+    return [FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path) for f in table._fragments()]
 
 
 def fragment_descriptions(table: Table) -> dict[int, str]:
     """Fragments by id, as the JSON of all their files: equal texts hold equal rows."""
-    return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table.dataset.get_fragments()}
-
-
-def data_files(fragment: str) -> list[str]:
-    """The files that hold the rows of a written fragment, below the folder of its table."""
-    return [f"data/{file['path']}" for file in json.loads(fragment)["files"]]
+    return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table._fragments()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +125,8 @@ def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
-    """The row ids of some fragments, in their order."""
-    with table.reading():
-        fragments = [table.dataset.get_fragment(i) for i in fragment_ids]
-        scanner = table.dataset.scanner(columns=[], fragments=fragments, with_row_id=True, scan_in_order=True)
-        row_ids: RowIds = scanner.to_table().column("_rowid").to_numpy()
-    return row_ids
-
-
-def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:
-    """Rows by place, in the order given. Only for fragments without deletions."""
-    with translated(f"reading {address.uri}"):
-        return address.open().get_fragment(places.fragment).take(list(places.offsets), columns=list(columns))
+    """The row ids of some fragments, in the order of the table."""
+    return row_ids_of(table.read([], row_ids=True, fragments=fragment_ids))
 
 
 def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
@@ -193,11 +173,11 @@ def rewrite_column(
             rows = pa.table(batch)
             if rows.num_rows:
                 made = compute(rows.select(list(columns)))
-                parts.append(pa.table({_ROW_ID: rows.column(_ROW_ID), target: made}))
+                parts.append(pa.table({ROW_ID: rows.column(ROW_ID), target: made}))
         if not parts:
             return None
         values = pa.concat_tables(parts)
-        metadata, fields, offsets = fragment.update_columns(values, left_on=_ROW_ID, with_offsets=True)
+        metadata, fields, offsets = fragment.update_columns(values, left_on=ROW_ID, with_offsets=True)
     rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows}
     return json.dumps({**rewritten, "offsets": base64.b64encode(offsets).decode()})
 
@@ -274,21 +254,21 @@ class FragmentStaging(Staging):
 
     def _merged(self, table: Table, segments: list[Index]) -> Index:
         with table.writing("indexing"):
-            merged: Index = copy(table.dataset).merge_existing_index_segments(segments)
+            merged: Index = copy(table._dataset).merge_existing_index_segments(segments)
         return merged
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
         """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
         table = self._reader.open(base)
         with table.writing("compacting"):
-            plan = Compaction.plan(table.dataset, options={"target_rows_per_fragment": target_rows})
+            plan = Compaction.plan(table._dataset, options={"target_rows_per_fragment": target_rows})
         return [task.json() for task in plan.tasks]  # type: ignore[attr-defined]
 
     def apply_compaction(self, base: TableState, results: Sequence[str]) -> StagedTable:
         """The base with every planned rewrite in place."""
         table = self._reader.open(base)
         # A result numbers its fragments from 0; they need ids that this version does not use yet.
-        unused = max((f.fragment_id for f in table.dataset.get_fragments()), default=-1) + 1
+        unused = max((f.fragment_id for f in table._fragments()), default=-1) + 1
         groups = []
         for result in map(json.loads, results):
             created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
