@@ -21,9 +21,8 @@ _PIECE_BYTES = 4 << 20
 
 def object_pieces(uri: str, graph: Location) -> Iterator[bytes]:
     """The bytes of an object in pieces. `graph` is where the graph lies that they are loaded into."""
-    location = Location.parse(uri)
-    options = graph.options if graph.scheme == location.scheme else location.options
-    bucket = replace(location, uri=f"{location.scheme}://{location.bucket}", prefix="", options=options)
+    location = graph.beside(uri)
+    bucket = replace(location, uri=f"{location.scheme}://{location.bucket}", prefix="")
     try:
         found = obstore.get(bucket.open_store(), location.prefix)
         for piece in found.stream(min_chunk_size=_PIECE_BYTES):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import Enum
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from omnigraph.errors import BadRequestError, NotFoundError
@@ -54,9 +54,10 @@ class Query:
         return self._bound(params or {}, given)
 
     def _bound(self, params: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        if twice := next((name for name in given if name in params), None):
+        both = plain_parameters(params)
+        if twice := next((name for name in given if name in both), None):
             raise self._refused(f"parameter '{twice}' is given twice, in params and as a keyword")
-        both = plain_parameters({**params, **given})
+        both |= plain_parameters(given)
         for name in both:
             if name not in self.parameters:
                 hint = did_you_mean(name, self.parameters)
@@ -159,8 +160,7 @@ def _written(parameter: ast.Parameter) -> str:
 # Calls
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A query to be run, as the engine takes it."""
 
     source: str
@@ -182,7 +182,7 @@ def call(
     if isinstance(query, str) and not given:
         return Call(query, name, None if params is None else plain_parameters(params))
     if isinstance(query, str):
-        query, name = _named(queries_of_text(query), name), None
+        query, name = _named(_read(query, None), name), None
     if name is not None:
         # The handle has the name already, so the word is free for a parameter.
         given = {"name": name, **given}
@@ -193,10 +193,6 @@ def call(
                 f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
             )
     return Call(query.source, query.name, query._bound(params or {}, given))
-
-
-def queries_of_text(text: str) -> Queries:
-    return _read(text, None)
 
 
 def _named(found: Queries, name: str | None) -> Query:
