@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,36 @@ def test_imports_only_go_down_the_layers() -> None:
 def test_every_room_is_in_the_layer_table() -> None:
     rooms = {p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__"}
     assert rooms <= {*MAY_IMPORT, "cli"}
+
+
+def module_names() -> dict[str, Path]:
+    return {
+        ".".join(("omnigraph", *(part for part in path.with_suffix("").parts if part != "__init__"))): path
+        for path, _ in modules()
+    }
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which module imports which, at any level: also within functions, and for the type checker alone."""
+    names = module_names()
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found[name] = set()
+        for node in ast.walk(ast.parse((SOURCE / path).read_text())):
+            if isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names} & names.keys()
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found[name] |= (inner & names.keys()) or ({node.module} & names.keys())
+        found[name].discard(name)
+    return found
+
+
+def test_there_is_no_import_cycle_of_any_kind() -> None:
+    try:
+        TopologicalSorter(import_graph()).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_only_the_tables_package_calls_lance() -> None:

@@ -25,7 +25,7 @@ from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt, Muta
 from omnigraph.engine.repair import Action, Classification, RepairReport, TableRepaired
 from omnigraph.engine.schema_apply import SchemaApplied
 from omnigraph.engine.scope import Operation
-from omnigraph.errors import BadRequestError, MergeConflict
+from omnigraph.errors import BadRequestError, ConstraintRule, MergeConflict
 from omnigraph.language.catalog import Annotation
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource
 from omnigraph.language.migration import MigrationPlan
@@ -49,7 +49,7 @@ from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.pipeline.model import Source
 from omnigraph.pipeline.plan import PipelinePlan, Step
 from omnigraph.pipeline.reembedding import ReembedOutcome
-from omnigraph.pipeline.rejections import RejectedSample
+from omnigraph.pipeline.rejections import Problem, RejectedSample
 from omnigraph.pipeline.report import PipelineReport, StageEvent, TypeCounts
 from omnigraph.storage.models import ChangeCounts
 from tests.golden import assert_golden
@@ -125,7 +125,8 @@ LINT = LintReport(
         Finding("warning", "L201", "never set", "Person", "age", ("b",)),
     ),
 )
-SAMPLE = RejectedSample("people", "p.csv", 3, "node:Person", (("age", "not a number"), (None, "odd")), '{"a":1}', True)
+PROBLEMS = (Problem("age", "not a number", ConstraintRule.TYPE), Problem(None, "odd", ConstraintRule.RECORD))
+SAMPLE = RejectedSample("people", "p.csv", 3, "node:Person", "p", PROBLEMS, '{"a":1}')
 COUNTS = TypeCounts("node:Person", 10, 2, 1, 6, 1, 0)
 SELECTOR = BlobCell("node", "Doc", "d", "body")
 NO_READER: BlobReader = None  # type: ignore[assignment]

@@ -25,6 +25,7 @@ from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
+    ConstraintError,
     IdempotencyKeyReusedError,
     KeyConflictError,
     NotFoundError,
@@ -220,9 +221,11 @@ def test_a_bad_row_is_named_by_its_place_and_property(graph: Graph, tmp_path: Pa
         "csv": f"{tmp_path}/rows.csv, line 5",  # the title of the first book has two lines
         "ndjson": f"{tmp_path}/rows.ndjson, line 3",
     }.items():
-        with pytest.raises(BadRequestError) as refused:
+        with pytest.raises(ConstraintError) as refused:
             graph.load(FORMS[form](tmp_path, bad), type="Book", mode="append")
         assert str(refused.value) == f"{place}: node:Book: @range violation on Book.pages: value 9999 > max 5000"
+        broken = refused.value.rule, refused.value.property, refused.value.entity_id, refused.value.line
+        assert broken == ("range", "pages", "b3", int(place[-1]))
     assert graph.snapshot().version == 1
 
 
@@ -239,7 +242,7 @@ REFUSED: list[tuple[Any, str | None, str]] = [
     ([{"from": "1", "to": "half \ud800"}], "Next", "row 1: edge:Next: property 'to': the text holds half"),
     ([{"isbn": "1", "title": "x"}, 5], "Book", "row 2: node:Book: expected the properties of a Book by name"),
     ([{"isbn": "1", 2: "x"}], "Book", "row 1: node:Book: expected the properties of a Book by name"),
-    ([{"from": "b1"}], "Next", "row 1: edge:Next: 'to' must be the id of a node, got nothing"),
+    ([{"from": "b1"}], "Next", "row 1: edge:Next: 'to' must be a string, the id of a node; got nothing"),
     (pa.table({"src": ["b1"]}), "Next", "need the columns from and to, or src and dst; there are src"),
     ([{"from": "b1", "to": "b9"}], "Next", "row 1: "),
     ({"isbn": "1"}, "Book", "can't load rows from a single dict"),

@@ -7,11 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.resources import Resources
 from omnigraph.errors import CommitOutcomeUnknownError
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot, create_root
-from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, write_new_fragments
+from omnigraph.storage.tables.distributed import FragmentStaging
 from omnigraph.storage.tables.staged_files import StagedFiles
 from tests.support.tables import PEOPLE, append_one, ids, new_graph
 
@@ -26,7 +28,7 @@ def root(tmp_path: Path) -> GraphRoot:
 def written(root: GraphRoot, state: TableState, *names: str) -> list[str]:
     """Fragments as an executor writes them."""
     rows = pa.table({"id": list(names)}, schema=SCHEMA)
-    return write_new_fragments(TableAddress.of(root.location, state), rows, SCHEMA, replaces=False)
+    return RemoteTable.of(Resources(root), state).write(rows, SCHEMA, replaces=False)
 
 
 def data_files(root: GraphRoot) -> set[str]:

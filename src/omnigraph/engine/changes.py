@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.diff import EARLIER, TypeDelta, TypePair, paired_types, type_delta
 from omnigraph.engine.entities import TypeState
-from omnigraph.engine.representation import property_values
+from omnigraph.engine.export_form import property_values
 from omnigraph.engine.scope import ChangeScope, Operation
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.tokens import TOKEN_VERSION, CommitPosition, seal, unseal

@@ -1,7 +1,7 @@
-"""The entities of one type as one snapshot has them: the declaration of that moment over the table of that moment.
+"""The entities of one type at one snapshot: the type as that snapshot declares it, over the table version it names.
 
-Diffs, merges, change images and exports read rows through `TypeState`, so that a column a table does not have reads
-as null, and a column the schema no longer shows is not read at all.
+Diffs, merges, change images, entity reads and exports read rows through `TypeState`: a column that the table does not
+have reads as null, and a column that the schema no longer declares is not read at all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TypeState:
 
     @property
     def lifetime(self) -> str:
-        """What stays the same through renames and differs after a drop and re-create."""
+        """An id that stays the same through renames and differs after a drop and re-create."""
         return self.state.table_id
 
     @property
@@ -70,7 +70,7 @@ class TypeState:
 
     @cached_property
     def visible(self) -> frozenset[str]:
-        """Every column that the declaration of this moment shows."""
+        """Every column that the type declares at this snapshot."""
         return frozenset((*self.keys, *(prop.column for prop in self.type.property_list)))
 
     @cached_property
@@ -78,7 +78,7 @@ class TypeState:
         return frozenset(prop.column for prop in self.type.property_list if prop.type.is_blob)
 
     def same_content(self, other: TypeState) -> bool:
-        """Whether no look at the data is needed to know that nothing differs."""
+        """Whether nothing differs, as far as the versions alone can prove it."""
         return self.state.version == other.state.version and self.visible == other.visible
 
     def keys_of_all(self) -> pa.Table:
@@ -90,19 +90,27 @@ class TypeState:
         return self.table.rows_among("id", ids, self.keys, row_ids=True).sort_by("id")
 
     def rows(self, row_ids: RowIds, *, blobs: bool = True) -> pa.Table:
-        """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null and means nothing."""
-        schema, table = rows_schema(self.type), self.table
+        """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null, whatever is stored."""
+        table = self.table
         skipped = frozenset() if blobs else self.blob_columns
-        stored = dict.fromkeys(name for name in schema.names if name in table.columns and name not in skipped)
-        taken = table.take(row_ids, list(stored))
+        return self.complete(table.take(row_ids, self.stored_columns(skipped)), row_ids)
+
+    def stored_columns(self, skipped: frozenset[str] = frozenset()) -> list[str]:
+        """The columns of complete rows that the table of this snapshot has."""
+        names = dict.fromkeys(rows_schema(self.type).names)
+        return [name for name in names if name in self.table.columns and name not in skipped]
+
+    def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
+        """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
+        schema = rows_schema(self.type)
         columns = []
         for field in schema:
-            if field.name not in stored:
+            if field.name not in stored.column_names:
                 columns.append(pa.nulls(len(row_ids), field.type))
             elif field.type == BLOB_CELL:
-                columns.append(self._blob_cells(field.name, row_ids, taken.column(field.name)))
+                columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
             else:
-                columns.append(taken.column(field.name).cast(field.type))
+                columns.append(stored.column(field.name).cast(field.type))
         return pa.table(columns, schema=schema)
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:

@@ -12,14 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.columns import arrow_type
 from omnigraph.engine.entities import TypeState
-from omnigraph.engine.representation import property_values
+from omnigraph.engine.export_form import record_lines
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
@@ -109,24 +108,15 @@ def _all_rows(state: TypeState) -> RowIds:
     return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.int64)
 
 
-def _batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+    """Some entities of a type as rows, in the order asked for and as many at a time as fit into memory."""
     yield from state.batches(row_ids, _ROWS_WITH_BLOBS if state.blob_columns else _ROWS)
 
 
 def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
-    """Some entities of a type in export form, in the order asked for. Bulk exports call it on executors."""
-    encode = msgspec.json.Encoder().encode
-    name, is_edge = state.type.name, state.type.kind == "edge"
-    for rows in _batches(state, row_ids):
-        ids = rows.column("id").to_pylist()
-        data = property_values(state.type, rows)
-        if not is_edge:
-            for entity_id, values in zip(ids, data, strict=True):
-                yield encode({"type": name, "data": {"id": entity_id, **values}})
-            continue
-        ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
-        for entity_id, (source, target), values in zip(ids, ends, data, strict=True):
-            yield encode({"edge": name, "from": source, "to": target, "data": {"id": entity_id, **values}})
+    """Some entities of a type as graph records, in the order asked for. Bulk exports call it on executors."""
+    for rows in entity_batches(state, row_ids):
+        yield from record_lines(state.type, rows)
 
 
 def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedFile:
@@ -134,7 +124,7 @@ def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedF
     schema = _file_schema(state.type)
     written = 0
     with _writer(path, schema, format) as writer:
-        for rows in _batches(state, _all_rows(state)):
+        for rows in entity_batches(state, _all_rows(state)):
             writer.write_table(rows.rename_columns(schema.names).cast(schema))
             written += rows.num_rows
     return ExportedFile(state.type_key, str(path), written)

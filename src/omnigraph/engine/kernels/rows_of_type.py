@@ -20,10 +20,11 @@ from omnigraph.engine.kernels.rows import DecodedInput, Limits, RejectedRow, Sta
 from omnigraph.engine.kernels.scalars import shape_of
 from omnigraph.engine.kernels.typed import type_batch, type_records
 from omnigraph.engine.kernels.values import check_values
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import LONE_SURROGATE, did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.violations import Sentence
 
 ENDS: Final = (("from", "to"), ("src", "dst"))
 """What the columns that hold the ends of an edge may be called."""
@@ -82,7 +83,7 @@ def decode_rows(
         meter.count_rows(len(block.numbers) + len(block.bad))
         if block.bad:
             number, reason = min(block.bad)
-            raise RejectedRow(number, None, None, reason, Stage.ENVELOPE).error(unit)
+            raise RejectedRow(number, None, None, reason, Stage.ENVELOPE, ConstraintRule.RECORD).error(unit)
         parts.append(reader.read(block))
         meter.count_bytes(parts[-1].rows.nbytes)
         if (worst := reader.unreadable()) is not None:
@@ -159,7 +160,7 @@ class _RowReader:
                 good.append(row)
                 kept.append(number)
             else:
-                self._reject(number, f"expected the properties of a {self._type.name} by name, got {shape_of(row)}")
+                self._reject(number, None, Sentence.NO_ROW, type=self._type.name, shape=shape_of(row))
         return good, kept
 
     def _taken_apart(
@@ -175,7 +176,7 @@ class _RowReader:
             bad = next((at for at, end in enumerate(found) if not isinstance(end, str)), None)
             if bad is not None:
                 got = shape_of(found[bad]) if names[bad] in record else "nothing"
-                self._reject(number, f"'{names[bad]}' must be the id of a node, got {got}", names[bad])
+                self._reject(number, names[bad], Sentence.NO_NODE_ID, name=names[bad], shape=got)
                 continue
             rest.append({name: value for name, value in record.items() if name not in names})
             kept.append(number)
@@ -216,13 +217,16 @@ class _RowReader:
         named = {} if ends is None else dict(zip(ENDS[0], (ends[0][row], ends[1][row]), strict=True))
         for name, value in {**members[row], **named}.items():
             if LONE_SURROGATE.search(name) or LONE_SURROGATE.search(str(value)):
-                reason = f"property {name!a}: the text holds half of a surrogate pair, which no column can store"
-                self.rejected.append(RejectedRow(numbers[row], self._type.type_key, name, reason, Stage.VALUES))
+                text = Sentence.HALF_CHARACTER.text(property=name.encode(errors="backslashreplace").decode())
+                rule = Sentence.HALF_CHARACTER.rule
+                key = self._type.type_key
+                self.rejected.append(RejectedRow(numbers[row], key, name, text, Stage.VALUES, rule))
                 return True
         return False
 
-    def _reject(self, number: int, reason: str, name: str | None = None) -> None:
-        self.rejected.append(RejectedRow(number, self._type.type_key, name, reason, Stage.ENVELOPE))
+    def _reject(self, number: int, member: str | None, sentence: Sentence, **values: object) -> None:
+        key, text = self._type.type_key, sentence.text(**values)
+        self.rejected.append(RejectedRow(number, key, member, text, Stage.ENVELOPE, sentence.rule))
 
 
 def _as_id(value: object) -> object:

@@ -60,7 +60,7 @@ class StoredRows:
         return self._tested(type_, condition, columns)
 
     def _together(self, place: _Place, columns: Sequence[str]) -> _FoundTogether | None:
-        """What one lookup finds for all statements; None when that is too much, so that each has to be judged alone."""
+        """The rows that one lookup finds for all statements; None when they are too many to be held together."""
         found = self._found.get(place)
         if found is None:
             rows = self._all_sought(place, columns)

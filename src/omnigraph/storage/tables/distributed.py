@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import lance
 import pyarrow as pa
@@ -23,36 +23,30 @@ from lance.dataset import IndexFile
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionTask
 
-from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.compaction import numbered
 from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
-from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
 
-PLACE = "_place"
-"""Where a row stands: its fragment in the upper half, its physical offset there in the lower."""
 
-OFFSET_BITS = 32
-_OFFSET_MASK = (1 << OFFSET_BITS) - 1
+class TableAddress(Protocol):
+    """Where another process finds one table version. The options of the store may hold credentials."""
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TableAddress:
-    """Where another process finds one table version. Carries the store options, which may hold credentials."""
-
-    uri: str
-    version: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(cls, location: Location, state: TableState) -> TableAddress:
-        return cls(location.child(state.path), state.version, dict(location.options))
-
-    def open(self) -> Any:
-        with translated(f"can't open {self.uri}"):
-            return lance.dataset(self.uri, version=int(self.version), storage_options=dict(self.options) or None)
+def _opened(address: TableAddress) -> Any:
+    with translated(f"can't open {address.uri}"):
+        return lance.dataset(address.uri, version=int(address.version), storage_options=dict(address.options) or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +56,6 @@ class FragmentSummary:
     id: int
     rows: int
     file: str
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlaces:
-    """Rows of one fragment by their physical offsets."""
-
-    fragment: int
-    offsets: Sequence[int]
 
 
 def fragments_of(table: Table) -> list[FragmentSummary]:
@@ -100,28 +86,28 @@ def scan_fragments(
     *,
     filter: str | None = None,
     limit: int | None = None,
-    with_places: bool = False,
+    addresses: str | None = None,
     blobs_as_bytes: bool = False,
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments; `with_places` adds where each stands, as `PLACE`."""
-    dataset = address.open()
+    """Rows of some fragments; `addresses` names a column for where each stands: fragment above, offset below."""
+    dataset = _opened(address)
     with translated(f"reading {address.uri}"):
         scanner = dataset.scanner(
             columns=list(columns),
             filter=filter,
             limit=limit,
             fragments=[dataset.get_fragment(i) for i in fragment_ids],
-            with_row_address=with_places,
+            with_row_address=addresses is not None,
             batch_size=batch_rows,
             blob_handling="all_binary" if blobs_as_bytes else None,
         )
         for batch in scanner.to_batches():
-            yield _with_places(batch) if with_places else batch
+            yield batch if addresses is None else _with_addresses(batch, addresses)
 
 
-def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.drop_columns(["_rowaddr"]).append_column(PLACE, batch.column("_rowaddr").view(pa.int64()))
+def _with_addresses(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    return batch.drop_columns([ROW_ADDRESS]).append_column(name, batch.column(ROW_ADDRESS).view(pa.int64()))
 
 
 def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
@@ -134,7 +120,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
     with translated(f"writing {address.uri}"):
         written = write_fragments(
             rows.combine_chunks(),  # many small chunks take Lance twice as long
-            address.open(),
+            _opened(address),
             schema=schema,
             mode="overwrite" if replaces else "append",
             enable_stable_row_ids=True,
@@ -145,10 +131,10 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
     return [json.dumps(fragment.to_json()) for fragment in written]
 
 
-def delete_rows(address: TableAddress, places: RowPlaces) -> str | None:
-    """A fragment without these rows, as JSON; None when it would be empty."""
+def delete_rows(address: TableAddress, fragment_id: int, offsets: Sequence[int]) -> str | None:
+    """A fragment without the rows at these offsets, as JSON; None when it would be empty."""
     with translated(f"writing {address.uri}"):
-        left = address.open().get_fragment(places.fragment).delete_rows(places.offsets)
+        left = _opened(address).get_fragment(fragment_id).delete_rows(offsets)
     return None if left is None else json.dumps(left.to_json())
 
 
@@ -158,13 +144,14 @@ def rewrite_column(
     target: str,
     columns: Sequence[str],
     filter: str,
-    compute: Callable[[pa.Table], pa.Array],
+    compute: Callable[[pa.Table, pa.DataType], pa.Array],
 ) -> str | None:
     """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches.
 
-    `compute` gets a few thousand rows of `columns` at a time. The new values are held until the file is written.
+    `compute` gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until
+    the file is written.
     """
-    dataset = address.open()
+    dataset = _opened(address)
     with translated(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
         scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
@@ -172,7 +159,7 @@ def rewrite_column(
         for batch in scanner.to_batches():
             rows = pa.table(batch)
             if rows.num_rows:
-                made = compute(rows.select(list(columns)))
+                made = compute(rows.select(list(columns)), dataset.schema.field(target).type)
                 parts.append(pa.table({ROW_ID: rows.column(ROW_ID), target: made}))
         if not parts:
             return None
@@ -185,7 +172,7 @@ def rewrite_column(
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON."""
     with translated(f"indexing {address.uri}"):
-        segment = address.open().create_index_uncommitted(
+        segment = _opened(address).create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
         )
     return _segment_to_json(segment)
@@ -194,7 +181,7 @@ def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Se
 def run_compaction(address: TableAddress, task: str) -> str:
     """One planned rewrite, as the JSON of its result."""
     with translated(f"compacting {address.uri}"):
-        return str(CompactionTask.from_json(task).execute(address.open()).json())  # type: ignore[attr-defined]
+        return str(CompactionTask.from_json(task).execute(_opened(address)).json())  # type: ignore[attr-defined]
 
 
 # What the driver runs
@@ -309,11 +296,3 @@ def _segment_from_json(text: str) -> Index:
         files=[IndexFile(path, size) for path, size in stored["files"]] or None,
         index_details=(kind, base64.b64decode(details)) if kind else None,
     )
-
-
-def grouped(places: Iterable[int]) -> list[RowPlaces]:
-    """Places by fragment, each fragment once, offsets in order."""
-    by_fragment: dict[int, set[int]] = {}
-    for place in places:
-        by_fragment.setdefault(place >> OFFSET_BITS, set()).add(place & _OFFSET_MASK)
-    return [RowPlaces(fragment, sorted(offsets)) for fragment, offsets in sorted(by_fragment.items())]
