@@ -18,7 +18,7 @@ from omnigraph.query_handles import Query, call
 
 
 class Snapshot(PinnedState):
-    """A state that never changes, for as long as cleanup keeps it."""
+    """A state that never changes, for as long as cleanup keeps it: `branch`, `version` and `commit_id` say which."""
 
     def query(
         self,
