@@ -34,7 +34,7 @@ def append(graph: Graph, name: str) -> None:
     def prepare(txn: WriteTxn) -> PublishPlan:
         return PublishPlan(txn.stage({"node:Row": lambda state: txn.root.staging.append(state, row(name))}))
 
-    graph.commit("main", prepare, Intent(kind="load"))
+    graph.workspace.commit("main", prepare, Intent(kind="load"))
 
 
 def main() -> None:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "omnigraph"
 
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, set[str]] = {
+    "api": set(),
     "language": set(),
-    "storage": {"language"},
-    "engine": {"storage", "language"},
-    "embeddings": {"language"},
-    "policy": {"language"},
-    "pipeline": {"engine", "storage", "language", "embeddings"},
-    "cluster": {"engine", "policy", "storage", "language"},
-    "server": {"engine", "cluster", "policy", "storage", "language", "embeddings"},
-    "client": {"engine", "cluster", "policy", "storage", "language"},
-    "mcp": {"engine", "cluster", "policy", "storage", "language", "server", "client"},
+    "storage": {"language", "api"},
+    "engine": {"storage", "language", "api"},
+    "embeddings": {"language", "api"},
+    "policy": {"language", "api"},
+    "pipeline": {"engine", "embeddings", "api", "language"},
+    "cluster": {"engine", "policy", "embeddings", "api"},
+    "server": {"cluster", "engine", "policy", "api"},
+    "client": {"api"},
+    "mcp": {"api"},
 }
-"""Who may import whom. The CLI may import everybody; `omnigraph.errors` may be imported by everybody."""
+"""Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
+everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
@@ -50,7 +54,10 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute, so that the arrows can be read"
-            yield node.module or ""
+            if node.module == "omnigraph":
+                yield from (f"omnigraph.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
 
 
 def test_imports_only_go_down_the_layers() -> None:
@@ -71,6 +78,69 @@ def test_every_room_is_in_the_layer_table() -> None:
     assert rooms <= {*MAY_IMPORT, "cli"}
 
 
+def module_names() -> dict[str, Path]:
+    return {
+        ".".join(("omnigraph", *(part for part in path.with_suffix("").parts if part != "__init__"))): path
+        for path, _ in modules()
+    }
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which module imports which, at any level: also within functions, and for the type checker alone."""
+    names = module_names()
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found[name] = set()
+        for node in ast.walk(ast.parse((SOURCE / path).read_text())):
+            if isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names} & names.keys()
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found[name] |= (inner & names.keys()) or ({node.module} & names.keys())
+        found[name].discard(name)
+    return found
+
+
+def test_there_is_no_import_cycle_of_any_kind() -> None:
+    try:
+        TopologicalSorter(import_graph()).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+DOCUMENTS = SOURCE.parents[1]
+
+
+def test_what_users_read_names_no_room_behind_the_face() -> None:
+    """What users need is exported from `omnigraph`; `engine` and `storage` may be rebuilt any day."""
+    pages = [DOCUMENTS / "README.md", *sorted((DOCUMENTS / "docs" / "user").rglob("*"))]
+    strays = [
+        f"{page.relative_to(DOCUMENTS)}:{number} {line.strip()}"
+        for page in pages
+        if page.is_file()
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if re.search(r"omnigraph[./](engine|storage)\b|from omnigraph import .*\b(engine|storage)\b", line)
+    ]
+    assert strays == []
+
+
+EXECUTOR_MODULES = ("remote_table", "executor_tasks", "entity_records", "places", "external_cells")
+
+
+def test_what_executors_import_opens_no_graph() -> None:
+    """A task is plain data: whoever unpickles it loads neither Lance nor anything that holds an open graph."""
+    names = ", ".join(f"omnigraph.engine.bulk.{name}" for name in EXECUTOR_MODULES)
+    script = f"import sys, omnigraph.pipeline.ingest, {names}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    open_graphs = {
+        "omnigraph.engine.workspace",
+        "omnigraph.engine.resources",
+        "omnigraph.storage.root",
+        "omnigraph.graph",
+    }
+    assert {"lance", "pyspark", *open_graphs}.isdisjoint(loaded)
+
+
 def test_only_the_tables_package_calls_lance() -> None:
     strays = [
         f"{path} imports {name}"
@@ -80,6 +150,56 @@ def test_only_the_tables_package_calls_lance() -> None:
         if name.split(".")[0] == "lance"
     ]
     assert strays == []
+
+
+LANCE_OBJECTS = {"_dataset", "_fragments", "_fragments_among", "_described_indexes"}
+"""What a `Table` holds of Lance's own. The modules of its package share it; nobody else may even look."""
+
+
+def test_only_the_tables_package_touches_what_is_lances() -> None:
+    strays = [
+        f"{path}:{node.lineno} reaches for {node.attr}"
+        for path, tree in modules()
+        if not path.as_posix().startswith(LANCE_OWNER)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in LANCE_OBJECTS
+    ]
+    assert strays == []
+    (tables,) = (tree for path, tree in modules() if path.as_posix() == f"{LANCE_OWNER}/rows.py")
+    (table,) = (node for node in tables.body if isinstance(node, ast.ClassDef) and node.name == "Table")
+    held = {n.attr for n in ast.walk(table) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    assert held == {"state", "_dataset", "_location"}, "a Lance object must not be an attribute that others can use"
+
+
+DELETES_TABLE_DATA = {
+    "engine/cleanup.py": "what no kept version names, manifests before files",
+    "storage/tables/staged_files.py": "files of a write whose plan never left it",
+    "storage/root.py": "the folders of an init that failed; derived files",
+}
+DELETES_OTHER_OBJECTS = {
+    "storage/floor.py": "tickets",
+    "storage/pins.py": "pins",
+    "storage/reclaims.py": "records of cleanups",
+    "storage/topology.py": "derived adjacency",
+    "storage/local_disk.py": "its own temporary files",
+    "cli/installing.py": "its own temporary files",
+}
+DELETIONS = {"delete_all", "unlink", "rmtree", "rmdir", "remove_empty_folders"}
+
+
+def deletions(tree: ast.Module) -> Iterator[ast.Call]:
+    """Calls that remove stored objects or files."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of = ast.unparse(node.func.value).rsplit(".", 1)[-1]
+            if node.func.attr in DELETIONS or (node.func.attr == "delete" and of.endswith("objects")):
+                yield node
+
+
+def test_table_data_is_deleted_in_known_places_only() -> None:
+    """Who may delete can lose data. Each of them has its safety argument written down where it deletes."""
+    deleting = {path.as_posix() for path, tree in modules() if any(deletions(tree))}
+    assert deleting == {*DELETES_TABLE_DATA, *DELETES_OTHER_OBJECTS}
 
 
 def test_nothing_moves_the_attached_head_of_a_table() -> None:

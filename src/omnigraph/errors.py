@@ -29,30 +29,97 @@ class BadRequestError(OmniGraphError):
     http_status = 400
 
 
-class RowsRejectedError(BadRequestError):
-    """A pipeline met rows it can't take and was not allowed to go on without them. Nothing was written.
+class ConstraintRule(StrEnum):
+    """Which rule a `ConstraintError` is about. The texts are part of the contract."""
 
-    `samples` are the first of them, ready to be shown; `total` counts rows of the input. `key_conflict` is the type key
-    and id of the first one when an id was the trouble: it is stored already, or the input repeats it.
+    RECORD = "record"
+    """The record can't be read, or names no type of the schema."""
+    FIELD = "field"
+    """The record has a member that its type does not have."""
+    TYPE = "type"
+    """The value is not of the property's type."""
+    REQUIRED = "required"
+    """A value is missing where the schema wants one."""
+    KEY = "key"
+    """The input lists a key twice, or an id contradicts the key of its node."""
+    RANGE = "range"
+    CHECK = "check"
+    ENUM = "enum"
+    UNIQUE = "unique"
+    ENDPOINT = "endpoint"
+    """An edge ends in a node that does not exist, or would not exist any more."""
+    CARDINALITY = "cardinality"
+    ID = "id"
+    """The id is stored already or comes in twice. Writes that end at the first one raise `KeyConflictError`."""
+    BLOB = "blob"
+    """An external blob is not admitted. Writes that end at the first one raise `ExternalBlobPolicyError`."""
+    FINITE = "finite"
+    """A stored number is not finite, which the export form has no way to write."""
+
+
+class ConstraintError(BadRequestError):
+    """Data that a rule of the schema forbids. Nothing was written.
+
+    `line` is the position of the record in its input: the line or record of a load, the row of a file or frame, the
+    statement of a mutation. `property` is None where a rule spans several, `entity_id` where no single entity broke
+    the rule or none has an id yet.
     """
 
     def __init__(
-        self, total: int, samples: Sequence[str], allowed: int = 0, key_conflict: tuple[str, str] | None = None
+        self,
+        rule: ConstraintRule,
+        type_key: str | None = None,
+        property: str | None = None,
+        entity_id: str | None = None,
+        line: int | None = None,
+        *,
+        message: str,
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.type_key = type_key
+        self.property = property
+        self.entity_id = entity_id
+        self.line = line
+
+
+class RowsRejectedError(ConstraintError):
+    """A pipeline met rows that it can't take and was not allowed to leave out. Nothing was written.
+
+    The fields of a `ConstraintError` describe the first of them. `samples` are the first few, ready to be shown;
+    `total` counts rows of the input, `allowed` how many the run might have left out.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        samples: Sequence[str],
+        allowed: int = 0,
+        *,
+        rule: ConstraintRule,
+        type_key: str | None = None,
+        property: str | None = None,
+        entity_id: str | None = None,
+        line: int | None = None,
     ) -> None:
         limit = f", {allowed} are allowed" if allowed else ""
         rows = "1 row was" if total == 1 else f"{total} rows were"
-        super().__init__("\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples]))
+        message = "\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples])
+        super().__init__(rule, type_key, property, entity_id, line, message=message)
         self.total = total
         self.samples = tuple(samples)
         self.allowed = allowed
-        self.key_conflict = key_conflict
 
 
 class NotFoundError(OmniGraphError):
+    """What was named is not there."""
+
     http_status = 404
 
 
 class BranchNotFoundError(NotFoundError):
+    """A branch that does not exist, or does not any more."""
+
     def __init__(self, branch: str, hint: str = "") -> None:
         super().__init__(f"branch '{branch}' does not exist" + (f"; {hint}" if hint else ""))
         self.branch = branch
@@ -69,10 +136,14 @@ class HistoricalVersionReclaimedError(NotFoundError):
 
 
 class ConflictError(OmniGraphError):
+    """The state of the graph stands against the request; nothing was written."""
+
     http_status = 409
 
 
 class AlreadyInitializedError(ConflictError):
+    """A location that holds a graph already."""
+
     def __init__(self, uri: str, message: str | None = None) -> None:
         super().__init__(message or f"'{uri}' already holds a graph; open it, or choose an empty location")
         self.uri = uri
@@ -127,12 +198,17 @@ class KeyConflictError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class MergeConflict:
-    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame."""
+    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame.
+
+    A broken constraint names its `rule` and `property` as a `ConstraintError` does; other conflicts have neither.
+    """
 
     type_key: str
     entity_id: str | None
     kind: str
     message: str
+    rule: ConstraintRule | None = None
+    property: str | None = None
 
     def to_dict(self) -> dict[str, str | None]:
         entity_kind, _, type_name = self.type_key.partition(":")
@@ -161,6 +237,8 @@ class MergeConflictsError(ConflictError):
 
 
 class PreconditionFailedError(OmniGraphError):
+    """A branch is not at the commit that a conditional write expects; nothing was written."""
+
     http_status = 412
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:

@@ -1,26 +1,686 @@
-"""`omnigraph.Graph`: the engine's handle with Spark within reach.
+"""`omnigraph.Graph`: the handle everything else is reached through, and nothing but a face.
 
-What `omnigraph.init` and `omnigraph.open` return. The engine knows nothing of Spark; this one class joins the two for
-users, and imports the pipeline, and Spark with it, only when one of these methods is called.
+Each method finds the state it is about and calls one operation of the engine; what belongs to Spark is imported only
+when one of those methods is called. A handle is safe to share between threads and holds no state of the graph that
+could go stale: naming a branch always means its newest head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from omnigraph.engine.graph import Graph as EngineGraph
+import pyarrow as pa
+
+from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
+from omnigraph.branch import Branch
+from omnigraph.engine import history
+from omnigraph.engine.blobs import BlobCell, BlobRead, read_blob
+from omnigraph.engine.blobs import ReadTarget as BlobTarget
+from omnigraph.engine.branching import branch_names, create_branch, delete_branch
+from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
+from omnigraph.engine.cleanup import CleanupReport, Retention, cleanup, duration
+from omnigraph.engine.commits import CommitHistory, CommitSummary, summaries, summary
+from omnigraph.engine.diff import ChangeSet
+from omnigraph.engine.diff import diff as diff_states
+from omnigraph.engine.export import ByteWriter, ExportedFile, export_lines, write_lines
+from omnigraph.engine.export import export_files as write_files
+from omnigraph.engine.external_blobs import ExternalBlobPolicy
+from omnigraph.engine.feed import ChangeBaseline, ChangePoll, PollRequest
+from omnigraph.engine.feed import capture_baseline as write_baseline
+from omnigraph.engine.feed import poll_changes as run_poll
+from omnigraph.engine.history import CommitPage
+from omnigraph.engine.indexes import PendingProperty
+from omnigraph.engine.kernels import Grammar, Limits
+from omnigraph.engine.kernels.csv_rows import CsvDialect
+from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
+from omnigraph.engine.load import load as run_load
+from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
+from omnigraph.engine.merge import MergePreview, MergeRequest, MergeResult, Resolutions
+from omnigraph.engine.merge import merge as run_merge
+from omnigraph.engine.merge import preview as preview_of_merge
+from omnigraph.engine.merge.resolution import NO_RESOLUTIONS
+from omnigraph.engine.mutate import MutationRequest
+from omnigraph.engine.mutate import mutate as run_mutation
+from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, optimize
+from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
+from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
+from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
+from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
+from omnigraph.engine.repair import RepairReport, repair
+from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
+from omnigraph.engine.scope import EVERYTHING, ChangeScope
+from omnigraph.engine.snapshot import Snapshot as PinnedState
+from omnigraph.engine.verify import Verification, verify
+from omnigraph.engine.workspace import StorageOptions, Workspace
+from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.migration import MigrationPlan
+from omnigraph.query_handles import Query, call
+from omnigraph.snapshot import Snapshot
+from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.models import BranchRef, LogEntry
+from omnigraph.storage.tracing import Trace
+from omnigraph.storage.write_age import GRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.pipeline import Pipeline, PipelineReport
-    from omnigraph.pipeline.report import Progress
+    from omnigraph.pipeline.report import Progress as RunProgress
+
+Answer = TypeVar("Answer")
 
 
-class Graph(EngineGraph):
+def _chosen(
+    branch: str | None, snapshot: str | None, version: int | None, at: datetime | None, options: ReadOptions
+) -> dict[str, object]:
+    """The options of a read that were said."""
+    said = None if options is DEFAULT_READ_OPTIONS else options
+    return {"branch": branch, "snapshot": snapshot, "version": version, "at": at, "options": said}
+
+
+class Graph:
     """A versioned graph of typed tables at one location."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    # Lifecycle
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | Path,
+        schema: str,
+        *,
+        actor: str | None = None,
+        force: bool = False,
+        storage_options: StorageOptions = None,
+        trace: Trace | None = None,
+    ) -> Self:
+        """A new graph with this schema, without what `omnigraph.init` configures by itself.
+
+        Refuses a location that holds a graph already. `force` accepts what an interrupted init left behind.
+        """
+        options: dict[str, Any] = {"actor": actor, "force": force, "storage_options": storage_options, "trace": trace}
+        return cls(Workspace.init(uri, schema, **options))
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | Path,
+        tables: Mapping[str, pa.Schema],
+        *,
+        source: str = "",
+        catalog: bytes = b"null",
+        actor: str | None = None,
+        force: bool = False,
+        trace: Trace | None = None,
+    ) -> Self:
+        """A new graph with one empty table per type key (`node:Person`, `edge:Knows`).
+
+        Every table has a string column `id`. `source` and `catalog` are the accepted schema, stored beside it.
+        """
+        return cls(Workspace.create(uri, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
+
+    @classmethod
+    def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
+        """An existing graph, without what `omnigraph.open` configures by itself."""
+        return cls(Workspace.open(uri, storage_options=storage_options, trace=trace))
+
+    def with_external_blobs(self, policy: ExternalBlobPolicy) -> Self:
+        """A handle on the same graph that admits external blobs by this policy."""
+        return type(self)(replace(self._workspace, external_blobs=policy))
+
+    def with_limits(self, limits: Limits) -> Self:
+        """A handle on the same graph with other ceilings for what one write may hold in memory."""
+        return type(self)(replace(self._workspace, limits=limits))
+
+    def with_embedding(self, embedder: Embedder) -> Self:
+        """A handle on the same graph that embeds the texts of `nearest` with this client."""
+        return type(self)(replace(self._workspace, embedder=embedder))
+
+    def close(self) -> None:
+        self._workspace.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        return self._workspace.uri
+
+    @property
+    def id(self) -> str:
+        return self._workspace.graph_id
+
+    @property
+    def workspace(self) -> Workspace:
+        """What the operations of the engine work on."""
+        return self._workspace
+
+    @property
+    def embedder(self) -> Embedder | None:
+        return self._workspace.embedder
+
+    @property
+    def limits(self) -> Limits:
+        return self._workspace.limits
+
+    @property
+    def external_blobs(self) -> ExternalBlobPolicy:
+        return self._workspace.external_blobs
+
+    @property
+    def schema_source(self) -> str:
+        """The accepted schema text of main."""
+        return self.snapshot().schema_document.source
+
+    @property
+    def catalog(self) -> Catalog:
+        """The compiled schema of main."""
+        return self.snapshot().catalog
+
+    @property
+    def schema(self) -> SchemaArea:
+        """The types of the graph, and how they change."""
+        return SchemaArea(self)
+
+    @property
+    def changes(self) -> ChangesArea:
+        """What commits changed, one commit or as a feed."""
+        return ChangesArea(self)
+
+    @property
+    def maintenance(self) -> MaintenanceArea:
+        """Compaction, indexes, retention, and checks of what is stored."""
+        return MaintenanceArea(self)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.uri}>"
+
+    # Reading
+
+    def snapshot(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Snapshot:
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
+        state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return Snapshot(self._workspace, state.branch, state.entry)
+
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        snapshot: str | None = None,
+        time: datetime | None = None,
+        branch: str | None = None,
+    ) -> Snapshot:
+        """The graph as it was: at a version or a moment of a branch (main when not said), or at a commit by its id.
+
+        What comes back is read like the graph, with the same settings, and never changes.
+        """
+        return self.snapshot(branch, snapshot=snapshot, version=version, at=time)
+
+    def query(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
+    ) -> QueryResult:
+        """Run a read query on one pinned state.
+
+        The query is a handle of `omnigraph.queries`, or a text with the name of one of its queries (which a text with
+        one query can do without). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
+        author="lem")`. One that is called like an option of this method has to be in `params`.
+        """
+        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
+
+        def run(state: Snapshot) -> QueryResult:
+            target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+            return run_query(state, target, *asked, options)
+
+        return self._read(run, branch, snapshot, version, at)
+
+    def stream(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
+    ) -> QueryStream:
+        """As `query`, a batch at a time: for results that should not be in memory at once."""
+        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
+        state, target = self._read_state(branch, snapshot, version, at)
+        return stream_query(state, target, *asked, options)
+
+    def explain(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
+    ) -> list[str]:
+        """The plan of a read query as lines of an indented tree. Nothing is run."""
+        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
+        state, _ = self._read_state(branch, snapshot, version, at)
+        return explain_query(state, *asked, options)
+
+    def query_at(
+        self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
+    ) -> QueryResult:
+        """As `query`, at a past version of main."""
+        return self.query(source, name, params, version=version)
+
+    def entity(
+        self,
+        type_key: str,
+        entity_id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> dict[str, Any] | None:
+        """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
+        return self._read(lambda state: state.entity(type_key, entity_id), branch, snapshot, version, at)
+
+    def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
+        """As `entity`, at a past version of main."""
+        return self.entity(type_key, entity_id, version=version)
+
+    def resolve_snapshot(self, branch: str = MAIN) -> str:
+        """The commit id of a branch's head, which stays readable after the branch has moved on."""
+        return self._workspace.head(branch).entry.commit.id
+
+    def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
+        """The version of a branch's head, of a commit, or of a branch at a moment."""
+        return self.snapshot(branch, snapshot=snapshot, at=at).version
+
+    def _read_state(
+        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
+    ) -> tuple[Snapshot, ReadTarget]:
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
+
+    def _read(
+        self,
+        read: Callable[[Snapshot], Answer],
+        branch: str | None,
+        snapshot: str | None,
+        version: int | None,
+        at: datetime | None,
+    ) -> Answer:
+        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
+        a commit, version or moment that was asked for is read or not."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        try:
+            return read(state)
+        except HistoricalVersionReclaimedError:
+            if snapshot is not None or version is not None or at is not None:
+                raise
+            newer = self.snapshot(branch)
+            if newer.commit_id == state.commit_id:
+                raise
+            return read(newer)
+
+    # Writing
+
+    def mutate(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        **parameters: Any,
+    ) -> MutationReceipt:
+        """Run a mutation as one commit, only if the branch head is `if_commit` when that is given.
+
+        The query and its parameters are given as to `query`. A repeat with the same `idempotency_key` writes nothing
+        and returns what the first call returned.
+        """
+        options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
+        asked = call(source, name, params, parameters, options)
+        target = MAIN if branch is None else branch
+        return run_mutation(self._workspace, MutationRequest(*asked, target, if_commit, actor, idempotency_key))
+
+    def load(
+        self,
+        data: Any,
+        *,
+        mode: str,
+        type: str | None = None,
+        branch: str = MAIN,
+        base: str | None = None,
+        format: str | None = None,
+        csv: CsvDialect | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """Load data as one commit, all or nothing.
+
+        With `type`, the data are rows of that type: an Arrow table or reader, a pandas or Polars frame, a list or
+        iterator of dictionaries, or the path of a csv, parquet or ndjson file. Columns are properties by name; `from`
+        and `to`, or `src` and `dst`, are the ends of an edge. Without it they are graph records, one JSON object per
+        line, as text, bytes, pieces of them, or a path.
+
+        `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
+        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell.
+        """
+        opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
+        request = LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key)
+        return run_load(self._workspace, request)
+
+    def load_file(
+        self,
+        path: str | Path,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """As `load`, from a local file that is read in pieces."""
+        opened = file_pieces(path)
+        return run_load(self._workspace, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key))
+
+    def load_lenient(
+        self,
+        data: LoadInput,
+        *,
+        mode: str,
+        branch: str = MAIN,
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt:
+        """As `load`, in the forgiving grammar that old exports need."""
+        opened, grammar = reopenable(data), Grammar.LENIENT
+        return run_load(
+            self._workspace, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key, grammar)
+        )
+
+    # Branches and history
+
+    def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
+        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
+        name = name.strip()
+        if create and name not in self.list_branches():
+            try:
+                self.create_branch(name, source=source, actor=actor)
+            except ConflictError:
+                if name not in self.list_branches():
+                    raise
+        self._workspace.head(name)
+        return Branch(self, name)
+
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
+        """A branch from another branch's head, or from any commit that a live branch still has."""
+        return create_branch(self._workspace, name, MAIN if source is None else source, actor=actor)
+
+    def list_branches(self) -> list[str]:
+        return branch_names(self._workspace)
+
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+        delete_branch(self._workspace, name, actor=actor)
+
+    def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
+        return history.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
+
+    def get_commit(self, commit_id: str) -> LogEntry:
+        return self._workspace.commit_entry(commit_id)
+
+    def merge_base(self, left: str, right: str) -> LogEntry | None:
+        """The nearest common ancestor of two branch heads."""
+        heads = (self._workspace.head(branch).entry for branch in (left, right))
+        return history.merge_base(self._workspace.root, *heads)
+
+    def verify(self) -> Verification:
+        return verify(self._workspace)
+
+    # Upkeep
+
+    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]:
+        """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
+        return ensure_indices(self._workspace, (MAIN if branch is None else branch).strip(), actor=actor)
+
+    def optimize(
+        self,
+        branch: str | None = None,
+        *,
+        types: Collection[str] | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> OptimizeReport:
+        """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
+        return optimize(
+            self._workspace, (MAIN if branch is None else branch).strip(), types=types, actor=actor, progress=progress
+        )
+
+    # Merging, changes and export
+
+    def merge(
+        self,
+        source: str,
+        target: str = MAIN,
+        *,
+        delete_branch: bool = False,
+        resolutions: Resolutions = NO_RESOLUTIONS,
+        actor: str | None = None,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
+        request = MergeRequest(source, target, delete_branch, resolutions, actor, message, idempotency_key)
+        return run_merge(self._workspace, request)
+
+    def preview_merge(
+        self, source: str, target: str = MAIN, *, resolutions: Resolutions = NO_RESOLUTIONS
+    ) -> MergePreview:
+        """What a merge would change and what conflicts, without doing it."""
+        return preview_of_merge(self._workspace, MergeRequest(source, target, resolutions=resolutions))
+
+    def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
+        """The net difference of two states: branches, commit ids or snapshots, in any direction."""
+        states = self.state_of(before), self.state_of(after)
+        try:
+            return diff_states(*states, filter or EVERYTHING)
+        except ChangeFeedGapError:
+            newer = self.state_of(before), self.state_of(after)
+            if [state.commit_id for state in newer] == [state.commit_id for state in states]:
+                raise
+            return diff_states(*newer, filter or EVERYTHING)  # a branch moved on, and its head was released
+
+    def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
+        """The net difference of two commits of any live branches."""
+        return diff_states(self.snapshot(snapshot=before), self.snapshot(snapshot=after), filter or EVERYTHING)
+
+    def commit_history(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitHistory:
+        """As `list_commits`, with who, when, and how many entities of each type."""
+        return summaries(self._workspace, branch, limit=limit, before=before)
+
+    def describe_commit(self, commit_id: str) -> CommitSummary:
+        return summary(self.snapshot(snapshot=commit_id))
+
+    def commit_changes(
+        self,
+        commit_id: str,
+        *,
+        scope: ChangeScope | None = None,
+        page_token: str | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> CommitChangesPage:
+        """One page of what a commit changed relative to its first parent, with images before and after."""
+        state = self.snapshot(snapshot=commit_id)
+        return commit_changes_page(state, scope or EVERYTHING, page_token, max_changes, max_bytes)
+
+    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
+        """Everything a commit changed, one after another."""
+        return changes_of(self.snapshot(snapshot=commit_id), scope or EVERYTHING).records()
+
+    def poll_changes(
+        self,
+        *,
+        branch: str = MAIN,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+        max_commits: int | None = None,
+    ) -> ChangePoll:
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        request = PollRequest(
+            branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
+        )
+        return run_poll(self._workspace, request)
+
+    def capture_baseline(
+        self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
+    ) -> ChangeBaseline:
+        """Write an export of the branch's head, and return the cursor that continues exactly after it."""
+        return write_baseline(self._workspace, branch, scope or EVERYTHING, writer)
+
+    def export(
+        self,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Iterator[str]:
+        """The lines of an export, each with its line end. They can be loaded as they are."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return (f"{line.decode()}\n" for line in export_lines(state, types))
+
+    def export_to(
+        self,
+        writer: ByteWriter,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> int:
+        """Write an export in chunks of at most 64 KiB; how many entities that were."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return write_lines(export_lines(state, types), writer)
+
+    def export_files(
+        self,
+        directory: str | Path,
+        *,
+        format: str = "parquet",
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> list[ExportedFile]:
+        """One Parquet or Arrow file per type in a local directory."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        return write_files(state, directory, format, types)
+
+    def state_of(self, target: str | PinnedState) -> PinnedState:
+        """The head of a branch, or a commit by its id; a snapshot is one already."""
+        return self._workspace.state_of(target)
+
+    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
+        """The steps from a branch's schema to this one; also when some of them are not possible."""
+        return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
+        """The same, with the catalog the branch would have afterwards."""
+        return preview_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
+
+    def apply_schema(
+        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied:
+        """Change the schema of a branch in one commit, together with the data change it needs."""
+        return apply_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than: timedelta | str | int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
+        span = None if older_than is None else duration(older_than)
+        return cleanup(self._workspace, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+        """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        return repair(self._workspace, confirm=confirm, force=force, actor=actor)
+
+    def maintain(
+        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> MaintenanceReport:
+        """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        return maintain(self._workspace, branch.strip(), policy, actor=actor)
+
+    def read_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> BlobRead:
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        return read_blob(self._workspace, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
+
+    # Spark
 
     def to_spark(
         self,
@@ -53,7 +713,7 @@ class Graph(EngineGraph):
         run_key: str | None = None,
         force: bool = False,
         dry_run: bool = False,
-        progress: Progress | None = None,
+        progress: RunProgress | None = None,
     ) -> PipelineReport:
         """Run a pipeline, or the file of one, into this graph as one commit, whatever graph the file names."""
         from omnigraph.pipeline import run

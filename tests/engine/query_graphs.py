@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.graph import Graph
 
 SOCIAL = """
 node Person {
@@ -125,4 +125,4 @@ def build_indexes(graph: Graph) -> None:
                 state = staged[key].state
         return PublishPlan(staged=staged)
 
-    graph.commit("main", prepare, Intent(kind="index"))
+    graph.workspace.commit("main", prepare, Intent(kind="index"))

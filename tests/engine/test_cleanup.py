@@ -27,7 +27,7 @@ NO_GRACE = timedelta(0)
 
 def release(graph: Graph, keep: int = 1, *, grace: timedelta = GRACE) -> cleaning.CleanupReport:
     """A cleanup that nobody else can run into, so that it need not wait."""
-    return cleanup(graph.root, Retention(keep_versions=keep), grace=grace)
+    return cleanup(graph.workspace, Retention(keep_versions=keep), grace=grace)
 
 
 def grown(uri: str, commits: int = 5) -> Graph:
@@ -86,16 +86,16 @@ def test_versions_of_a_recent_time_are_kept(tmp_path: Path, monkeypatch: pytest.
         graph = grown(str(tmp_path / "g"), 3)
     for name in ("late", "later"):
         append_one(graph, name)
-    cleanup(graph.root, Retention(older_than=timedelta(hours=1)))
+    cleanup(graph.workspace, Retention(older_than=timedelta(hours=1)))
     # Version 4 was the state of the graph at the beginning of the retained time.
     assert readable(graph) == [1, 4, 5, 6]
 
 
 def test_a_version_goes_only_if_it_fails_both_tests(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
-    cleanup(graph.root, Retention(keep_versions=2, older_than=timedelta(days=1)))
+    cleanup(graph.workspace, Retention(keep_versions=2, older_than=timedelta(days=1)))
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
-    cleanup(graph.root, Retention(keep_versions=3, older_than=NO_GRACE))
+    cleanup(graph.workspace, Retention(keep_versions=3, older_than=NO_GRACE))
     assert readable(graph) == [1, 4, 5, 6]
 
 
@@ -173,10 +173,10 @@ def test_what_a_deleted_branch_leaves_waits_for_the_grace_period(tmp_path: Path)
 
 def test_writes_in_flight_are_safe_within_the_grace_period(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"), 2)
-    txn = graph.begin("main", Intent(kind="load"))
-    staged = txn.stage({PEOPLE: lambda s: graph.root.staging.append(s, nodes({"late": 1}))})
+    txn = graph.workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({PEOPLE: lambda s: graph.workspace.root.staging.append(s, nodes({"late": 1}))})
     release(graph)
-    graph.publish(txn, PublishPlan(staged))
+    graph.workspace.publish(txn, PublishPlan(staged))
     assert ids(Graph.open(graph.uri)) == ["late", "p0", "p1"]
     assert graph.verify().clean
 
@@ -184,13 +184,13 @@ def test_writes_in_flight_are_safe_within_the_grace_period(tmp_path: Path) -> No
 def test_staged_leavings_go_after_the_grace_period(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"), 1)
     state = graph.snapshot().entry.tables[PEOPLE]
-    graph.root.staging.append(state, nodes({"never": 1}))
+    graph.workspace.root.staging.append(state, nodes({"never": 1}))
     before = files(graph)
     release(graph)
     assert files(graph) == before
     release(graph, grace=NO_GRACE)
     assert sorted(f for f in files(graph) if "/data/" in f) == sorted(
-        f"{state.path}/{name}" for name in graph.root.reader.open(state).files() if name.startswith("data/")
+        f"{state.path}/{name}" for name in graph.workspace.root.reader.open(state).files() if name.startswith("data/")
     )
 
 
@@ -301,10 +301,10 @@ def test_a_cleanup_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) 
         if point == "cleanup.delete.after":
             raise StopHereError
 
-    graph.root.trace.observer = stop
+    graph.workspace.root.trace.observer = stop
     with pytest.raises(StopHereError):
         release(graph)
-    graph.root.trace.observer = None
+    graph.workspace.root.trace.observer = None
     assert graph.verify().clean
     # Manifests went first, so nothing that still opens has lost a file.
     assert readable(graph) == [1, 6]
@@ -328,7 +328,7 @@ def test_a_branch_can_not_be_made_of_history_that_is_going(tmp_path: Path) -> No
                 other.create_branch("late", source=old.commit_id)
             refused.append(point)
 
-    graph.root.trace.observer = fork
+    graph.workspace.root.trace.observer = fork
     release(graph)
     assert refused
     assert graph.list_branches() == ["main"]
@@ -373,10 +373,10 @@ def test_a_store_that_refuses_deletes_is_reported_per_table(tmp_path: Path) -> N
         def after(self, kind: str, path: str) -> None:
             pass
 
-    graph.root.objects.interceptor = NoDeletes()
+    graph.workspace.root.objects.interceptor = NoDeletes()
     report = release(graph)
     assert {row.type_key: row.error is not None for row in report.datasets}[PEOPLE]
-    graph.root.objects.interceptor = None
+    graph.workspace.root.objects.interceptor = None
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
     assert release(graph).versions_removed == 4
 
@@ -387,9 +387,9 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
 
     def overtake() -> None:
         """As another process would: it replaces everything, then cleans up."""
-        txn = other.begin("main", Intent(kind="load"))
-        staged = txn.stage({PEOPLE: lambda s: other.root.staging.overwrite(s, nodes({"new": 1}))})
-        other.publish(txn, PublishPlan(staged))
+        txn = other.workspace.begin("main", Intent(kind="load"))
+        staged = txn.stage({PEOPLE: lambda s: other.workspace.root.staging.overwrite(s, nodes({"new": 1}))})
+        other.workspace.publish(txn, PublishPlan(staged))
         release(other)
 
     def prepare(txn: WriteTxn) -> PublishPlan:
@@ -399,7 +399,7 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
         assert txn.snapshot.scan(PEOPLE).num_rows == 1
         return PublishPlan(txn.stage({PEOPLE: lambda s: txn.root.staging.delete(s, ["new"])}))
 
-    published = graph.commit("main", prepare, Intent(kind="mutate"))
+    published = graph.workspace.commit("main", prepare, Intent(kind="mutate"))
     assert prepared == [2, 3]
     assert published is not None
     assert published.version == 4
@@ -411,10 +411,12 @@ def test_a_full_disk_can_be_cleaned(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         with new_graph(str(disk.root / "g")) as graph:
             for i in range(4):
-                txn = graph.begin("main", Intent(kind="load"))
+                txn = graph.workspace.begin("main", Intent(kind="load"))
                 rows = nodes({f"{i}-{row}": row for row in range(5_000)})
-                staged = txn.stage({PEOPLE: lambda state, rows=rows: graph.root.staging.overwrite(state, rows)})
-                graph.publish(txn, PublishPlan(staged))
+                staged = txn.stage(
+                    {PEOPLE: lambda state, rows=rows: graph.workspace.root.staging.overwrite(state, rows)}
+                )
+                graph.workspace.publish(txn, PublishPlan(staged))
         disk.fill()
         with Graph.open(graph.uri) as graph:
             with pytest.raises(StorageError, match="the disk is full"):

@@ -290,7 +290,7 @@ def test_a_write_that_took_longer_than_it_may_is_refused(
 
         for work in (fork_head, merge_main, load_on_new_branch, supersede):
             head = graph.resolve_snapshot("side")
-            graph.root.trace.observer = sleep_for_days
+            graph.workspace.root.trace.observer = sleep_for_days
             with pytest.raises(ConflictError, match=r"began 3\.5 days ago.*nothing was written"):
                 work(graph)
             monkeypatch.setattr(time, "time", real)

@@ -27,12 +27,12 @@ def test_a_write_in_flight_survives_a_cleaner_in_another_time(
 ) -> None:
     writer, cleaner = new_graph(place.uri), Graph.open(place.uri)
     append_one(writer, "ann")
-    txn = writer.begin("main", Intent(kind="load"))
-    staged = txn.stage({PEOPLE: lambda state: writer.root.staging.append(state, nodes({"bob": 1}))})
+    txn = writer.workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({PEOPLE: lambda state: writer.workspace.root.staging.append(state, nodes({"bob": 1}))})
     with monkeypatch.context() as turned:
         turn_clock(turned, ahead)
         cleaner.cleanup(keep_versions=1)
-    writer.publish(txn, PublishPlan(staged))
+    writer.workspace.publish(txn, PublishPlan(staged))
     assert ids(Graph.open(place.uri)) == ["ann", "bob"]
     assert Graph.open(place.uri).verify().clean
 

@@ -18,6 +18,7 @@ from omnigraph.engine.scope import ChangeScope
 from omnigraph.errors import BadRequestError, NotFoundError
 from tests.engine.evolving import change_schema
 from tests.engine.town import SCHEMA, drop, knows, new_town, person, place, put
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -33,10 +34,10 @@ def told(changes: ChangeSet) -> list[tuple[str, str, str]]:
 
 def compact(graph: Graph, branch: str, type_key: str) -> None:
     def prepare(txn: WriteTxn) -> PublishPlan:
-        fragments = [f.fragment_id for f in txn.snapshot.table(type_key).dataset.get_fragments()]
+        fragments = [f.fragment_id for f in lance_of(txn.snapshot.table(type_key)).get_fragments()]
         return PublishPlan(txn.stage({type_key: lambda state: txn.root.staging.compact(state, fragments)}))
 
-    graph.commit(branch, prepare, Intent(kind="optimize"))
+    graph.workspace.commit(branch, prepare, Intent(kind="optimize"))
 
 
 def test_a_diff_lists_edges_before_nodes_types_by_name_and_entities_by_id(town: Graph) -> None:
@@ -185,7 +186,7 @@ def test_a_type_with_a_million_rows_and_ten_changes_is_compared_for_less_than_a_
         def prepare(txn: WriteTxn) -> PublishPlan:
             return PublishPlan(txn.stage({"node:Item": lambda state: txn.root.staging.append(state, items)}))
 
-        graph.commit("main", prepare, Intent(kind="load"))
+        graph.workspace.commit("main", prepare, Intent(kind="load"))
         before = graph.snapshot()
         changed = [f'{{"type":"Item","data":{{"name":"item-{i * 99_991}","n":-1}}}}' for i in range(10)]
         graph.load("\n".join(changed), mode="merge")
@@ -193,8 +194,8 @@ def test_a_type_with_a_million_rows_and_ten_changes_is_compared_for_less_than_a_
         size = sum(f.stat().st_size for f in (tmp_path / "big").rglob("data/*.lance"))
 
         with Graph.open(tmp_path / "big") as fresh:
-            tables = [fresh.root.reader.open(s.entry.tables["node:Item"]) for s in (before, after)]
+            tables = [fresh.workspace.root.reader.open(s.entry.tables["node:Item"]) for s in (before, after)]
             changes = fresh.diff(before.commit_id, after.commit_id)
-            read = sum(table.dataset.io_stats_snapshot().read_bytes for table in tables)
+            read = sum(lance_of(table).io_stats_snapshot().read_bytes for table in tables)
         assert [c.op.value for c in changes.changes] == ["update"] * 10
         assert read < size / 100, f"read {read} of {size} bytes"

@@ -41,7 +41,7 @@ def move_on(uri: str) -> None:
     other = Graph.open(uri)
     everything = "\n".join(other.export())
     other.load(everything, mode="overwrite")
-    cleanup(other.root, Retention(keep_versions=1))
+    cleanup(other.workspace, Retention(keep_versions=1))
     other.close()
 
 
@@ -117,9 +117,9 @@ def test_a_read_of_a_branch_follows_it_to_its_new_head(graph: Graph, read: Calla
 
         def after(self, kind: str, path: str) -> None:
             if path.endswith(f"{head + 1:020d}.json") and next(looks) == 0:
-                reading.root.objects.interceptor = None
+                reading.workspace.root.objects.interceptor = None
                 move_on(graph.uri)
 
-    reading.root.objects.interceptor = MovesOnOnce()
+    reading.workspace.root.objects.interceptor = MovesOnOnce()
     read(reading)
     assert reading.snapshot().version == head + 1, "the branch has not moved: the test proves nothing"

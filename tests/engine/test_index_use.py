@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.kernels import Limits
+from tests.support.lance_tables import lance_of
 
 ROWS = 3_000
 SCHEMA = """
@@ -56,9 +57,9 @@ def bytes_read(graph: Graph, type_key: str, work: Callable[[], object]) -> int:
     """What the work reads of the table once everything that is kept in memory is there."""
     table = graph.snapshot().table(type_key)
     work()
-    before = table.dataset.io_stats_snapshot().read_bytes
+    before = lance_of(table).io_stats_snapshot().read_bytes
     work()
-    return int(table.dataset.io_stats_snapshot().read_bytes - before)
+    return int(lance_of(table).io_stats_snapshot().read_bytes - before)
 
 
 A_SCAN = ROWS * 40
@@ -165,6 +166,6 @@ def test_a_tuple_is_probed_by_its_member_that_has_an_index(tmp_path: Path) -> No
 def test_only_the_first_built_of_two_indexes_of_a_column_is_asked(graph: Graph) -> None:
     """Why a text has n-grams or a BTREE and never both. When this fails, Lance has learnt to choose: declare both."""
     state = graph.snapshot().entry.tables["node:Part"]
-    both = graph.root.staging.build_index(state, "name", "BTREE", "name_btree").state
-    scanner = graph.root.reader.open(both).dataset.scanner(columns=["id"], filter="name = 'x'")
+    both = graph.workspace.root.staging.build_index(state, "name", "BTREE", "name_btree").state
+    scanner = lance_of(graph.workspace.root.reader.open(both)).scanner(columns=["id"], filter="name = 'x'")
     assert "ScalarIndexQuery" not in scanner.explain_plan(True)

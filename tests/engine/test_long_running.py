@@ -62,10 +62,10 @@ def test_threads_do_not_grow_with_the_number_of_tables(tmp_path: Path) -> None:
 
 def test_what_a_handle_remembers_of_branches_is_bounded(tmp_path: Path) -> None:
     with Graph.init(tmp_path / "graph", SCHEMA) as graph:
-        root = graph.root
+        root = graph.workspace.root
         memories = [
             (owner, name)
-            for owner in (root, root.log, root.branches, root.floor, root.external)
+            for owner in (root, root.log, root.branches, root.writer_queue, root.external)
             for name, value in vars(owner).items()
             if isinstance(value, dict | list | set)
         ]

@@ -12,7 +12,7 @@ from omnigraph import Graph
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.engine.kernels import Limits
 from omnigraph.engine.merge import MergeOutcome
-from omnigraph.engine.publish import PublishPlan
+from omnigraph.engine.publish import Intent, PublishPlan, publish
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -330,7 +330,7 @@ def _meanwhile(path: Path, action: Any) -> Graph:
 
 def _advance_main(graph: Graph) -> None:
     """As another process would: writers of one branch in this process wait for each other's turn."""
-    graph.publish(graph.begin("main"), PublishPlan(staged={}))
+    publish(graph.workspace.begin("main", Intent(kind="write")), PublishPlan(staged={}))
 
 
 def test_a_target_that_moves_during_the_merge_is_a_read_set_conflict(town: Graph, tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from omnigraph.engine import optimize as optimizing
 from omnigraph.engine.cleanup import Retention
 from omnigraph.engine.indexes import declared_indexes
 from omnigraph.engine.maintain import MaintenancePolicy
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
-from omnigraph.storage.tables.indexing import index_coverage
+from omnigraph.storage.tables.indexing import covered_fragments
 from omnigraph.storage.tables.upkeep import FULL_FRAGMENT_ROWS, FragmentFill, fragments_to_compact
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -31,8 +33,8 @@ def fragment_count(graph: Graph, type_key: str = "node:Book") -> int:
 
 def indexes_are_whole(graph: Graph, type_key: str = "node:Book") -> bool:
     table = graph.snapshot().table(type_key)
-    fragments = {f.fragment_id for f in table.dataset.get_fragments()}
-    return all(covered == fragments for covered in index_coverage(table).values())
+    fragments = {f.fragment_id for f in lance_of(table).get_fragments()}
+    return all(covered == fragments for covered in covered_fragments(table).values())
 
 
 def test_one_commit_with_the_same_content(graph: Graph) -> None:
@@ -134,14 +136,14 @@ def test_a_writer_that_overtakes_loses_nothing_and_costs_no_second_optimize(
         "replace": lambda: load(other, [book("only"), reader("r"), loan("r", "only")], "overwrite"),
     }
     pending = [kind]
-    original = graph.publish
+    original = Workspace.publish
 
     def overtaken(*arguments):  # type: ignore[no-untyped-def]
         if pending:
             writes[pending.pop()]()
         return original(*arguments)
 
-    monkeypatch.setattr(graph, "publish", overtaken)
+    monkeypatch.setattr(Workspace, "publish", overtaken)
     report = graph.optimize()
     expected = {
         "append": {"b0": 0, "b1": 1, "b2": 2, "b3": 3, "new": 50},
@@ -160,7 +162,7 @@ def test_a_writer_that_overtakes_loses_nothing_and_costs_no_second_optimize(
 
 
 def test_replaying_on_an_appended_version_writes_no_data_again(graph: Graph) -> None:
-    root, type_ = graph.root, graph.catalog.nodes["Book"]
+    root, type_ = graph.workspace.root, graph.catalog.nodes["Book"]
     work = root.upkeep.tidy(graph.snapshot().entry.tables["node:Book"], declared_indexes(type_))
     load(graph, [book("new", pages=50)], "append")
     replayed = root.upkeep.replay(work, graph.snapshot().entry.tables["node:Book"])
@@ -175,14 +177,14 @@ def test_replaying_on_an_appended_version_writes_no_data_again(graph: Graph) -> 
 def test_work_that_never_gets_through_is_left_for_the_next_run(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Graph.open(graph.uri)
     turns = iter(range(100))
-    original = graph.publish
+    original = Workspace.publish
 
     def always_overtaken(*arguments):  # type: ignore[no-untyped-def]
         load(other, [book("b0", pages=100 + next(turns))])
         return original(*arguments)
 
     monkeypatch.setattr(optimizing, "_ROUNDS", 2)
-    monkeypatch.setattr(graph, "publish", always_overtaken)
+    monkeypatch.setattr(Workspace, "publish", always_overtaken)
     report = graph.optimize()
     rows = {row.type_key: row for row in report.datasets}
     assert not rows["node:Book"].committed

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query.counting import LARGEST_COUNT, UNCOUNTABLE, added_up, multiplied, readable, total
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.errors import ResourceLimitError
+from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, node
 
 SCHEMA = """

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query import expand, project, run
 from omnigraph.engine.query.adjacency import Adjacency
 from omnigraph.engine.query.layered import LayeredAdjacency
@@ -19,6 +18,7 @@ from omnigraph.engine.query.render import rendered
 from omnigraph.engine.query.result import QueryResult
 from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
+from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.language.types import Scalar
@@ -234,6 +234,7 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
             patch.setattr(run, "_FIRST_PIECE", 1)
             patch.setattr(expand, "_VISITED_BYTES", 16)
             patch.setattr(rows, "_VALUES_PER_LOOKUP", 2)
+            patch.setattr(rows, "_LOOKUP_SHARE", 1)
             patch.setattr(project, "BATCH_ROWS", 3)
         result = graph.query(text, "q", values)
     columns = [_rendered(result, i) for i in range(len(result.columns))]
@@ -254,8 +255,8 @@ def test_both_kinds_of_topology_take_part(graphs: list[tuple[Graph, ReferenceGra
             graph.query(text)
         state = graph.snapshot().entry.tables
         people = state["node:Person"]
-        key = TopologyKey(graph.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people)
-        topology, _ = PROCESS_TOPOLOGIES.get(graph.root, key)
+        key = TopologyKey(graph.workspace.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people)
+        topology, _ = PROCESS_TOPOLOGIES.get(graph.workspace.root, key)
         kinds.add(type(topology.out))
     assert kinds == {Adjacency, LayeredAdjacency}
 

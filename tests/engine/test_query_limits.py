@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.query import expand, filter, run
 from omnigraph.engine.query.limits import Cancellation
@@ -19,6 +18,7 @@ from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
+from omnigraph.graph import Graph
 from omnigraph.storage.topology import TopologyFiles
 from tests.support.waiting import GIVE_UP
 
@@ -49,7 +49,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         return stage
 
     with Graph.init(tmp_path_factory.mktemp("items") / "g", SCHEMA) as made:
-        made.commit("main", prepare, Intent(kind="load"))
+        made.workspace.commit("main", prepare, Intent(kind="load"))
         yield made
 
 
@@ -231,8 +231,10 @@ def test_a_topology_that_was_begun_is_finished_for_those_who_come_later(
 
     monkeypatch.setenv(MODE_VARIABLE, "csr")
     PROCESS_TOPOLOGIES.clear()
-    for folder in TopologyFiles(graph.root.objects).folders(graph.snapshot().table("edge:Next").state.table_id):
-        TopologyFiles(graph.root.objects).remove(folder)
+    for folder in TopologyFiles(graph.workspace.root.objects).folders(
+        graph.snapshot().table("edge:Next").state.table_id
+    ):
+        TopologyFiles(graph.workspace.root.objects).remove(folder)
     with pytest.raises(QueryCancelledError):
         graph.query(STEPS, options=ReadOptions(cancellation=Impatient()))
     for thread in _query_threads():

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query.compare import compared
 from omnigraph.errors import BadRequestError
+from omnigraph.graph import Graph
 from omnigraph.language.query.ir import Operator
 
 SCHEMA = """

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.engine.graph import Graph
 from omnigraph.errors import BadRequestError, CompileError
+from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, node
 
 SCHEMA = """

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query.order import codes_of, first_in_order
 from omnigraph.engine.query.properties import Located
 from omnigraph.engine.query.render import Integers, rendered
 from omnigraph.errors import BadRequestError, CompileError
+from omnigraph.graph import Graph
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date
 from tests.engine.query_graphs import edge, node

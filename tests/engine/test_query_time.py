@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.errors import BadRequestError, NotFoundError, OmniGraphError
+from omnigraph.graph import Graph
 from omnigraph.language.catalog import Catalog, NodeType, Property
 from omnigraph.language.types import PropertyType, Scalar
 from tests.engine.query_graphs import edge, node

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.errors import BadRequestError
+from omnigraph.graph import Graph
 from tests.engine.query_graphs import build_indexes, edge, node
 
 TRANSIT = """

@@ -10,6 +10,7 @@ from omnigraph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -246,8 +247,8 @@ def test_new_types_are_usable_at_once(graph: Graph) -> None:
 
 def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -> None:
     """The writer stages under the old schema; its publish must not slip past the change."""
-    txn = graph.begin("main", Intent(kind="load"))
-    staged = txn.stage({"node:Reader": lambda s: graph.root.staging.delete(s, ["r1"])})
+    txn = graph.workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({"node:Reader": lambda s: graph.workspace.root.staging.delete(s, ["r1"])})
     graph.apply_schema(changed("name: String?", ""))
     prepared_again = []
 
@@ -255,7 +256,7 @@ def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -
         prepared_again.append(moved.snapshot.catalog.nodes["Reader"].properties.keys())
         return PublishPlan({})
 
-    graph.publish(txn, PublishPlan(staged), again)
+    graph.workspace.publish(txn, PublishPlan(staged), again)
     assert [list(names) for names in prepared_again] == [["born", "card"]]
     assert sorted(content(graph, "node:Reader")) == ["r1"]
 
@@ -264,5 +265,5 @@ def test_indexes_survive_a_change_of_other_columns(graph: Graph) -> None:
     graph.optimize()
     graph.apply_schema(changed("cover: Blob?", "").replace("isbn:", "price: F64?\n  isbn:"))
     table = graph.snapshot().table("node:Book")
-    assert "Index" in table.dataset.scanner(filter="isbn = 'b1'").explain_plan()
+    assert "Index" in lance_of(table).scanner(filter="isbn = 'b1'").explain_plan()
     assert table.read(["id"], filter="pages = 20").column("id").to_pylist() == ["b2"]

@@ -97,6 +97,10 @@ def test_a_killed_keeper_leaves_a_whole_graph(local_place: Place, point: str, nt
     again = Graph.open(local_place.uri)
     assert sorted(content(again, "node:Book")) == ["after", *(f"b{i}" for i in range(5))]
     assert again.verify().clean
-    named = {f"{s.path}/{n}" for s in again.snapshot().entry.tables.values() for n in again.root.reader.open(s).files()}
+    named = {
+        f"{s.path}/{n}"
+        for s in again.snapshot().entry.tables.values()
+        for n in again.workspace.root.reader.open(s).files()
+    }
     data = {str(p.relative_to(local_place.uri)) for p in Path(local_place.uri).glob("*/*/data/*.lance")}
     assert data <= named, "the next cleanup finishes what the killed one began"

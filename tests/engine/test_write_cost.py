@@ -40,7 +40,7 @@ def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> Reque
     """The requests of `work`, with the hint that a commit writes in the background."""
     with server.logged() as log:
         work()
-        root = graph.root
+        root = graph.workspace.root
         wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
     return log
 

@@ -11,11 +11,13 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
-from omnigraph.errors import BadRequestError, ReadSetChangedError, RowsRejectedError
+from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run
 from omnigraph.pipeline.report import StageEvent
 from tests.engine.stored import rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, quarantine, reader, records, rejected_rows
+from tests.storage.test_faults import LosesAnswers, publishes
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     counts = {t.type_key: (t.read, t.accepted, t.rejected, t.inserted) for t in report.types}
     assert counts["node:Reader"] == (3, 3, 0, 3)
     assert {"read", "write", "check", "index", "publish"} <= {e.stage for e in events if e.seconds is not None}
-    indexes = {i.name for i in graph.snapshot().table("node:Book").dataset.describe_indices()}
+    indexes = {i.name for i in lance_of(graph.snapshot().table("node:Book")).describe_indices()}
     assert {"id_btree", "title_full_text"} <= indexes
     assert graph.verify().clean
     assert json.loads(json.dumps(report.to_dict()))["commit_id"] == report.commit_id
@@ -121,21 +123,27 @@ def test_an_overwrite_that_orphans_a_stored_edge_is_refused(tmp_path: Path, grap
 
 
 STORED = [reader("ann", email="a@x"), book("1"), book("2"), book("3")]
-REFUSALS: list[tuple[str, list[Any], str]] = [
-    ("append", [reader("ann")], "node:Reader already holds the id 'ann'"),
-    ("append", [reader("bob"), reader("bob")], "@unique violation on Reader.name: value 'bob' held by 'bob' and 'bob'"),
-    ("merge", [reader("bob", email="a@x")], "@unique violation on Reader.email: value 'a@x' held by 'ann' and 'bob'"),
-    ("merge", [edge("Likes", "zed", "1")], "edge Likes: src 'zed' not found in Reader"),
-    ("merge", [edge("Likes", "ann", "9")], "edge Likes: dst '9' not found in Book"),
-    ("merge", [edge("Borrowed", "ann", i) for i in "123"], "source 'ann' has 3 edges (max 2)"),
-    ("merge", [reader("bob", age=151)], "@range violation on Reader.age: value 151 > max 150"),
-    ("merge", ["nonsense"], "JSON is malformed"),
+REFUSALS: list[tuple[str, list[Any], str, str]] = [
+    ("append", [reader("ann")], "node:Reader already holds the id 'ann'", "id"),
+    (
+        *("append", [reader("bob"), reader("bob")]),
+        *("@unique violation on Reader.name: value 'bob' held by 'bob' and 'bob'", "key"),
+    ),
+    (
+        *("merge", [reader("bob", email="a@x")]),
+        *("@unique violation on Reader.email: value 'a@x' held by 'ann' and 'bob'", "unique"),
+    ),
+    ("merge", [edge("Likes", "zed", "1")], "edge Likes: src 'zed' not found in Reader", "endpoint"),
+    ("merge", [edge("Likes", "ann", "9")], "edge Likes: dst '9' not found in Book", "endpoint"),
+    ("merge", [edge("Borrowed", "ann", i) for i in "123"], "source 'ann' has 3 edges (max 2)", "cardinality"),
+    ("merge", [reader("bob", age=151)], "@range violation on Reader.age: value 151 > max 150", "range"),
+    ("merge", ["nonsense"], "invalid strict JSON: JSON is malformed", "record"),
 ]
 
 
-@pytest.mark.parametrize(("mode", "given", "reason"), REFUSALS, ids=[r[2][:40] for r in REFUSALS])
+@pytest.mark.parametrize(("mode", "given", "reason", "rule"), REFUSALS, ids=[r[2][:40] for r in REFUSALS])
 def test_a_bad_row_fails_the_run_with_its_place_and_reason(
-    tmp_path: Path, graph: Graph, spark: SparkSession, mode: str, given: list[Any], reason: str
+    tmp_path: Path, graph: Graph, spark: SparkSession, mode: str, given: list[Any], reason: str, rule: str
 ) -> None:
     graph.load("\n".join(map(json.dumps, STORED)), mode="append")
     head = graph.snapshot().commit_id
@@ -145,6 +153,7 @@ def test_a_bad_row_fails_the_run_with_its_place_and_reason(
     assert raised.value.total == 1
     assert raised.value.samples[0].startswith(f"{file}, row {len(given)}: ")
     assert reason in raised.value.samples[0]
+    assert (raised.value.rule, raised.value.line) == (rule, len(given))
     assert graph.snapshot().commit_id == head
     assert graph.verify().clean
 
@@ -194,7 +203,7 @@ def test_more_bad_rows_than_allowed_fail_the_run(tmp_path: Path, graph: Graph, s
 
 
 def data_files(graph: Graph) -> list[str]:
-    return [stored.path for stored in graph.root.objects.below("nodes") if "/data/" in stored.path]
+    return [stored.path for stored in graph.workspace.root.objects.below("nodes") if "/data/" in stored.path]
 
 
 def test_a_dry_run_reports_what_would_change_and_changes_nothing(
@@ -254,6 +263,21 @@ def test_a_run_is_judged_again_when_its_own_types_moved(tmp_path: Path, graph: G
     with pytest.raises(RowsRejectedError, match="held by 'bob' and 'ann'"):
         run(records(tmp_path), graph=graph, spark=spark, progress=moved)
     assert set(rows(graph, "node:Reader")) == {"bob"}
+
+
+def test_after_a_publish_was_tried_a_run_takes_nothing_back(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    """Who lost a race, or never heard of the outcome, leaves its files to cleanup: an entry may name them."""
+    ndjson(tmp_path / "a/a.ndjson", [reader("ann")])
+    with pytest.raises(RowsRejectedError, match="ann"):
+        run(records(tmp_path / "a", "append"), graph=graph, spark=spark, progress=MovedBranch(graph, reader("ann")))
+    assert len(data_files(graph)) == 2
+    ndjson(tmp_path / "b/b.ndjson", [reader("bob")])
+    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    with pytest.raises(CommitOutcomeUnknownError):
+        run(records(tmp_path / "b"), graph=graph, spark=spark)
+    graph.workspace.root.objects.interceptor = None
+    assert set(rows(graph, "node:Reader")) == {"ann", "bob"}
+    assert graph.verify().clean
 
 
 def test_a_strict_run_never_rebases_itself(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:

@@ -32,7 +32,7 @@ def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> Reque
 
 def quiesce(graph: Graph) -> None:
     """Wait for the hint that a commit writes in the background, so that it is counted where it belongs."""
-    root = graph.root
+    root = graph.workspace.root
     wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
 
 
@@ -130,7 +130,7 @@ def test_a_commit_that_queues_costs_three_requests_more(s3_server: S3Server, s3_
     graph = new_graph(s3_place.uri)
     append_one(graph, "warm")
     quiesce(graph)
-    graph.root.floor.saw_others("main")
+    graph.workspace.root.writer_queue.saw_others("main")
     with s3_server.logged() as log:
         append_one(graph, "queued")
         graph.close()  # waits for what is done in the background
@@ -199,7 +199,7 @@ def test_a_missing_or_wrong_hint_changes_only_the_cost(s3_server: S3Server, s3_p
     for i in range(8):
         settled(graph, s3_server, lambda i=i: append_one(graph, f"a{i}"))
     branch_id = graph.snapshot().entry.branch_id
-    graph.root.objects.put(f"__manifest/hints/{branch_id}", hint)
+    graph.workspace.root.objects.put(f"__manifest/hints/{branch_id}", hint)
     assert Graph.open(s3_place.uri).snapshot().version == 9
 
 

@@ -41,7 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
 
 def settle(graph: Graph) -> None:
     """Nothing is written in the background any more."""
-    while graph.root.log.hints_pending():
+    while graph.workspace.root.log.hints_pending():
         pass
 
 
@@ -270,7 +270,7 @@ def test_a_write_onto_a_new_branch_that_the_disk_never_confirms_names_its_commit
 
     calls.fail("fsync", errno.EIO, lambda path: path.endswith("/refs/other"))
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
-        graph.commit_on_new_branch("other", "main", prepare, Intent(kind="load"))
+        graph.workspace.commit_on_new_branch("other", "main", prepare, Intent(kind="load"))
     calls.heal()
     assert isinstance(graph.get_commit(unknown.value.commit_id), LogEntry)
 

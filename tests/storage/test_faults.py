@@ -47,9 +47,9 @@ def publishes(kind: str, path: str) -> bool:
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_publish_without_an_answer_commits_exactly_once(place: Place, lost_before_work: bool, times: int) -> None:
     graph = new_graph(place.uri)
-    graph.root.objects.interceptor = LosesAnswers(publishes, times=times, before=lost_before_work)
+    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=times, before=lost_before_work)
     published = append_one(graph, "ann")
-    graph.root.objects.interceptor = None
+    graph.workspace.root.objects.interceptor = None
     assert published.version == 2
     assert graph.snapshot().commit_id == published.commit_id
     append_one(graph, "bob")
@@ -60,10 +60,10 @@ def test_a_publish_without_an_answer_commits_exactly_once(place: Place, lost_bef
 
 def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
-    graph.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         append_one(graph, "ann", idempotency_key="once")
-    graph.root.objects.interceptor = None
+    graph.workspace.root.objects.interceptor = None
     # It did happen; the error named the commit, and repeating the write with its key finds it instead of doubling it.
     assert graph.get_commit(unknown.value.commit_id).version == 2
     assert append_one(graph, "ann", idempotency_key="once").replayed
@@ -73,7 +73,7 @@ def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_pla
 def test_a_publish_repeated_after_success_is_recognised_as_our_own(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     published = append_one(graph, "ann")
-    assert graph.root.log.publish(published.entry) == published.entry
+    assert graph.workspace.root.log.publish(published.entry) == published.entry
     assert graph.snapshot().version == 2
 
 
@@ -119,11 +119,11 @@ def test_a_store_that_is_down_is_a_transient_error_and_changes_nothing(s3_server
 
 def test_a_branch_create_without_an_answer_makes_one_branch(place: Place) -> None:
     graph = new_graph(place.uri)
-    graph.root.objects.interceptor = LosesAnswers(lambda kind, path: kind == "create" and "/refs/" in path)
+    graph.workspace.root.objects.interceptor = LosesAnswers(lambda kind, path: kind == "create" and "/refs/" in path)
     ref = graph.create_branch("side")
-    graph.root.objects.interceptor = None
+    graph.workspace.root.objects.interceptor = None
     assert graph.snapshot("side").version == 1
-    assert Graph.open(place.uri).root.branches.head("side").ref == ref
+    assert Graph.open(place.uri).workspace.root.branches.head("side").ref == ref
 
 
 def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
@@ -172,7 +172,7 @@ def test_of_two_racing_inits_one_wins_and_the_other_cleans_up(place: Place) -> N
     assert graph.id == winners[0]
     append_one(graph, "ann")
     assert graph.verify().clean
-    tables = {o.path.split("/")[1] for o in graph.root.objects.below("nodes")}
+    tables = {o.path.split("/")[1] for o in graph.workspace.root.objects.below("nodes")}
     assert tables == {s.table_id for k, s in graph.snapshot().entry.tables.items() if k.startswith("node:")}
     assert PEOPLE in graph.snapshot().types()
 

@@ -1,4 +1,4 @@
-"""Writers in different processes take turns when they keep meeting, and nobody's answer depends on it."""
+"""Writers in different processes queue when they keep losing to each other, and no answer depends on it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import ReadSetChangedError, StorageError, StorageErrorKind
-from omnigraph.storage import floor as floors
-from omnigraph.storage.floor import FloorTurn, queue_folder
+from omnigraph.storage import floor as writer_queue
+from omnigraph.storage.floor import QueuePlace, queue_folder
 from tests.conftest import Place
 from tests.support.processes import Process, start_together
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
@@ -24,16 +24,16 @@ def in_a_minute() -> float:
     return time.monotonic() + 60
 
 
-def turn_of(graph: Graph) -> FloorTurn:
-    return graph.root.floor.of("main")
+def place_of(graph: Graph) -> QueuePlace:
+    return graph.workspace.root.writer_queue.place("main")
 
 
 def waiting(graph: Graph) -> list[str]:
-    return graph.root.floor.queue("main")
+    return graph.workspace.root.writer_queue.tickets("main")
 
 
 def is_first(graph: Graph) -> bool:
-    return any(ticket.endswith(graph.root.floor._name) for ticket in waiting(graph)[:1])
+    return any(ticket.endswith(graph.workspace.root.writer_queue._name) for ticket in waiting(graph)[:1])
 
 
 def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None:
@@ -52,7 +52,7 @@ def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None
         return PublishPlan(staged)
 
     wait_until(lambda: graph.snapshot().version >= 20, "the others write")
-    published = graph.commit("main", prepare, Intent(kind="load"))
+    published = graph.workspace.commit("main", prepare, Intent(kind="load"))
     assert published is not None
     wait_until(lambda: graph.snapshot().version > published.version + 10, "the others go on")
     for process in fast:
@@ -67,24 +67,24 @@ def test_a_writer_alone_never_queues(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     for i in range(9):
         append_one(graph, f"a{i}")
-    assert not turn_of(graph).contended
+    assert not place_of(graph).contended
     assert waiting(graph) == []
 
 
 def test_turns_are_taken_in_the_order_of_coming(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floors, "SHORTEST_PATIENCE", 600.0)
-    monkeypatch.setattr(floors, "LONGEST_PATIENCE", 600.0)
+    monkeypatch.setattr(writer_queue, "SHORTEST_LEASE", 600.0)
+    monkeypatch.setattr(writer_queue, "LONGEST_LEASE", 600.0)
     graph = new_graph(place.uri)
     spoke: list[int] = []
 
     def speak(number: int, handle: Graph) -> None:
-        with turn_of(handle) as turn:
-            turn.take(in_a_minute())
+        with place_of(handle) as mine:
+            mine.wait(in_a_minute())
             spoke.append(number)
 
     threads = [threading.Thread(target=speak, args=(i, Graph.open(place.uri))) for i in range(4)]
-    with turn_of(graph) as turn:
-        turn.take(in_a_minute())
+    with place_of(graph) as mine:
+        mine.wait(in_a_minute())
         for number, thread in enumerate(threads):
             time.sleep(A_MOMENT)
             thread.start()
@@ -97,45 +97,47 @@ def test_turns_are_taken_in_the_order_of_coming(place: Place, monkeypatch: pytes
 
 def test_who_always_wins_hears_of_those_who_wait(local_place: Place) -> None:
     graph, other = new_graph(local_place.uri), Graph.open(local_place.uri)
-    with turn_of(other) as turn:
-        turn.take(in_a_minute())
+    with place_of(other) as mine:
+        mine.wait(in_a_minute())
         for i in range(4):
             append_one(graph, f"a{i}")
-        wait_until(lambda: turn_of(graph).contended, "the writer knows that somebody waits")
+        wait_until(lambda: place_of(graph).contended, "the writer knows that somebody waits")
     other.close()
     append_one(graph, "a4")
     graph.close()
-    assert waiting(graph) == [], "everybody gave the floor back"
+    assert waiting(graph) == [], "every ticket is gone"
 
 
 def test_the_dead_are_put_out_of_the_queue_and_the_living_keep_their_place(
     local_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(floors, "SHORTEST_PATIENCE", 0.2)
+    monkeypatch.setattr(writer_queue, "SHORTEST_LEASE", 0.2)
     graph = new_graph(local_place.uri)
     for _ in range(3):
-        graph.root.objects.put(graph.root.floor.new_ticket("main").replace("-500-", "-1-"), b"")
-    graph.root.objects.put(f"{queue_folder('main')}/0 is no ticket", b"")
+        graph.workspace.root.objects.put(
+            graph.workspace.root.writer_queue.new_ticket("main").replace("-500-", "-1-"), b""
+        )
+    graph.workspace.root.objects.put(f"{queue_folder('main')}/0 is no ticket", b"")
     time.sleep(A_MOMENT)
-    with turn_of(graph) as turn:
-        turn.take(in_a_minute())
-        assert waiting(graph) == [turn._ticket]
-        with turn_of(Graph.open(local_place.uri)) as behind:
-            behind.take(time.monotonic())
-            graph.root.objects.delete(str(behind._ticket))
-            behind._stand_in_queue(str(behind._ticket), time.monotonic() + 0.05)
-            assert waiting(graph) == [turn._ticket, behind._ticket]
+    with place_of(graph) as mine:
+        mine.wait(in_a_minute())
+        assert waiting(graph) == [mine._ticket]
+        with place_of(Graph.open(local_place.uri)) as behind:
+            behind.wait(time.monotonic())
+            graph.workspace.root.objects.delete(str(behind._ticket))
+            behind._wait_behind_others(str(behind._ticket), time.monotonic() + 0.05)
+            assert waiting(graph) == [mine._ticket, behind._ticket]
 
 
 def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
-    with turn_of(graph) as turn:
-        turn.take(in_a_minute())
-        turn.take(in_a_minute())
+    with place_of(graph) as mine:
+        mine.wait(in_a_minute())
+        mine.wait(in_a_minute())
         (first,) = waiting(graph)
-        graph.root.objects.delete(first)
-        turn.tried(7.0)
-        turn.take(in_a_minute())
+        graph.workspace.root.objects.delete(first)
+        mine.attempted(7.0)
+        mine.wait(in_a_minute())
         (second,) = waiting(graph)
         assert second > first
         assert "-7000-" in second
@@ -143,12 +145,12 @@ def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place:
 
 def test_a_refused_strict_write_queues_when_it_is_tried_again(local_place: Place) -> None:
     graph, other = new_graph(local_place.uri), Graph.open(local_place.uri)
-    txn = graph.begin("main", Intent(kind="mutate"))
-    staged = txn.stage({PEOPLE: lambda state: graph.root.staging.append(state, nodes({"ann": 1}))})
+    txn = graph.workspace.begin("main", Intent(kind="mutate"))
+    staged = txn.stage({PEOPLE: lambda state: graph.workspace.root.staging.append(state, nodes({"ann": 1}))})
     append_one(other, "bob")
     with pytest.raises(ReadSetChangedError):
-        graph.publish(txn, PublishPlan(staged, strict=True))
-    assert turn_of(graph).contended
+        graph.workspace.publish(txn, PublishPlan(staged, strict=True))
+    assert place_of(graph).contended
 
 
 def test_a_store_that_refuses_the_queue_does_not_refuse_the_write(local_place: Place) -> None:
@@ -161,7 +163,7 @@ def test_a_store_that_refuses_the_queue_does_not_refuse_the_write(local_place: P
 
         def after(self, kind: str, path: str) -> None: ...
 
-    graph.root.objects.interceptor = NoQueues()
-    graph.root.floor.saw_others("main")
+    graph.workspace.root.objects.interceptor = NoQueues()
+    graph.workspace.root.writer_queue.saw_others("main")
     append_one(graph, "ann")
     assert ids(graph) == ["ann"]

@@ -171,8 +171,8 @@ def test_names_differing_in_case_are_different_branches(graph: Graph) -> None:
 
 
 def publish_merge(graph: Graph, source: str, target: str) -> None:
-    txn = graph.begin(target, Intent(kind="merge"))
-    graph.publish(txn, PublishPlan(staged={}, merged=graph.snapshot(source).entry.link))
+    txn = graph.workspace.begin(target, Intent(kind="merge"))
+    graph.workspace.publish(txn, PublishPlan(staged={}, merged=graph.snapshot(source).entry.link))
 
 
 def test_merge_base_of_diverged_branches_is_the_fork_point(graph: Graph) -> None:

@@ -16,6 +16,7 @@ from omnigraph.storage.folding import CEILING_BYTES, FLOOR_BYTES, FOLD_AT, Fragm
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
 from tests.conftest import Place
+from tests.support.lance_tables import lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes
 
 
@@ -31,12 +32,12 @@ def base(graph: Graph) -> TableState:
 
 
 def rows(graph: Graph, staged: StagedTable) -> dict[str, int]:
-    table = graph.root.reader.open(staged.state).read(["id", "n"])
+    table = graph.workspace.root.reader.open(staged.state).read(["id", "n"])
     return dict(sorted(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True)))
 
 
 def test_append(graph: Graph) -> None:
-    staged = graph.root.staging.append(base(graph), nodes({"dora": 4}))
+    staged = graph.workspace.root.staging.append(base(graph), nodes({"dora": 4}))
     assert rows(graph, staged) == {"ann": 1, "bob": 2, "carl": 3, "dora": 4}
     assert staged.changes == ChangeCounts(inserted=1)
     assert staged.state.rows == 4
@@ -44,80 +45,82 @@ def test_append(graph: Graph) -> None:
 
 def test_strict_insert_refuses_an_existing_and_a_repeated_id(graph: Graph) -> None:
     with pytest.raises(KeyConflictError) as exists:
-        graph.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1, "bob": 9}))
+        graph.workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1, "bob": 9}))
     assert (exists.value.type_key, exists.value.entity_id) == (PEOPLE, "bob")
     doubled = pa.concat_tables([nodes({"zoe": 1}), nodes({"zoe": 2})])
     with pytest.raises(KeyConflictError, match="twice"):
-        graph.root.staging.insert(PEOPLE, base(graph), doubled)
-    staged = graph.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1}))
+        graph.workspace.root.staging.insert(PEOPLE, base(graph), doubled)
+    staged = graph.workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1}))
     assert staged.changes == ChangeCounts(inserted=1)
 
 
 def test_upsert_replaces_and_inserts_and_keeps_row_ids(graph: Graph) -> None:
     def row_id(state: TableState) -> int:
-        table = graph.root.reader.open(state).read(["id"], filter="id = 'bob'", row_ids=True)
+        table = graph.workspace.root.reader.open(state).read(["id"], filter="id = 'bob'", row_ids=True)
         return table["_rowid"][0].as_py()
 
     before = row_id(base(graph))
-    staged = graph.root.staging.upsert(base(graph), nodes({"bob": 20, "dora": 4}))
+    staged = graph.workspace.root.staging.upsert(base(graph), nodes({"bob": 20, "dora": 4}))
     assert rows(graph, staged) == {"ann": 1, "bob": 20, "carl": 3, "dora": 4}
     assert staged.changes == ChangeCounts(inserted=1, updated=1)
     assert row_id(staged.state) == before
 
 
 def test_delete_counts_only_what_was_there(graph: Graph) -> None:
-    staged = graph.root.staging.delete(base(graph), ["bob", "nobody", "bob"])
+    staged = graph.workspace.root.staging.delete(base(graph), ["bob", "nobody", "bob"])
     assert rows(graph, staged) == {"ann": 1, "carl": 3}
     assert staged.changes == ChangeCounts(deleted=1)
-    everything = graph.root.staging.delete(base(graph), ["ann", "bob", "carl"])
+    everything = graph.workspace.root.staging.delete(base(graph), ["ann", "bob", "carl"])
     assert everything.state.rows == 0
 
 
 def test_ids_with_quotes_are_data(graph: Graph) -> None:
     odd = "o'hara \" -- \\ %_"
-    staged = graph.root.staging.append(base(graph), nodes({odd: 7}))
-    table = graph.root.reader.open(staged.state)
+    staged = graph.workspace.root.staging.append(base(graph), nodes({odd: 7}))
+    table = graph.workspace.root.reader.open(staged.state)
     assert table.existing_ids([odd, "o'"]) == {odd}
-    assert rows(graph, graph.root.staging.delete(staged.state, [odd])) == {"ann": 1, "bob": 2, "carl": 3}
+    assert rows(graph, graph.workspace.root.staging.delete(staged.state, [odd])) == {"ann": 1, "bob": 2, "carl": 3}
 
 
 def test_overwrite(graph: Graph) -> None:
-    staged = graph.root.staging.overwrite(base(graph), nodes({"new": 1}))
+    staged = graph.workspace.root.staging.overwrite(base(graph), nodes({"new": 1}))
     assert rows(graph, staged) == {"new": 1}
     assert staged.changes == ChangeCounts(inserted=1, deleted=3)
-    assert rows(graph, graph.root.staging.overwrite(base(graph), nodes({}))) == {}
+    assert rows(graph, graph.workspace.root.staging.overwrite(base(graph), nodes({}))) == {}
 
 
 def test_a_new_column_is_null_in_old_rows_and_costs_no_data(graph: Graph) -> None:
-    table = graph.root.reader.open(base(graph))
-    staged = graph.root.staging.add_column(base(graph), pa.field("nick", pa.string()))
-    wider = graph.root.reader.open(staged.state)
+    table = graph.workspace.root.reader.open(base(graph))
+    staged = graph.workspace.root.staging.add_column(base(graph), pa.field("nick", pa.string()))
+    wider = graph.workspace.root.reader.open(staged.state)
     assert wider.read(["nick"])["nick"].null_count == 3
     assert {f for f in wider.files() if f.startswith("data/")} == {f for f in table.files() if f.startswith("data/")}
     schema = NODE.append(pa.field("nick", pa.string()))
-    more = graph.root.staging.append(staged.state, pa.table({"id": ["d"], "n": [4], "nick": ["dd"]}, schema=schema))
-    assert graph.root.reader.open(more.state).read(filter="nick = 'dd'")["id"].to_pylist() == ["d"]
+    more = graph.workspace.root.staging.append(
+        staged.state, pa.table({"id": ["d"], "n": [4], "nick": ["dd"]}, schema=schema)
+    )
+    assert graph.workspace.root.reader.open(more.state).read(filter="nick = 'dd'")["id"].to_pylist() == ["d"]
 
 
 def test_a_computed_column(graph: Graph) -> None:
-    staged = graph.root.staging.add_computed_column(
+    staged = graph.workspace.root.staging.add_computed_column(
         base(graph), lambda batch: pa.record_batch({"double": pc.multiply(batch["n"], 2)})
     )
-    assert sorted(graph.root.reader.open(staged.state).read(["double"])["double"].to_pylist()) == [2, 4, 6]
+    assert sorted(graph.workspace.root.reader.open(staged.state).read(["double"])["double"].to_pylist()) == [2, 4, 6]
 
 
 def plan_of(table: Table, filter: str) -> str:
-    return str(table.dataset.scanner(filter=filter).explain_plan())
+    return str(lance_of(table).scanner(filter=filter).explain_plan())
 
 
 def test_an_index_answers_like_a_scan_and_grows_by_segments(graph: Graph) -> None:
-    staging, reader = graph.root.staging, graph.root.reader
+    staging, reader = graph.workspace.root.staging, graph.workspace.root.reader
     first = staging.build_index(base(graph), "id", "BTREE", "id_btree")
     assert "ScalarIndexQuery" in plan_of(reader.open(first.state), "id = 'bob'")
     more = staging.append(first.state, nodes({"dora": 4}))
     assert reader.open(more.state).existing_ids(["dora", "bob"]) == {"dora", "bob"}, "uncovered rows are found"
     second = staging.build_index(more.state, "id", "BTREE", "id_btree")
-    segments = [len(i.segments) for i in reader.open(second.state).dataset.describe_indices()]
+    segments = [len(i.segments) for i in lance_of(reader.open(second.state)).describe_indices()]
     assert segments == [2]
     assert reader.open(second.state).existing_ids(["dora", "bob", "x"]) == {"dora", "bob"}
     assert staging.build_index(second.state, "id", "BTREE", "id_btree").state == second.state, "nothing left to do"
@@ -126,10 +129,10 @@ def test_an_index_answers_like_a_scan_and_grows_by_segments(graph: Graph) -> Non
 def test_compaction_changes_fragments_and_nothing_else(graph: Graph) -> None:
     state = base(graph)
     for i in range(3):
-        state = graph.root.staging.append(state, nodes({f"p{i}": i})).state
+        state = graph.workspace.root.staging.append(state, nodes({f"p{i}": i})).state
     before = rows(graph, StagedTable(state))
-    fragments = [f.fragment_id for f in graph.root.reader.open(state).dataset.get_fragments()]
-    compacted = graph.root.staging.compact(state, fragments)
+    fragments = [f.fragment_id for f in lance_of(graph.workspace.root.reader.open(state)).get_fragments()]
+    compacted = graph.workspace.root.staging.compact(state, fragments)
     assert compacted.state.fragments == 1
     assert rows(graph, compacted) == before
     assert compacted.changes == ChangeCounts()
@@ -138,12 +141,12 @@ def test_compaction_changes_fragments_and_nothing_else(graph: Graph) -> None:
 def test_no_write_moves_the_attached_head_or_shows_before_publish(place: Place) -> None:
     graph = new_graph(place.uri)
     append_one(graph, "ann")
-    graph.root.staging.append(base(graph), nodes({"unpublished": 1}))
-    graph.root.staging.overwrite(base(graph), nodes({"unpublished": 1}))
+    graph.workspace.root.staging.append(base(graph), nodes({"unpublished": 1}))
+    graph.workspace.root.staging.overwrite(base(graph), nodes({"unpublished": 1}))
     assert ids(graph) == ids(Graph.open(place.uri)) == ["ann"]
     state = base(graph)
     attached = TableState(table_id=state.table_id, path=state.path, version="1", rows=0, fragments=0)
-    dataset = graph.root.reader.open(attached).dataset
+    dataset = lance_of(graph.workspace.root.reader.open(attached))
     assert dataset.latest_version == 1
     assert dataset.count_rows() == 0
 
@@ -157,18 +160,18 @@ def test_reads_do_not_decay_while_nobody_optimizes(local_place: Place) -> None:
         seen.append(base(graph).fragments)
     assert max(seen) < FOLD_AT
     assert ids(graph) == [f"p{i:03}" for i in range(60)]
-    assert all(base(graph).fragments == graph.root.reader.open(base(graph)).fragment_count() for _ in range(1))
+    assert base(graph).fragments == len(lance_of(graph.workspace.root.reader.open(base(graph))).get_fragments())
 
 
 def test_folding_leaves_indexed_fragments_alone(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     append(graph, {PEOPLE: nodes({"ann": 1})})
-    state = graph.root.staging.build_index(base(graph), "id", "BTREE", "id_btree").state
-    indexed = {f.fragment_id for f in graph.root.reader.open(state).dataset.get_fragments()}
+    state = graph.workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree").state
+    indexed = {f.fragment_id for f in lance_of(graph.workspace.root.reader.open(state)).get_fragments()}
     for i in range(FOLD_AT + 1):
-        state = graph.root.staging.append(state, nodes({f"p{i}": i})).state
-    table = graph.root.reader.open(state)
-    assert indexed <= {f.fragment_id for f in table.dataset.get_fragments()}
+        state = graph.workspace.root.staging.append(state, nodes({f"p{i}": i})).state
+    table = graph.workspace.root.reader.open(state)
+    assert indexed <= {f.fragment_id for f in lance_of(table).get_fragments()}
     assert "ScalarIndexQuery" in plan_of(table, "id = 'ann'")
     assert state.rows == FOLD_AT + 2
 
@@ -177,7 +180,7 @@ def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
     """Both through one handle, on one version: Lance lends a dataset to one of them at a time."""
     graph = new_graph(local_place.uri)
     append(graph, {PEOPLE: nodes({f"p{i}": i for i in range(20_000)})})
-    table, done, failed = graph.root.reader.open(base(graph)), threading.Event(), list[BaseException]()
+    table, done, failed = graph.workspace.root.reader.open(base(graph)), threading.Event(), list[BaseException]()
 
     def read() -> None:
         while not done.is_set():
@@ -192,7 +195,7 @@ def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
         reader.start()
     try:
         for _ in range(5):
-            graph.root.staging.build_index(base(graph), "id", "BTREE", "id_btree")
+            graph.workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree")
     finally:
         done.set()
         for reader in readers:
@@ -260,7 +263,7 @@ def test_many_tables_open_within_a_byte_bound(local_place: Place, monkeypatch: p
     monkeypatch.setattr(reading, "_OPEN_BYTES", 5 * reading._BYTES_PER_DATASET)
     for i in range(20):
         append_one(graph, f"p{i}")
-    assert graph.root.reader.open_count() <= 5
+    assert graph.workspace.root.reader.open_count() <= 5
     for version in range(1, 22):
         assert graph.snapshot(version=version).count(PEOPLE) == version - 1
 

@@ -104,8 +104,7 @@ class Checker:
 
     def read(self, entry: LogEntry, shape: Shape, graph: Graph | None = None) -> State:
         """The content of a commit, read completely. ImpossibleError when its schema is another one."""
-        root = (graph or self._graph).root
-        snapshot = Snapshot(root, entry.branch, entry)
+        snapshot = Snapshot((graph or self._graph).workspace, entry.branch, entry)
         declared = {
             t["name"]: {p["name"]: p["type"] for p in t["properties"]} for t in document_of(snapshot.catalog)["types"]
         }
@@ -113,7 +112,7 @@ class Checker:
         if declared != expected:
             raise ImpossibleError(f"the schema declares {declared}, expected {expected}")
         rows: dict[str, dict[str, Mapping[str, Any]]] = {t.ident: {} for t in shape.types}
-        for text in export_lines(root, snapshot, ()):
+        for text in export_lines(snapshot, ()):
             line = json.loads(text)
             type_ = shape.named(line.get("type") or line["edge"])
             assert type_ is not None

@@ -13,7 +13,7 @@ from omnigraph.cli.dag import Node
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
+    from omnigraph.graph import Graph
     from omnigraph.storage.models import ChangeCounts, LogEntry
 
 _PAGE = 200

@@ -22,7 +22,7 @@ from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
+    from omnigraph.graph import Graph
 
 
 def path_of(ctx: typer.Context) -> str:
@@ -89,6 +89,7 @@ class Invocation:
 
 
 def open_graph(target: StoreScope) -> Graph:
-    from omnigraph.engine.graph import Graph
+    """As Python programs do: the same settings, the same embedding provider."""
+    import omnigraph
 
-    return Graph.open(target.uri)
+    return omnigraph.open(target.uri)

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import BLOB_CELL
-from omnigraph.engine.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.kernels import Limits
+from omnigraph.engine.resources import Resources
 from omnigraph.errors import ResourceLimitError
 from omnigraph.storage.root import GraphRoot
 
@@ -25,8 +24,9 @@ Value = TypeVar("Value")
 _REMEDY = "load fewer external blobs at a time, or use the Spark pipeline"
 
 
-def admit_blobs(root: GraphRoot, change: GraphChange, policy: ExternalBlobPolicy, limits: Limits) -> GraphChange:
+def admit_blobs(resources: Resources, change: GraphChange) -> GraphChange:
     """The change with every external URI admitted: normalised in a type that is replaced, else its bytes instead."""
+    root, policy, limits = resources.root, resources.external_blobs, resources.limits
     cells = {key: _external_cells(type_change) for key, type_change in sorted(change.by_type.items())}
     named = [uri for by_column in cells.values() for uris in by_column.values() for uri in uris if uri is not None]
     if not named:

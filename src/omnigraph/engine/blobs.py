@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError
+from omnigraph.engine.workspace import Workspace
+from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.blobs import StoredBlob, blob_bytes, find_row, stored_blob
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
+from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
+from omnigraph.storage.tables.rows import row_ids_of
 
 LONGEST_READ: Final = 4 << 20
 
@@ -50,13 +49,14 @@ class ReadTarget:
 class BlobReader:
     """The bytes of one managed value, by range. Reclaiming its snapshot makes reads fail, never return other bytes."""
 
-    def __init__(self, table: Table, column: str, blob: StoredBlob) -> None:
+    def __init__(self, table: Table, column: str, row_id: int, size: int) -> None:
         self._table = table
         self._column = column
-        self._blob = blob
+        self._row_id = row_id
+        self._size = size
 
     def __len__(self) -> int:
-        return self._blob.size
+        return self._size
 
     def read_range(self, start: int, end: int) -> bytes:
         """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
@@ -64,7 +64,12 @@ class BlobReader:
             raise BlobRangeError(start, end, len(self))
         if end - start > LONGEST_READ:
             raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
-        return blob_bytes(self._table, self._column, self._blob, start, end - start)
+        if start == end:
+            return b""
+        (content,) = self._table.blobs(self._column, [self._row_id])
+        if len(content) != len(self):
+            raise BlobIntegrityError("the value has another length than its descriptor says")
+        return content.part(start, end - start)
 
     def read(self) -> bytes:
         """The whole value, read in consecutive ranges."""
@@ -116,35 +121,38 @@ class BlobRead:
         }
 
 
-def read_blob(graph: Graph, cell: BlobCell, target: ReadTarget) -> BlobRead:
+def read_blob(workspace: Workspace, cell: BlobCell, target: ReadTarget) -> BlobRead:
     """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
-    snapshot = graph.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
-    type_, prop = _selected(graph, snapshot, cell)
+    snapshot = workspace.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
+    type_, prop = _selected(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
-    rows = find_row(table, prop.column, cell.id)
+    rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
     if not rows.num_rows:
         raise NotFoundError(f"Blob cell not found: there is no {cell.kind} {cell.type} with the id '{cell.id}'")
-    blob = stored_blob(rows, prop.column)
+    if rows.num_rows > 1:
+        raise BlobIntegrityError(f"{rows.num_rows} rows of {cell.type} have the id '{cell.id}'")
+    blob = stored_blob(rows.column(prop.column)[0].as_py())
     if blob is None:
         raise NotFoundError(f"Blob cell not found: {cell.property} of {cell.type} '{cell.id}' is null")
-    return BlobRead(cell, target, snapshot.commit_id, _content(table, prop.column, cell.id, blob))
+    return BlobRead(
+        cell, target, snapshot.commit_id, _content(table, prop.column, cell.id, int(row_ids_of(rows)[0]), blob)
+    )
 
 
-def _content(table: Table, column: str, entity_id: str, blob: StoredBlob) -> ManagedBlob | ExternalBlob:
+def _content(table: Table, column: str, entity_id: str, row_id: int, blob: StoredBlob) -> ManagedBlob | ExternalBlob:
     if blob.uri is not None:
         return ExternalBlob(blob.uri, blob.offset, blob.size or None)
     # The version number is never used again, on any branch, so neither is the tag.
     named = "\0".join((table.state.path, table.state.version, column, entity_id))
-    return ManagedBlob(
-        blob.size, f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"', BlobReader(table, column, blob)
-    )
+    etag = f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"'
+    return ManagedBlob(blob.size, etag, BlobReader(table, column, row_id, blob.size))
 
 
-def _selected(graph: Graph, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
+def _selected(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:
     """The type and the property as the snapshot has them; they are named as the branch has them now."""
     if cell.kind not in ("node", "edge"):
         raise BadRequestError(f"invalid Blob selector: '{cell.kind}' is neither node nor edge")
-    now = graph.snapshot(snapshot.branch)
+    now = workspace.snapshot(snapshot.branch)
     type_key = f"{cell.kind}:{cell.type}"
     current = table_types(now.catalog).get(type_key)
     if current is None:

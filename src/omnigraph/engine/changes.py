@@ -6,19 +6,17 @@ only needs to count. The feed reads the same sequences, commit after commit.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.diff import EARLIER, TypeDelta, TypePair, paired_types, type_delta
-from omnigraph.engine.entities import TypeState, row_ids_of
-from omnigraph.engine.representation import property_values
+from omnigraph.engine.entities import TypeState
+from omnigraph.engine.export_form import property_values
 from omnigraph.engine.scope import ChangeScope, Operation
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.tokens import TOKEN_VERSION, CommitPosition, seal, unseal
@@ -33,18 +31,15 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.language.catalog import Property
-from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.log import slot_path
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.differing import ROW_ID
+from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
 
 DEFAULT_CHANGES, MOST_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
 
 _IMAGES_AT_ONCE = 512
 _IMAGES_WITH_BLOBS = 32
-_REMEMBERED_COMMITS = 4
 _OP = "op"
 _encode = msgspec.json.Encoder().encode
 
@@ -201,28 +196,29 @@ class CommitChanges:
             raise ChangeFeedGapError(self.entry.commit.id) from error
 
 
-def changes_of(root: GraphRoot, entry: LogEntry, scope: ChangeScope) -> CommitChanges:
+def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     """What a commit changed since its first parent, or the typed reason why that can't be told."""
-    recent = _recent_of(root)
-    if (known := recent.get(entry.commit.id, scope)) is not None:
+    # The pages of a large commit share one comparison.
+    recent, key = after.resources.comparisons, (after.commit_id, scope.digest)
+    if isinstance(known := recent.get(key), CommitChanges):
         return known
-    before, after = parent_of(root, entry), _snapshot(root, entry)
-    _refuse_schema_boundary(root, before, after)
+    before = parent_of(after)
+    _refuse_schema_boundary(before, after)
     deltas = []
     try:
-        for pair in paired_types(root, before, after):
+        for pair in paired_types(before, after):
             if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
                 delta = type_delta(pair)
                 deltas.append((delta, _sequence(delta, scope)))
     except HistoricalVersionReclaimedError as error:
-        raise ChangeFeedGapError(entry.commit.id) from error
+        raise ChangeFeedGapError(after.commit_id) from error
     deltas.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
-    return recent.keep(scope, CommitChanges(entry, deltas))
+    recent[key] = changes = CommitChanges(after.entry, deltas)
+    return changes
 
 
 def commit_changes_page(
-    root: GraphRoot,
-    entry: LogEntry,
+    state: Snapshot,
     scope: ChangeScope,
     page_token: str | None = None,
     max_changes: int | None = None,
@@ -230,7 +226,7 @@ def commit_changes_page(
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
     room = PageRoom.of(max_changes, max_bytes)
-    graph, commit = root.identity.graph_id, entry.commit.id
+    graph, commit = state.resources.graph_id, state.commit_id
     start = 0
     if page_token is not None:
         position = unseal(page_token, CommitPosition)
@@ -239,7 +235,7 @@ def commit_changes_page(
         if position.scope != scope.digest:
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
-    changes = changes_of(root, entry, scope)
+    changes = changes_of(state, scope)
     taken = taken_by(room, changes, start)
     delivered = start + len(taken)
     more = delivered < len(changes)
@@ -257,26 +253,22 @@ def taken_by(room: PageRoom, changes: CommitChanges, start: int) -> list[ChangeR
     return taken
 
 
-def _snapshot(root: GraphRoot, entry: LogEntry) -> Snapshot:
-    return Snapshot(root, entry.branch, entry)
-
-
-def parent_of(root: GraphRoot, entry: LogEntry) -> Snapshot:
+def parent_of(state: Snapshot) -> Snapshot:
     """The state that a commit is compared with: its first parent."""
-    if not entry.commit.parents:
-        raise CommitHasNoParentError(entry.commit.id)
-    link = entry.commit.parents[0]
-    parent = root.log.entry(link.branch_id, link.version)
+    if not state.entry.commit.parents:
+        raise CommitHasNoParentError(state.commit_id)
+    link = state.entry.commit.parents[0]
+    parent = state.root.log.entry(link.branch_id, link.version)
     if not isinstance(parent, LogEntry):
         raise IntegrityError(slot_path(link.branch_id, link.version), "the entry of a commit is missing")
-    return _snapshot(root, parent)
+    return state.at(parent)
 
 
-def _refuse_schema_boundary(root: GraphRoot, before: Snapshot, after: Snapshot) -> None:
+def _refuse_schema_boundary(before: Snapshot, after: Snapshot) -> None:
     """Two images are comparable only while the shape of every type, and the set of types in use, stay the same."""
     if before.entry.schema == after.entry.schema:
         return
-    for pair in paired_types(root, before, after):
+    for pair in paired_types(before, after):
         if _is_boundary(pair):
             raise ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
 
@@ -302,7 +294,7 @@ def _sequence(delta: TypeDelta, scope: ChangeScope) -> pa.Table:
     parts = []
     for op in Operation:
         rows = delta.part(op)
-        nothing = pa.nulls(rows.num_rows, pa.uint64())
+        nothing = pa.nulls(rows.num_rows, ROW_ID_FIELD.type)
         before = {Operation.INSERT: nothing, Operation.DELETE: rows.column(ROW_ID)}.get(op)
         parts.append(
             pa.table(
@@ -343,26 +335,3 @@ def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[En
 
 def _endpoints(values: pa.Table) -> list[tuple[str, str]]:
     return list(zip(values.column("src").to_pylist(), values.column("dst").to_pylist(), strict=True))
-
-
-class _Recent:
-    """The last commits whose changes were asked for: the pages of a large commit share one comparison."""
-
-    def __init__(self) -> None:
-        self._known: RecentlyUsed[tuple[str, str], CommitChanges] = RecentlyUsed(_REMEMBERED_COMMITS)
-
-    def get(self, commit_id: str, scope: ChangeScope) -> CommitChanges | None:
-        return self._known.get((commit_id, scope.digest))
-
-    def keep(self, scope: ChangeScope, changes: CommitChanges) -> CommitChanges:
-        self._known[changes.entry.commit.id, scope.digest] = changes
-        return changes
-
-
-_RECENT: WeakKeyDictionary[GraphRoot, _Recent] = WeakKeyDictionary()
-_RECENT_LOCK = threading.Lock()
-
-
-def _recent_of(root: GraphRoot) -> _Recent:
-    with _RECENT_LOCK:
-        return _RECENT.setdefault(root, _Recent())

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from omnigraph.engine import history
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
     BadRequestError,
     ConflictError,
@@ -31,7 +32,7 @@ from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
 from omnigraph.storage.pins import Pin
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.reading import attached_version, manifest_name
+from omnigraph.storage.tables.failing import attached_version, manifest_name
 from omnigraph.storage.tables.sweeping import Doomed, TableFile, doomed_files, leaf_folders, table_file
 from omnigraph.storage.write_age import GRACE
 
@@ -125,17 +126,19 @@ def duration(text: str | int | timedelta) -> timedelta:
     return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
 
-def cleanup(root: GraphRoot, retention: Retention, *, grace: timedelta = GRACE, dry_run: bool = False) -> CleanupReport:
+def cleanup(
+    workspace: Workspace, retention: Retention, *, grace: timedelta = GRACE, dry_run: bool = False
+) -> CleanupReport:
     """Delete what no retained snapshot needs; a dry run only counts it."""
-    rows = _Cleanup(root, retention, grace, dry_run=dry_run).run()
+    rows = _Cleanup(workspace.root, retention, grace, dry_run=dry_run).run()
     older_than = None if retention.older_than is None else int(retention.older_than.total_seconds())
-    return CleanupReport(root.location.uri, retention.keep_versions, older_than, rows, dry_run)
+    return CleanupReport(workspace.uri, retention.keep_versions, older_than, rows, dry_run)
 
 
-def purge_history(root: GraphRoot, folders: Collection[str]) -> CleanupReport:
+def purge_history(workspace: Workspace, folders: Collection[str]) -> CleanupReport:
     """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs."""
-    rows = _Cleanup(root, Retention(keep_versions=1), GRACE, folders).run()
-    return CleanupReport(root.location.uri, 1, None, rows)
+    rows = _Cleanup(workspace.root, Retention(keep_versions=1), GRACE, folders).run()
+    return CleanupReport(workspace.uri, 1, None, rows)
 
 
 @dataclass

@@ -15,10 +15,9 @@ from omnigraph.engine.changes import parent_of
 from omnigraph.engine.diff import paired_types, type_delta
 from omnigraph.engine.receipts import CommitReceipt
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.storage.branches import BranchHead
-from omnigraph.storage.models import ChangeCounts, LogEntry
-from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.models import ChangeCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +52,24 @@ class CommitHistory:
         return wire if self.next_version is None else {**wire, "next_version": self.next_version}
 
 
-def summaries(root: GraphRoot, head: BranchHead, *, limit: int, before: int | None) -> CommitHistory:
-    page = history.commits(root, head, limit=limit, before=before)
-    return CommitHistory(tuple(summary(root, entry) for entry in page.commits), page.next_version)
+def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | None) -> CommitHistory:
+    page = history.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
+    commits = tuple(summary(Snapshot(workspace, entry.branch, entry)) for entry in page.commits)
+    return CommitHistory(commits, page.next_version)
 
 
-def summary(root: GraphRoot, entry: LogEntry) -> CommitSummary:
-    commit = entry.commit
+def summary(state: Snapshot) -> CommitSummary:
+    entry, commit = state.entry, state.entry.commit
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
     changes: Mapping[str, ChangeCounts] | None = counts
     if commit.kind == "merge" and not commit.changes:
-        changes = _net_counts(root, entry)
+        changes = _net_counts(state)
     return CommitSummary(CommitReceipt.of(entry), commit.kind, commit.message, changes)
 
 
-def _net_counts(root: GraphRoot, entry: LogEntry) -> dict[str, ChangeCounts] | None:
+def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
     try:
-        before, after = parent_of(root, entry), Snapshot(root, entry.branch, entry)
-        deltas = [type_delta(pair) for pair in paired_types(root, before, after) if not pair.unchanged]
+        deltas = [type_delta(pair) for pair in paired_types(parent_of(state), state) if not pair.unchanged]
     except HistoricalVersionReclaimedError:
         return None
     return {delta.pair.type.type_key: delta.counts for delta in deltas if len(delta)}

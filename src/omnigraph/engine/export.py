@@ -12,20 +12,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.entities import TypeState, row_ids_of
-from omnigraph.engine.representation import property_values
+from omnigraph.engine.entities import TypeState
+from omnigraph.engine.export_form import record_lines
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.taking import RowIds
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.
@@ -56,11 +54,9 @@ class ExportedFile:
         return {"type_key": self.type_key, "path": self.path, "rows": self.rows}
 
 
-def export_lines(
-    root: GraphRoot, snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING
-) -> Iterator[bytes]:
+def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
-    for state in _chosen(root, snapshot, types, scope):
+    for state in _chosen(snapshot, types, scope):
         yield from entity_lines(state, _all_rows(state))
 
 
@@ -79,7 +75,7 @@ def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
 
 
 def export_files(
-    root: GraphRoot, snapshot: Snapshot, directory: str | Path, format: str, types: Collection[str] = ()
+    snapshot: Snapshot, directory: str | Path, format: str, types: Collection[str] = ()
 ) -> list[ExportedFile]:
     """One file per type, `node.<Type>.parquet` or `edge.<Type>.arrow`, with property names as columns."""
     try:
@@ -89,13 +85,13 @@ def export_files(
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_write_file(state, folder, chosen) for state in _chosen(root, snapshot, types, EVERYTHING)]
+        return [_write_file(state, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
 
-def _chosen(root: GraphRoot, snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
-    states = TypeState.all_of(root, snapshot)
+def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> list[TypeState]:
+    states = TypeState.all_of(snapshot)
     names = {state.type.name for state in states.values()}
     for name in types:
         if name not in names:
@@ -109,27 +105,18 @@ def _chosen(root: GraphRoot, snapshot: Snapshot, types: Collection[str], scope: 
 
 def _all_rows(state: TypeState) -> RowIds:
     """Every row of a type, in id order."""
-    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.uint64)
+    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.int64)
 
 
-def _batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+    """Some entities of a type as rows, in the order asked for and as many at a time as fit into memory."""
     yield from state.batches(row_ids, _ROWS_WITH_BLOBS if state.blob_columns else _ROWS)
 
 
 def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
-    """Some entities of a type in export form, in the order asked for. Bulk exports call it on executors."""
-    encode = msgspec.json.Encoder().encode
-    name, is_edge = state.type.name, state.type.kind == "edge"
-    for rows in _batches(state, row_ids):
-        ids = rows.column("id").to_pylist()
-        data = property_values(state.type, rows)
-        if not is_edge:
-            for entity_id, values in zip(ids, data, strict=True):
-                yield encode({"type": name, "data": {"id": entity_id, **values}})
-            continue
-        ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
-        for entity_id, (source, target), values in zip(ids, ends, data, strict=True):
-            yield encode({"edge": name, "from": source, "to": target, "data": {"id": entity_id, **values}})
+    """Some entities of a type as graph records, in the order asked for. Bulk exports call it on executors."""
+    for rows in entity_batches(state, row_ids):
+        yield from record_lines(state.type, rows)
 
 
 def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedFile:
@@ -137,7 +124,7 @@ def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedF
     schema = _file_schema(state.type)
     written = 0
     with _writer(path, schema, format) as writer:
-        for rows in _batches(state, _all_rows(state)):
+        for rows in entity_batches(state, _all_rows(state)):
             writer.write_table(rows.rename_columns(schema.names).cast(schema))
             written += rows.num_rows
     return ExportedFile(state.type_key, str(path), written)

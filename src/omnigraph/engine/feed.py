@@ -17,6 +17,7 @@ from omnigraph.engine.export import ByteWriter, export_lines, write_lines
 from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.tokens import TOKEN_VERSION, FeedCursor, FeedPosition, seal, unseal
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -85,33 +86,34 @@ class _Place:
     cut: int
 
 
-def poll_changes(root: GraphRoot, request: PollRequest) -> ChangePoll:
+def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
     if sum(given is not None for given in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
     room = PageRoom.of(request.max_changes, request.max_bytes)
     budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
-    head = root.branches.head(request.branch.strip())
-    place = _beginning_of(root, head, request)
+    head = workspace.head(request.branch)
+    place = _beginning_of(workspace.root, head, request)
     try:
-        return _Walk(root, head, request.scope, room).run(place, budget)
+        return _Walk(workspace, head, request.scope, room).run(place, budget)
     except ChangeFeedGapError as gap:
         raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
 
 
-def capture_baseline(root: GraphRoot, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
+def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
     """Write the export of a captured head. The cursor is made only after the last byte was taken."""
-    head = root.branches.head(branch.strip())
-    snapshot = Snapshot(root, head.ref.branch, head.entry)
-    write_lines(export_lines(root, snapshot, scope.types, replace(scope, types=frozenset())), writer)
-    return ChangeBaseline(head.entry.commit.id, _cursor(root, head, scope, head.entry))
+    head = workspace.head(branch)
+    snapshot = Snapshot(workspace, head.ref.branch, head.entry)
+    write_lines(export_lines(snapshot, scope.types, replace(scope, types=frozenset())), writer)
+    return ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
 
 
 class _Walk:
     """One poll: commits are taken while they fit."""
 
-    def __init__(self, root: GraphRoot, head: BranchHead, scope: ChangeScope, room: PageRoom) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, room: PageRoom) -> None:
+        self._workspace = workspace
+        self._root = workspace.root
         self._head = head
         self._scope = scope
         self._room = room
@@ -137,7 +139,7 @@ class _Walk:
     def _changes(self, entry: LogEntry) -> CommitChanges | None:
         """None where the poll ends before a commit that can't be read; the next poll begins with it and says so."""
         try:
-            return changes_of(self._root, entry, self._scope)
+            return changes_of(Snapshot(self._workspace, entry.branch, entry), self._scope)
         except (ChangeFeedGapError, ChangeSchemaBoundaryError):
             if not self._blocks:
                 raise

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.engine import history
 from omnigraph.engine.cleanup import CleanupReport, Retention, cleanup
 from omnigraph.engine.indexes import declared_indexes, table_types
 from omnigraph.engine.optimize import OptimizeReport, Progress, optimize
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.reading import manifest_name
+from omnigraph.storage.tables.failing import manifest_name
 from omnigraph.storage.tables.upkeep import TableCondition
 from omnigraph.storage.write_age import GRACE
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 DEFAULT_RETENTION: Final = Retention(keep_versions=100, older_than=timedelta(days=7))
 """Every state of the last week, and the last hundred versions however old they are. Branches keep all of theirs."""
@@ -79,7 +77,7 @@ class MaintenanceReport:
 
 
 def maintain(
-    graph: Graph,
+    workspace: Workspace,
     branch: str,
     policy: MaintenancePolicy = DEFAULT_POLICY,
     *,
@@ -91,16 +89,18 @@ def maintain(
 
     `sweeps` cleans up even if little history may go: deleted branches and interrupted writes leave data, too.
     """
-    snapshot = graph.snapshot(branch)
+    snapshot = workspace.snapshot(branch)
     reasons = {}
     for type_key, type_ in table_types(snapshot.catalog).items():
-        condition = graph.root.upkeep.condition(snapshot.entry.tables[type_key], declared_indexes(type_))
+        condition = workspace.root.upkeep.condition(snapshot.entry.tables[type_key], declared_indexes(type_))
         if (reason := policy.reason(condition)) is not None:
             reasons[type_key] = reason
-    optimized = optimize(graph, branch, types=reasons, actor=actor, progress=progress) if reasons else None
+    optimized = optimize(workspace, branch, types=reasons, actor=actor, progress=progress) if reasons else None
     cleaned, retention = None, policy.retention
-    if retention is not None and (sweeps or _has_history_to_release(graph.root, retention, policy.released_versions)):
-        cleaned = cleanup(graph.root, retention, grace=policy.grace)
+    if retention is not None and (
+        sweeps or _has_history_to_release(workspace.root, retention, policy.released_versions)
+    ):
+        cleaned = cleanup(workspace, retention, grace=policy.grace)
     return MaintenanceReport(reasons, optimized, cleaned)
 
 

@@ -13,14 +13,12 @@ import threading
 import time
 import weakref
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.storage.identifiers import MAIN
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 LOOK_EVERY: Final = timedelta(minutes=5)
 SWEEP_EVERY: Final = timedelta(days=1)
@@ -34,7 +32,7 @@ class Maintainer:
 
     def __init__(
         self,
-        graph: Graph,
+        workspace: Workspace,
         policy: MaintenancePolicy = DEFAULT_POLICY,
         *,
         every: timedelta = LOOK_EVERY,
@@ -45,8 +43,7 @@ class Maintainer:
             raise BadRequestError("the time between two looks at a graph must be positive")
         self._stopping = threading.Event()
         # A graph that nobody holds any more ends its maintainer, instead of being kept open by it for ever.
-        self._root = weakref.ref(graph.root, lambda _: self._stopping.set())
-        self._handle = type(graph)
+        self._root = weakref.ref(workspace.root, lambda _: self._stopping.set())
         self._policy = policy
         self._every = every.total_seconds()
         self._branch = branch
@@ -76,23 +73,23 @@ class Maintainer:
         while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):
             if (root := self._root()) is None:
                 return
-            self._look(self._handle(root))
+            self._look(Workspace(root))
             del root
 
-    def _look(self, graph: Graph) -> None:
+    def _look(self, workspace: Workspace) -> None:
         sweeps = time.monotonic() - self._swept_at > SWEEP_EVERY.total_seconds()
         try:
             report = maintain(
-                graph, self._branch, self._policy, actor=self._actor, progress=self._between_tables, sweeps=sweeps
+                workspace, self._branch, self._policy, actor=self._actor, progress=self._between_tables, sweeps=sweeps
             )
         except _StoppedError:
             return
         except OmniGraphError as error:
-            logger.warning("maintenance of %s failed and is tried again later: %s", graph.uri, error)
+            logger.warning("maintenance of %s failed and is tried again later: %s", workspace.uri, error)
             self.last_error = error
         except Exception as error:
             # The thread goes on: one odd look must not end upkeep for the rest of the process.
-            logger.exception("maintenance of %s failed and is tried again later", graph.uri)
+            logger.exception("maintenance of %s failed and is tried again later", workspace.uri)
             self.last_error = error
         else:
             self.last_report, self.last_error = report, None
@@ -100,7 +97,7 @@ class Maintainer:
                 self.last_cleanup, self._swept_at = report, time.monotonic()
             if report.optimized is not None or report.cleaned is not None:
                 removed = 0 if report.cleaned is None else report.cleaned.bytes_removed
-                logger.info("maintenance of %s: tidied %s, removed %d bytes", graph.uri, report.reasons, removed)
+                logger.info("maintenance of %s: tidied %s, removed %d bytes", workspace.uri, report.reasons, removed)
         self.looks += 1
 
     def _between_tables(self, _type_key: str, _done: int, _of: int) -> None:

@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties, table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.topology_upkeep import refresh_topologies
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.tables.upkeep import UpkeepWork
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 _TABLES_AT_ONCE: Final = 4
 _ROUNDS: Final = 6
@@ -69,7 +67,7 @@ class OptimizeReport:
 
 
 def optimize(
-    graph: Graph,
+    workspace: Workspace,
     branch: str,
     *,
     types: Collection[str] | None = None,
@@ -77,14 +75,14 @@ def optimize(
     progress: Progress | None = None,
 ) -> OptimizeReport:
     """Tidy every table of a branch, or those of some type keys; then renew the topologies that readers use."""
-    report = _Upkeep(graph, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True).run()
-    refresh_topologies(graph.root, graph.snapshot(branch))
+    report = _Upkeep(workspace, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True).run()
+    refresh_topologies(workspace.snapshot(branch))
     return report
 
 
-def ensure_indices(graph: Graph, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
+def ensure_indices(workspace: Workspace, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
     """Build what is declared and buildable; returns what has to wait, with the reason."""
-    upkeep = _Upkeep(graph, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
+    upkeep = _Upkeep(workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
     return [pending for row in upkeep.run().datasets for pending in row.pending_indexes]
 
 
@@ -96,7 +94,7 @@ class _WorkVoidError(Exception):
 class _Upkeep:
     """One run over all its rounds. `works` is what is finished, by type key, on whatever version it was done."""
 
-    graph: Graph
+    workspace: Workspace
     branch: str
     intent: Intent
     only: Collection[str] | None
@@ -106,14 +104,14 @@ class _Upkeep:
     def run(self) -> OptimizeReport:
         works: dict[str, UpkeepWork] = {}
         for last in (False,) * (_ROUNDS - 1) + (True,):
-            txn = self.graph.begin(self.branch, self.intent)
+            txn = self.workspace.begin(self.branch, self.intent)
             types = self._types(txn)
             works = self._round(txn, types, works)
             if not any(work.changed for work in works.values()):
                 return self._report(types, works, None)
             outcome = _Outcome(txn, works, gives_up=last)
             try:
-                published = self.graph.publish(txn, outcome.plan(), outcome.again)
+                published = self.workspace.publish(txn, outcome.plan(), outcome.again)
             except _WorkVoidError:
                 works = outcome.works
                 continue
@@ -168,7 +166,7 @@ class _Upkeep:
             )
             for key, work in works.items()
         ]
-        return OptimizeReport(self.graph.uri, self.branch, tuple(rows), published)
+        return OptimizeReport(self.workspace.uri, self.branch, tuple(rows), published)
 
 
 @dataclass

@@ -7,7 +7,8 @@ it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log
 2. the write can be prepared again -> it is, completely, against the new head;
 3. otherwise the caller gets a structured conflict, and nothing has happened.
 
-Who loses again and again waits for its turn (`storage.floor`) before the next attempt, and so do those it lost to.
+A writer that keeps losing waits in the queue of the branch (`storage.floor`) before its next attempt, and so do those
+it lost to.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.engine.resources import Resources
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import (
     BranchNotFoundError,
@@ -25,7 +27,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetChangedError,
 )
-from omnigraph.storage.floor import FloorTurn
+from omnigraph.storage.floor import QueuePlace
 from omnigraph.storage.identifiers import new_commit_id, now_micros
 from omnigraph.storage.models import (
     FORMAT_VERSION,
@@ -45,8 +47,8 @@ RETRY_SECONDS = 60.0
 """How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
 that somebody else succeeded, and the slowest of many writers must get its turn."""
 
-LOSSES_WITHOUT_FLOOR = 3
-"""A chance meeting is settled by trying again. Who keeps losing has company, and asks for the floor."""
+LOSSES_BEFORE_QUEUE = 3
+"""A chance meeting is settled by trying again. A writer that keeps losing has company, and queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Intent:
 class WriteTxn:
     """One attempt's view of the graph: the captured head, and nothing newer."""
 
-    root: GraphRoot
+    resources: Resources
     ref: BranchRef
     base: LogEntry
     intent: Intent
@@ -79,8 +81,12 @@ class WriteTxn:
     age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
 
     @property
+    def root(self) -> GraphRoot:
+        return self.resources.root
+
+    @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.root, self.ref.branch, self.base)
+        return Snapshot(self.resources, self.ref.branch, self.base)
 
     def state(self, type_key: str) -> TableState:
         return self.snapshot.table(type_key).state
@@ -148,10 +154,10 @@ class PublishedCommit:
 Prepare = Callable[[WriteTxn], PublishPlan]
 
 
-def begin(root: GraphRoot, branch: str, intent: Intent) -> WriteTxn:
+def begin(resources: Resources, branch: str, intent: Intent) -> WriteTxn:
     """Capture the head: the only head resolution of an attempt."""
-    head = root.branches.head(branch)
-    return WriteTxn(root, head.ref, head.entry, intent)
+    head = resources.root.branches.head(branch)
+    return WriteTxn(resources, head.ref, head.entry, intent)
 
 
 def refuse_other_head(txn: WriteTxn) -> None:
@@ -181,20 +187,25 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
 
 
 def commit(
-    root: GraphRoot, branch: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent, *, strict: bool
+    resources: Resources,
+    branch: str,
+    prepare: Callable[[WriteTxn], PublishPlan | None],
+    intent: Intent,
+    *,
+    strict: bool,
 ) -> PublishedCommit | None:
     """One write from head to commit; None when `prepare` found nothing to do."""
-    with root.floor.of(branch) as floor:
-        if floor.contended:
-            floor.take(time.monotonic() + RETRY_SECONDS)
-        txn = begin(root, branch, intent)
+    with resources.root.writer_queue.place(branch) as place:
+        if place.contended:
+            place.wait(time.monotonic() + RETRY_SECONDS)
+        txn = begin(resources, branch, intent)
         if (done := already_published(txn)) is not None:
             return done
         refuse_other_head(txn)
         try:
             plan = prepare(txn)
         except HistoricalVersionReclaimedError:
-            captured, txn = txn, begin(root, branch, intent)
+            captured, txn = txn, begin(resources, branch, intent)
             if txn.base.commit.id == captured.base.commit.id:
                 raise
             if (done := already_published(txn)) is not None:
@@ -204,7 +215,7 @@ def commit(
             plan = prepare(txn)
         if plan is None:
             return None
-        return _publish(txn, plan, None if strict else _certain(prepare), floor)
+        return _publish(txn, plan, None if strict else _certain(prepare), place)
 
 
 def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
@@ -218,11 +229,11 @@ def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
 
 def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
     """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
-    with txn.root.floor.of(txn.ref.branch) as floor:
-        return _publish(txn, plan, prepare_again, floor)
+    with txn.root.writer_queue.place(txn.ref.branch) as place:
+        return _publish(txn, plan, prepare_again, place)
 
 
-def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, floor: FloorTurn) -> PublishedCommit:
+def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, place: QueuePlace) -> PublishedCommit:
     root, head, began = txn.root, txn.base, txn.began
     give_up_at = time.monotonic() + RETRY_SECONDS
     for attempt in itertools.count(1):
@@ -231,13 +242,13 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, fl
         (plan.held_since or txn.age).refuse_overdue()
         standing = root.log.publish(entry)
         won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
-        floor.tried(time.monotonic() - began)
+        place.attempted(time.monotonic() - began)
         if won:
             root.trace.reached("publish.after")
             return PublishedCommit(txn.ref.branch, entry)
-        if attempt >= LOSSES_WITHOUT_FLOOR:
-            floor.saw_others()
-            floor.take(give_up_at)
+        if attempt >= LOSSES_BEFORE_QUEUE:
+            place.saw_others()
+            place.wait(give_up_at)
         moved = _resolve_again(txn)
         began = moved.began
         if (done := already_published(moved)) is not None:
@@ -246,7 +257,7 @@ def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, fl
         if _still_holds(plan, txn, moved.base):
             head = moved.base
         elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
-            floor.saw_others()  # the caller may try again, and should not lose again
+            place.saw_others()  # the caller may try again, and should not lose again
             raise _changed(txn, moved.base)
         else:
             txn, head = moved, moved.base
@@ -259,7 +270,7 @@ def _changed(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
 
 
 def _resolve_again(txn: WriteTxn) -> WriteTxn:
-    moved = begin(txn.root, txn.ref.branch, txn.intent)
+    moved = begin(txn.resources, txn.ref.branch, txn.intent)
     if moved.ref.branch_id != txn.ref.branch_id:
         # Another branch of the same name is not the branch the caller wrote to.
         raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")

@@ -19,15 +19,18 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.indexes import declared_indexes, table_types
+from omnigraph.engine.load import LoadRequest, load, reopenable
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.verify import CheckedLog, Examination, Problem, TableProblems, examine
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.language.catalog import EdgeType, TableType
 from omnigraph.storage.identifiers import MAIN, new_ulid
@@ -35,9 +38,6 @@ from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.foreign import AttachedHead, attached_head
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 _GRAPH_ROW: Final = "__manifest"
 _DAMAGED: Final = "__manifest/damaged"
@@ -117,15 +117,15 @@ class _Finding:
     damaged_segments: frozenset[str] = frozenset()
 
 
-def repair(graph: Graph, *, confirm: bool, force: bool, actor: str | None = None) -> RepairReport:
+def repair(workspace: Workspace, *, confirm: bool, force: bool, actor: str | None = None) -> RepairReport:
     """Classify every table of main and everything else that is damaged; act only as far as the flags allow."""
     if force and not confirm:
         raise BadRequestError("force requires confirm")
-    found = examine(graph.root)
-    of_logs = [_torn_log(graph.root, found, log, log.torn, confirm, force) for log in found.logs if log.torn]
+    found = examine(workspace)
+    of_logs = [_torn_log(workspace.root, found, log, log.torn, confirm, force) for log in found.logs if log.torn]
     told = {log.torn for log in found.logs}
     main = next(log for log in found.logs if log.ref.branch == MAIN)
-    tables = [] if main.head is None else _tables_of_main(graph.root, main.head, found)
+    tables = [] if main.head is None else _tables_of_main(workspace, main.head, found)
     told |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
     others = [
         replace(_graph_row(main), error=problem.reason)
@@ -134,8 +134,8 @@ def repair(graph: Graph, *, confirm: bool, force: bool, actor: str | None = None
     ]
     version, rows = None, [finding.row for finding, _ in tables]
     if confirm:
-        version, rows = _act(graph, [finding for finding, _ in tables], force=force, actor=actor)
-    return RepairReport(graph.uri, confirm, force, version, (*rows, *of_logs, *others))
+        version, rows = _act(workspace, [finding for finding, _ in tables], force=force, actor=actor)
+    return RepairReport(workspace.uri, confirm, force, version, (*rows, *of_logs, *others))
 
 
 # The log
@@ -182,8 +182,10 @@ def _first_problem(found: Examination, head: LogEntry | None) -> str | None:
 # The tables
 
 
-def _tables_of_main(root: GraphRoot, head: LogEntry, found: Examination) -> list[tuple[_Finding, tuple[Problem, ...]]]:
-    snapshot = Snapshot(root, MAIN, head)
+def _tables_of_main(
+    workspace: Workspace, head: LogEntry, found: Examination
+) -> list[tuple[_Finding, tuple[Problem, ...]]]:
+    snapshot = Snapshot(workspace, MAIN, head)
     types: dict[str, TableType] = {}
     with contextlib.suppress(OmniGraphError):  # the schema has a row of its own then
         types = table_types(snapshot.catalog)
@@ -191,14 +193,12 @@ def _tables_of_main(root: GraphRoot, head: LogEntry, found: Examination) -> list
     def examined(type_key: str) -> tuple[_Finding, tuple[Problem, ...]]:
         state = head.tables[type_key]
         checked = found.tables[state.path, state.version]
-        return _examine(root, snapshot, type_key, types.get(type_key), checked), checked.problems
+        return _examine(snapshot, type_key, types.get(type_key), checked), checked.problems
 
-    return list(root.workers.map(examined, sorted(head.tables)))
+    return list(workspace.root.workers.map(examined, sorted(head.tables)))
 
 
-def _examine(
-    root: GraphRoot, snapshot: Snapshot, type_key: str, type_: TableType | None, checked: TableProblems
-) -> _Finding:
+def _examine(snapshot: Snapshot, type_key: str, type_: TableType | None, checked: TableProblems) -> _Finding:
     state = snapshot.entry.tables[type_key]
     row = TableRepaired(type_key, state.version, state.version, Classification.NO_DRIFT, Action.NO_OP)
     if checked.only_indexes and type_ is not None:
@@ -211,7 +211,7 @@ def _examine(
     if type_ is None:
         return _Finding(row)
     try:
-        head = attached_head(root.reader, state)
+        head = attached_head(snapshot.root.reader, state)
         if not head.is_foreign:
             return _Finding(row, type_)
         row = replace(row, lance_head_version=str(head.version), operations=head.operations, action=Action.PREVIEW)
@@ -239,30 +239,31 @@ def _missing_rows(snapshot: Snapshot, type_: TableType, head: AttachedHead) -> p
 
 
 def _act(
-    graph: Graph, found: list[_Finding], *, force: bool, actor: str | None
+    workspace: Workspace, found: list[_Finding], *, force: bool, actor: str | None
 ) -> tuple[int | None, list[TableRepaired]]:
-    version, unhealed = _rebuild_indexes(graph, [f for f in found if f.damaged_segments], actor)
+    version, unhealed = _rebuild_indexes(workspace, [f for f in found if f.damaged_segments], actor)
     wanted = [f for f in found if f.missing is not None]
     refusal: str | None = None if force else "the rows are taken in only with force"
     if wanted and force:
         try:
             lines = "\n".join(line for finding in wanted for line in _records(finding))
-            version = graph.load(lines, mode="append", actor=actor).commit.graph_manifest_version
+            request = LoadRequest(reopenable(lines), LoadMode.APPEND, MAIN, actor=actor)
+            version = load(workspace, request).commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
     return version, [_acted(finding, unhealed if finding.damaged_segments else refusal) for finding in found]
 
 
-def _rebuild_indexes(graph: Graph, found: list[_Finding], actor: str | None) -> tuple[int | None, str | None]:
+def _rebuild_indexes(workspace: Workspace, found: list[_Finding], actor: str | None) -> tuple[int | None, str | None]:
     """One commit without the damaged segments, and with new ones. The version of it, or why there is none."""
     if not found:
         return None, None
 
     def prepare(txn: WriteTxn) -> PublishPlan:
-        return PublishPlan(txn.stage({f.row.type_key: _reindexing(graph.root, f) for f in found}))
+        return PublishPlan(txn.stage({f.row.type_key: _reindexing(workspace.root, f) for f in found}))
 
     try:
-        published = graph.commit(MAIN, prepare, Intent(kind="repair", actor=actor))
+        published = workspace.commit(MAIN, prepare, Intent(kind="repair", actor=actor))
     except OmniGraphError as error:
         return None, str(error)
     return None if published is None else published.version, None

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.engine.cleanup import CleanupReport, purge_history
 from omnigraph.engine.columns import table_field, table_schema
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.migration import Evolution, MigrationPlan, evolve
 from omnigraph.language.migration_steps import DropProperty, DropType, MigrationStep
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,30 +65,30 @@ class SchemaApplied:
         }
 
 
-def plan_schema(graph: Graph, text: str, branch: str, *, allow_data_loss: bool) -> MigrationPlan:
+def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> MigrationPlan:
     """The way from a branch's schema to this one. Writes nothing, and an impossible plan is no error."""
-    return evolve(graph.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
+    return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
 
 
-def preview_schema(graph: Graph, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
-    evolution = evolve(graph.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
+def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
+    evolution = evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
     return SchemaPreview(evolution.plan, evolution.catalog if evolution.plan.supported else None)
 
 
 def apply_schema(
-    graph: Graph, text: str, branch: str, *, allow_data_loss: bool, actor: str | None = None
+    workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool, actor: str | None = None
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
     change = _SchemaChange(text, allow_data_loss)
-    published = graph.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
+    published = workspace.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
     if change.evolution is None or change.head is None:
         raise AssertionError("a schema change is always planned")
     plan = change.evolution.plan
     if published is None:
-        return SchemaApplied(graph.uri, plan, change.head, None)
+        return SchemaApplied(workspace.uri, plan, change.head, None)
     hard = change.hard_dropped_paths
-    purged = purge_history(graph.root, hard) if hard else None
-    return SchemaApplied(graph.uri, plan, published.version, published, purged)
+    purged = purge_history(workspace, hard) if hard else None
+    return SchemaApplied(workspace.uri, plan, published.version, published, purged)
 
 
 @dataclass

@@ -1,30 +1,28 @@
 """A pinned state of the whole graph: one log entry, tables opened when first touched.
 
 A snapshot never mixes versions and never changes; whoever holds one reads the same rows for as long as cleanup keeps
-the versions it names.
+the versions it names. Every operation that only reads takes one, and finds the settings of its handle in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.engine.resources import Resources
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import IndexCoverage, index_coverage
-
-if TYPE_CHECKING:
-    from omnigraph.engine.query.result import QueryResult
+from omnigraph.storage.tables.indexing import IndexCoverage, index_coverage
 
 
 class Snapshot:
-    def __init__(self, root: GraphRoot, branch: str, entry: LogEntry) -> None:
-        self._root = root
+    def __init__(self, resources: Resources, branch: str, entry: LogEntry) -> None:
+        self.resources = resources
         self.branch = branch
         self.entry = entry
 
@@ -38,16 +36,19 @@ class Snapshot:
 
     @property
     def schema_document(self) -> SchemaDocument:
-        return self._root.schema(self.entry.schema)
+        return self.root.schema(self.entry.schema)
 
     @property
     def catalog(self) -> Catalog:
-        return self._root.catalog(self.entry.schema)
+        return self.root.catalog(self.entry.schema)
 
     @property
     def root(self) -> GraphRoot:
-        """The storage parts of the handle it came from, for the engine's own modules."""
-        return self._root
+        return self.resources.root
+
+    def at(self, entry: LogEntry) -> Snapshot:
+        """Another state of the same graph, read with the same settings."""
+        return Snapshot(self.resources, entry.branch, entry)
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""
@@ -57,7 +58,7 @@ class Snapshot:
         state = self.entry.tables.get(type_key)
         if state is None:
             raise BadRequestError(f"type '{type_key}' does not exist at this snapshot (commit {self.commit_id})")
-        return self._root.reader.open(state)
+        return self.root.reader.open(state)
 
     def table_of(self, type_: TableType) -> Table:
         """The table of a catalog type, found by identity: a later rename still finds the data of its type."""
@@ -78,20 +79,6 @@ class Snapshot:
     def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
         """How many rows of a property's stored column an index covers."""
         return index_coverage(self.table(type_key), self._column(type_key, column))
-
-    def query(self, source: str, name: str | None = None, params: Mapping[str, Any] | None = None) -> QueryResult:
-        """Run a read query on this state."""
-        # The runtime reads snapshots, so it can't be imported before this module is complete.
-        from omnigraph.engine.query.read import run_query
-        from omnigraph.engine.query.result import ReadTarget
-
-        return run_query(self, ReadTarget(None, self.commit_id), source, name, params)
-
-    def entity(self, type_key: str, entity_id: str) -> dict[str, Any] | None:
-        """One node or edge in export form, None when the type or the id is not there."""
-        from omnigraph.engine.query.entity import read_entity
-
-        return read_entity(self, type_key, entity_id)
 
     def to_json_dict(self) -> dict[str, Any]:
         """The listing that HTTP and the CLI give. Versions belong to no Lance branch, so none is named."""
@@ -118,8 +105,8 @@ class Snapshot:
 
     def requests(self) -> int:
         """Read requests that this process has sent to the store for this graph so far."""
-        control = self._root.objects.counts
-        return control.get("get", 0) + control.get("list", 0) + self._root.reader.requests()
+        control = self.root.objects.counts
+        return control.get("get", 0) + control.get("list", 0) + self.root.reader.requests()
 
     def type_of(self, type_key: str) -> TableType | None:
         kind, _, name = type_key.partition(":")

@@ -10,15 +10,15 @@ from typing import Final
 
 from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.topology import TopologyFiles
 
 KEPT_BUILDS: Final = 2
 """Per edge table and shape: the newest, and one that a reader of another branch may still derive from."""
 
 
-def refresh_topologies(root: GraphRoot, snapshot: Snapshot) -> None:
+def refresh_topologies(snapshot: Snapshot) -> None:
     """Build what is stored for earlier versions at the versions of this snapshot, and drop old builds."""
+    root = snapshot.root
     files = TopologyFiles(root.objects)
     tables = snapshot.entry.tables
     for edge in snapshot.catalog.edges.values():

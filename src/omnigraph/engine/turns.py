@@ -1,7 +1,7 @@
-"""Fair turns for the writers of one branch inside one process.
+"""Fair locks for the writers of one branch inside one process.
 
-Writers that share a process need not race on the store and redo each other's work: they take turns, first come first
-served. Writers in other processes are met at the store, by the publish machine.
+Writers that share a process need not race on the store and redo each other's work: they wait for each other, first
+come first served. Writers in other processes are met at the store, by the publish machine.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ import threading
 from collections import deque
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 
-class Turns:
-    """FIFO mutual exclusion per key. A plain lock would let a busy thread overtake the waiting ones for ever."""
+class FairLocks:
+    """One lock per key, granted in the order of asking. A plain lock would let a busy thread overtake the waiting
+    ones for ever."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: dict[Hashable, deque[threading.Event]] = {}
 
     @contextmanager
-    def turn(self, key: Hashable) -> Iterator[None]:
+    def hold(self, key: Hashable) -> Iterator[None]:
         mine = threading.Event()
         with self._lock:
             queue = self._queues.setdefault(key, deque())
@@ -32,13 +34,18 @@ class Turns:
             yield
         finally:
             with self._lock:
-                # Also right for a waiter that was interrupted before its turn came.
+                # Also right for a waiter that was interrupted before the lock was granted.
                 queue.remove(mine)
                 if queue:
                     queue[0].set()
                 else:
                     self._queues.pop(key, None)
 
+    def waiting(self, key: Hashable) -> int:
+        """How many wait behind the one who holds the lock."""
+        with self._lock:
+            return max(0, len(self._queues.get(key, ())) - 1)
 
-PROCESS_TURNS = Turns()
+
+BRANCH_LOCKS: Final = FairLocks()
 """Shared by every handle of the process: two handles on one graph are still one process."""

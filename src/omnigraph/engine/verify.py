@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import IntegrityError, OmniGraphError
 from omnigraph.storage.log import slot_path
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
@@ -80,12 +81,13 @@ class Examination:
         return Verification(len(self.logs), len(self.tables), files, tuple(problems))
 
 
-def verify(root: GraphRoot) -> Verification:
-    return examine(root).report
+def verify(workspace: Workspace) -> Verification:
+    return examine(workspace).report
 
 
-def examine(root: GraphRoot) -> Examination:
+def examine(workspace: Workspace) -> Examination:
     """Look at every branch. What moved on meanwhile, and was then cleaned up behind it, is looked at again."""
+    root = workspace.root
     for _ in range(_ROUNDS):
         found = _examined(root)
         if found.report.clean or all(max(root.log.slots(log.ref), default=0) <= log.newest for log in found.logs):

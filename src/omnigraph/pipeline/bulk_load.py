@@ -11,21 +11,19 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.graph import Graph
+from omnigraph.engine.kernels.rows_of_type import ends_of
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.receipts import CommitReceipt, LoadReceipt
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.engine.workspace import GraphHandle, Workspace
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import TableType
-from omnigraph.language.source import did_you_mean
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import Duplicates, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.report import PipelineReport, Progress
 from omnigraph.pipeline.session import session_of_run, spark_session
 from omnigraph.pipeline.sources import SourceFrames
-
-_ENDS = (("from", "to"), ("src", "dst"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class BulkInput:
 
 
 def load_on_spark(
-    graph: Graph,
+    graph: GraphHandle,
     inputs: Sequence[BulkInput],
     *,
     mode: str,
@@ -50,7 +48,7 @@ def load_on_spark(
     progress: Progress | None = None,
 ) -> LoadReceipt:
     """Load graph records, or rows of the type `type_name`, as one commit; a missing branch is made from `base`."""
-    state = _target(graph, branch, base)  # what is wrong with the target is known before Java starts
+    state = _target(graph.workspace, branch, base)  # what is wrong with the target is known before Java starts
     type_ = None if type_name is None else type_named(state, type_name)
     names = ["data", *(f"data_{number}" for number in range(2, len(inputs) + 1))]
     sources = {name: Source(name, i.format, i.path, i.options) for name, i in zip(names, inputs, strict=True)}
@@ -72,36 +70,22 @@ def load_on_spark(
             mappings = tuple(_by_name(type_, source, columns[name]) for name, source in sources.items())
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress)
-    return _receipt(graph, report, base)
+    return _receipt(graph.workspace, report, base)
 
 
-def _target(graph: Graph, branch: str, base: str | None) -> Snapshot:
+def _target(workspace: Workspace, branch: str, base: str | None) -> Snapshot:
     try:
-        return graph.snapshot(branch)
+        return workspace.snapshot(branch)
     except BranchNotFoundError:
         if base is None:
             raise
-        return graph.snapshot(base)
+        return workspace.snapshot(base)
 
 
 def _by_name(type_: TableType, source: Source, columns: Sequence[str]) -> TypeMapping:
     """Columns become the properties they are called like. One that is called like none is refused: it would be lost."""
-    ends = next((pair for pair in _ENDS if set(pair) <= set(columns)), None) if type_.kind == "edge" else ()
-    if ends is None:
-        raise BadRequestError(
-            f"{source.path}: rows of the edge type {type_.name} need the columns from and to, or src and dst; "
-            f"there are {', '.join(columns)}"
-        )
+    ends = ends_of(type_, columns, source.path)
     rest = [column for column in columns if column not in ends]
-    known = {"id", *type_.properties}
-    for column in rest:
-        if column not in known:
-            hint = did_you_mean(column, known)
-            raise BadRequestError(
-                f"{source.path}: {type_.type_key} has no property for the column '{column}'"
-                + (f"; {hint}" if hint else "")
-                + "; a pipeline file can leave columns out or rename them (`omnigraph pipeline run`)"
-            )
     select = {column: _quoted(column) for column in rest}
     return TypeMapping(type_.name, source.name, select, *(_quoted(end) for end in ends))
 
@@ -110,7 +94,7 @@ def _quoted(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _receipt(graph: Graph, report: PipelineReport, base: str | None) -> LoadReceipt:
+def _receipt(workspace: Workspace, report: PipelineReport, base: str | None) -> LoadReceipt:
     if report.commit_id is None:
         raise AssertionError("a run that is no dry run ends with a commit")
     loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
@@ -124,5 +108,5 @@ def _receipt(graph: Graph, report: PipelineReport, base: str | None) -> LoadRece
         mode=load_mode(report.mode),
         nodes_loaded=loaded["node"],
         edges_loaded=loaded["edge"],
-        commit=CommitReceipt.of(graph.get_commit(report.commit_id)),
+        commit=CommitReceipt.of(workspace.commit_entry(report.commit_id)),
     )

@@ -15,11 +15,11 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from omnigraph.engine.graph import Graph
+from omnigraph.engine.bulk.graph_address import GraphAddress
+from omnigraph.engine.changes import changes_of
 from omnigraph.engine.scope import ChangeScope
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
-from omnigraph.storage.location import Location
-from omnigraph.storage.root import open_root
 
 CHANGES_SCHEMA: Final = (
     "commit_id string, version long, authored_at timestamp, actor string, op string, kind string, type string, "
@@ -48,9 +48,9 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(
-        self, location: Location, branch: str, start: str, types: frozenset[str], commits: int | None = None
+        self, graph: GraphAddress, branch: str, start: str, types: frozenset[str], commits: int | None = None
     ) -> None:
-        self._location = location
+        self._graph = graph
         self._branch = branch
         self._start = start
         self._types = types
@@ -58,11 +58,11 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        with self._graph() as graph:
+        with self._graph.opened() as workspace:
             if self._start == "now":
-                return {"version": graph.snapshot(self._branch).version}
+                return {"version": workspace.snapshot(self._branch).version}
             if self._start.startswith(_AFTER):
-                return {"version": graph.get_commit(self._start.removeprefix(_AFTER)).version}
+                return {"version": workspace.commit_entry(self._start.removeprefix(_AFTER)).version}
             if self._start != "beginning":
                 raise BadRequestError(f"option start is beginning, now or after:<commit id>, not '{self._start}'")
         # The first commit creates the graph and changes nothing that was there before.
@@ -89,15 +89,16 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, CommitRange):
             return
-        with self._graph() as graph:
+        with self._graph.opened() as workspace:
             for version in range(partition.first, partition.last + 1):
-                yield from self._changes(graph, version)
+                yield from self._changes(workspace, version)
 
-    def _changes(self, graph: Graph, version: int) -> Iterator[tuple[Any, ...]]:
-        entry = graph.snapshot(self._branch, version=version).entry
+    def _changes(self, workspace: Workspace, version: int) -> Iterator[tuple[Any, ...]]:
+        state = workspace.snapshot(self._branch, version=version)
+        entry = state.entry
         commit = entry.commit
         at = datetime.fromtimestamp(commit.authored_at / 1e6, UTC)
-        for change in graph.iter_commit_changes(commit.id, scope=ChangeScope.of(types=self._types)):
+        for change in changes_of(state, ChangeScope.of(types=self._types)).records():
             image = change.after or change.before
             ends = image.endpoints if image is not None and image.endpoints is not None else (None, None)
             cause = (commit.id, entry.version, at, commit.actor)
@@ -108,11 +109,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is kept for a consumer, so there is nothing to let go of."""
 
     def _newest(self) -> int:
-        with self._graph() as graph:
-            return graph.snapshot(self._branch).version
-
-    def _graph(self) -> Graph:
-        return Graph(open_root(self._location))
+        with self._graph.opened() as workspace:
+            return workspace.snapshot(self._branch).version
 
 
 def _image(image: Any) -> str | None:

@@ -16,9 +16,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.engine.export import ExportedFile
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.reading import type_named, type_scan
@@ -26,8 +27,6 @@ from omnigraph.pipeline.report import Progress, Stages
 from omnigraph.pipeline.scanning import scan_frame
 from omnigraph.pipeline.sources import hadoop_uri, spark_errors
 from omnigraph.pipeline.tasks import on_executors
-from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
 
 _LINES_PER_BATCH: Final = 4_096
 # Without these, Spark writes quotes in a way of its own and cuts spaces off.
@@ -51,7 +50,7 @@ class BulkFormat(StrEnum):
 
 def export_types(
     spark: SparkSession,
-    graph: Graph,
+    graph: GraphHandle,
     directory: str,
     *,
     format: str = "parquet",
@@ -69,7 +68,7 @@ def export_types(
         raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}") from None
     if "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory")
-    state = graph.snapshot(branch, snapshot=snapshot, version=version, at=at)
+    state = graph.workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
     chosen = [type_named(state, name) for name in (types or state.types())]
     stages = Stages(progress)
     written = []
@@ -95,7 +94,7 @@ def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFram
     groups = type_scan(state, type_).groups()
     if not groups:
         return spark.createDataFrame([], "value string")
-    task = _LinesTask(state.root.location, type_, state.table(type_.type_key).state, tuple(groups))
+    task = _LinesTask(EntityRecords.of(state, type_), tuple(groups))
     return on_executors(spark, len(groups), task.batches, "value string")
 
 
@@ -103,20 +102,12 @@ def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFram
 class _LinesTask:
     """What an executor needs to write the entities of some fragments as records."""
 
-    location: Location
-    type: TableType
-    state: TableState
+    records: EntityRecords
     groups: tuple[tuple[int, ...], ...]
 
     def batches(self, group: int) -> Iterator[pa.RecordBatch]:
-        from omnigraph.engine.entities import TypeState
-        from omnigraph.engine.export import entity_lines
-        from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
-
-        entities = TypeState(TableReader(self.location), self.type, self.state)
         batch: list[str] = []
-        for line in entity_lines(entities, fragment_row_ids(entities.table, self.groups[group])):
+        for line in self.records.lines(self.groups[group]):
             batch.append(line.decode())
             if len(batch) == _LINES_PER_BATCH:
                 yield pa.RecordBatch.from_pydict({"value": batch})

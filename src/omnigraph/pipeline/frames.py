@@ -11,22 +11,22 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from omnigraph.engine.graph import Graph
+from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.receipts import LoadMode
-from omnigraph.errors import BadRequestError, KeyConflictError, RowsRejectedError
+from omnigraph.engine.workspace import GraphHandle, opened
+from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import EmbedStep, Pipeline, Quality, Source, TypeMapping
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.report import PipelineReport, Progress
-from omnigraph.storage.identifiers import new_ulid
 
 _SOURCE = "frame"
 
 
 def write_frame(
-    graph: Graph | str | Path,
+    graph: GraphHandle | str | Path,
     frame: DataFrame,
     type_name: str,
     *,
@@ -45,12 +45,12 @@ def write_frame(
     `embed` names vector properties to fill. A run with a `run_key` that the branch remembers is not done again. An
     append that meets an id twice raises KeyConflictError as a load does, unless `quality` has a quarantine for it.
     """
-    opened = graph if isinstance(graph, Graph) else Graph.open(graph)
     # Only a global view can be seen from the session that a run makes for its sources.
-    view = f"omnigraph_{new_ulid().lower()}"
+    view = f"omnigraph_{new_run_id().lower()}"
     frame.createGlobalTempView(view)
     try:
-        type_ = type_named(opened.snapshot(branch), type_name)
+        with opened(graph) as workspace:
+            type_ = type_named(workspace.snapshot(branch), type_name)
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",
             sources={_SOURCE: Source(_SOURCE, sql=f"select * from global_temp.{view}")},
@@ -63,7 +63,7 @@ def write_frame(
         )
         return run(
             pipeline,
-            graph=opened,
+            graph=graph,
             spark=frame.sparkSession,
             actor=actor,
             run_key=run_key,
@@ -72,14 +72,12 @@ def write_frame(
             progress=progress,
         )
     except RowsRejectedError as error:
-        if error.key_conflict is not None and load_mode(mode) is LoadMode.APPEND:
+        if error.rule is ConstraintRule.ID and error.type_key and load_mode(mode) is LoadMode.APPEND:
             message = f"{error.samples[0]}; nothing was written"
-            raise KeyConflictError(*error.key_conflict, message=message) from error
+            raise KeyConflictError(error.type_key, error.entity_id, message=message) from error
         raise
     finally:
         frame.sparkSession.catalog.dropGlobalTempView(view)
-        if opened is not graph:
-            opened.close()
 
 
 def _mapping(type_: TableType, columns: Sequence[str]) -> TypeMapping:

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.graph import Graph
 from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.pipeline.model import OnError, Pipeline, Source, check_against, load_pipeline
@@ -73,28 +73,24 @@ class PipelinePlan:
             yield f"  {number:>2}  {step.where:<{len(EXECUTORS)}}  {step.what}"
 
 
-def validate(pipeline: Pipeline | str | Path, *, graph: Graph | str | Path | None = None) -> Pipeline:
+def validate(pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path | None = None) -> Pipeline:
     """The checked model of a pipeline file: its own mistakes, and against the schema when a graph is known."""
     model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
-    target = graph if graph is not None else model.graph
-    if isinstance(target, Graph):
-        check_against(model, _base(target, model).catalog)
-    elif target is not None:
-        with Graph.open(model.resolved(str(target))) as opened:
-            check_against(model, _base(opened, model).catalog)
+    if (target := _target(model, graph)) is not None:
+        with opened(target) as workspace:
+            check_against(model, _base(workspace, model).catalog)
     return model
 
 
 def explain(
-    pipeline: Pipeline | str | Path, *, graph: Graph | str | Path | None = None, spark: SparkSession | None = None
+    pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path | None = None, spark: SparkSession | None = None
 ) -> PipelinePlan:
     """What a run would do, step by step."""
     model = validate(pipeline, graph=graph)
-    target = graph if graph is not None else model.graph
+    target = _target(model, graph)
     if target is None:
         raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
-    opened = target if isinstance(target, Graph) else Graph.open(model.resolved(str(target)))
-    try:
+    with opened(target) as workspace:
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,
@@ -103,26 +99,29 @@ def explain(
             columns = {name: [] if model.sources[name].is_graph else frames.columns(name) for name in model.sources}
             for mapping in model.mappings:
                 frames.mapped(mapping)
-        target_shown = f"{shown_path(opened.uri)}, branch {model.branch}, mode {model.mode}"
-        return PipelinePlan(
-            model.name, target_shown, tuple(model.sources.values()), columns, tuple(_steps(model, opened))
-        )
-    finally:
-        if opened is not target:
-            opened.close()
+        shown = f"{shown_path(workspace.uri)}, branch {model.branch}, mode {model.mode}"
+        return PipelinePlan(model.name, shown, tuple(model.sources.values()), columns, tuple(_steps(model, workspace)))
 
 
-def _base(graph: Graph, model: Pipeline) -> Snapshot:
+def _target(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str | None:
+    """The graph that was given, else the one that the file names."""
+    if graph is not None and not isinstance(graph, str | Path):
+        return graph
+    named = graph if graph is not None else model.graph
+    return None if named is None else model.resolved(str(named))
+
+
+def _base(workspace: Workspace, model: Pipeline) -> Snapshot:
     try:
-        return graph.snapshot(model.branch)
+        return workspace.snapshot(model.branch)
     except BranchNotFoundError:
         if model.base is None:
             raise
-        return graph.snapshot(model.base)
+        return workspace.snapshot(model.base)
 
 
-def _steps(model: Pipeline, graph: Graph) -> Iterator[Step]:
-    state = _base(graph, model)
+def _steps(model: Pipeline, workspace: Workspace) -> Iterator[Step]:
+    state = _base(workspace, model)
     yield Step(DRIVER, f"pin {state.branch} at commit {state.commit_id}")
     types: dict[str, TableType] = {}
     for mapping in model.mappings:

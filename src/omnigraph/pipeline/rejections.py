@@ -1,13 +1,13 @@
-"""Rows that can't be taken, wherever that was found out, and what is told about them.
+"""Rejected rows of a run: where each came from, which rules it breaks, and the record itself.
 
-The row kernels refuse rows before they are written; the checks refuse rows that were written already and say so by
-place. Both end up as one frame of (source, row number, reason), which never visits the driver as a whole.
+The row kernels reject rows before they are written; the checks reject rows that executors have written already, by
+place. Both become one frame with a row per rejected row, of which the driver reads only the first few.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,51 +15,52 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.errors import RowsRejectedError
-from omnigraph.language.catalog import TableType
+from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
+from omnigraph.pipeline.ingest import TooManyRejectedError
 from omnigraph.pipeline.sources import RowIndex, shown_path
-from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
 
-_PROBLEMS: Final = "array<struct<property:string,reason:string>>"
-REJECTED_SCHEMA: Final = f"source string, row long, type string, problems {_PROBLEMS}, record string, checked boolean"
-_PROBLEMS_ARROW: Final = pa.list_(pa.struct([("property", pa.string()), ("reason", pa.string())]))
+_PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
+REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
+_PROBLEMS_ARROW: Final = pa.list_(
+    pa.struct([("property", pa.string()), ("reason", pa.string()), ("rule", pa.string())])
+)
 _REJECTED_ARROW: Final = pa.schema(
     [
         ("source", pa.string()),
         ("row", pa.int64()),
         ("type", pa.string()),
+        ("id", pa.string()),
         ("problems", _PROBLEMS_ARROW),
         ("record", pa.string()),
-        ("checked", pa.bool_()),
     ]
 )
 
 
 @dataclass(frozen=True, slots=True)
-class RejectedSample:
-    """One refused row, for a person: `row` of `file`, or of the source when it has no files.
+class Problem:
+    """One violation of a rejected row, with the fields that a `ConstraintError` has."""
 
-    `problems` are all that was found wrong with it, by property. `checked` rows were good by themselves and refused
-    because of others.
-    """
+    property: str | None
+    reason: str
+    rule: ConstraintRule
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedSample:
+    """One rejected row: `row` of `file`, or of the source when it has no files. `problems` are all its violations."""
 
     source: str
     file: str | None
     row: int
     type_key: str | None
-    problems: tuple[tuple[str | None, str], ...]
+    entity_id: str | None
+    problems: tuple[Problem, ...]
     record: str | None = None
-    checked: bool = False
 
     @property
     def reason(self) -> str:
-        return "; ".join(reason for _, reason in self.problems)
-
-    @property
-    def property(self) -> str | None:
-        """The property of the first problem."""
-        return self.problems[0][0]
+        return "; ".join(problem.reason for problem in self.problems)
 
     def place(self) -> str:
         """`file:row`, with a file below the working directory as it would be typed there."""
@@ -75,68 +76,65 @@ class RejectedSample:
             "file": self.file,
             "row": self.row,
             "type": self.type_key,
-            "property": self.property,
+            "property": self.problems[0].property,
             "reason": self.reason,
-            "problems": [{"property": name, "reason": reason} for name, reason in self.problems],
+            "problems": [{"property": problem.property, "reason": problem.reason} for problem in self.problems],
             "record": self.record,
         }
 
+    def quarantined(self) -> dict[str, Any]:
+        """The line of a quarantine: as in a report, and the rule of each problem."""
+        problems = [{"property": p.property, "reason": p.reason, "rule": p.rule.value} for p in self.problems]
+        return {**self.to_dict(), "problems": problems}
 
-def refused_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
+
+def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
     """Rejected rows of one source's ingest, with all problems of each."""
-    return outcomes.where("kind = 'rejected'").select(
-        F.lit(source).alias("source"), "row", "type", F.from_json("problems", _PROBLEMS).alias("problems"), "record",
-        F.lit(False).alias("checked"),
-    )  # fmt: skip
+    problems = F.from_json("problems", _PROBLEMS).alias("problems")
+    rows = outcomes.where("kind = 'rejected'")
+    return rows.select(F.lit(source).alias("source"), "row", "type", "id", problems, "record")
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedRows:
-    """What an executor needs to tell of rows that were written, in the version that has them all."""
+class RejectedRows:
+    """What an executor needs to read rejected rows back: the table version that has all incoming rows."""
 
-    location: Location
-    type: TableType
-    state: TableState
+    records: EntityRecords
 
-    def __call__(self, refused: pa.Table, positions: pa.Table) -> pa.Table:
-        from omnigraph.engine.entities import TypeState
-        from omnigraph.engine.export import entity_lines
+    def __call__(self, rejected: pa.Table, positions: pa.Table) -> pa.Table:
         from omnigraph.pipeline.ingest import unpacked_positions
-        from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
 
-        if not refused.num_rows:
+        if not rejected.num_rows:
             return _REJECTED_ARROW.empty_table()
         numbers = unpacked_positions(positions.column("positions")[0].as_py())
         source = positions.column("source")[0].as_py()
-        refused = refused.sort_by("_offset")
-        offsets = refused.column("_offset").to_numpy()
-        rows = TypeState(TableReader(self.location), self.type, self.state)
-        # A fragment that was just written has all of its rows, so offsets count its row ids.
-        row_ids = fragment_row_ids(rows.table, [refused.column("_fragment")[0].as_py()])[offsets]
+        rejected = rejected.sort_by("_offset")
+        offsets = rejected.column("_offset").to_numpy()
+        # A fragment that was just written has all of its rows, so offsets count them.
+        entities = list(self.records.by_id([rejected.column("_fragment")[0].as_py()], offsets))
         return pa.table(
             [
                 [source] * len(offsets),
                 numbers[offsets],
-                [self.type.type_key] * len(offsets),
-                refused.column("problems"),
-                [line.decode() for line in entity_lines(rows, row_ids)],
-                [True] * len(offsets),
+                [self.records.type.type_key] * len(offsets),
+                [entity_id for entity_id, _ in entities],
+                rejected.column("problems"),
+                [line.decode() for _, line in entities],
             ],
             schema=_REJECTED_ARROW,
         )
 
 
-def refused_by_checks(refused: DataFrame, positions: DataFrame, rows: RefusedRows) -> DataFrame:
-    """Rows refused by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
+def rejected_by_checks(rejected: DataFrame, positions: DataFrame, rows: RejectedRows) -> DataFrame:
+    """Rows rejected by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
 
     `positions` has one row per incoming fragment: `_fragment`, `source`, `positions`.
     """
 
-    def describe(refused: pa.Table, positions: pa.Table) -> pa.Table:
-        return rows(refused, positions)
+    def describe(rejected: pa.Table, positions: pa.Table) -> pa.Table:
+        return rows(rejected, positions)
 
-    return refused.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
+    return rejected.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
 
 
 def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) -> list[RejectedSample]:
@@ -147,18 +145,35 @@ def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) ->
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
-    problems = tuple((problem["property"], problem["reason"]) for problem in row["problems"])
-    return RejectedSample(at.source, at.file, at.row, row["type"] or None, problems, row["record"], row["checked"])
+    problems = tuple(Problem(p["property"], p["reason"], ConstraintRule(p["rule"])) for p in row["problems"])
+    return RejectedSample(at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"])
 
 
 def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
-    """The end of a run because of its rows."""
-    first = shown[0] if shown else None
-    conflict = None
-    # Of the checks, only those of ids blame the id.
-    if first is not None and first.checked and first.property == "id" and first.type_key and first.record:
-        conflict = (first.type_key, str(json.loads(first.record)["data"]["id"]))
-    return RowsRejectedError(total, [sample.message() for sample in shown], allowed, conflict)
+    """The error that ends a run because of its rejected rows; its fields are those of the first."""
+    first = shown[0]
+    return RowsRejectedError(
+        total,
+        [sample.message() for sample in shown],
+        allowed,
+        rule=first.problems[0].rule,
+        type_key=first.type_key,
+        property=first.problems[0].property,
+        entity_id=first.entity_id,
+        line=first.row,
+    )
+
+
+def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowIndex]) -> ConstraintError | None:
+    """The error behind a `TooManyRejectedError` of a task, within the text that Spark made of it; None without one."""
+    _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
+    if not found:
+        return None
+    row = {**json.loads(rest.split("\n", 1)[0]), "source": source, "record": None}
+    first = _sample(row, {source: row_index(source)})
+    problem = first.problems[0]
+    message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
+    return ConstraintError(problem.rule, first.type_key, problem.property, first.entity_id, first.row, message=message)
 
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:
@@ -166,7 +181,7 @@ def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> Data
 
     def resolve(batches: Any) -> Any:
         for batch in batches:
-            resolved = [_sample(row, indexes).to_dict() for row in batch.to_pylist()]
+            resolved = [_sample(row, indexes).quarantined() for row in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINE_ARROW)
 
     return rejected.mapInArrow(resolve, QUARANTINE_SCHEMA)

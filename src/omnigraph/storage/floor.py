@@ -1,13 +1,14 @@
-"""The floor of a branch: writers in different processes that keep getting in each other's way take turns.
+"""The queue of a branch's writers: writers in different processes that keep losing races against each other wait
+for each other instead.
 
-The log decides every race, so nothing here is needed for a right answer: whoever fails to get the floor goes on
-without it, and whoever died in the queue is put out of it. It is there because a lost race is work done for nothing,
-and because who wins one begins the next ahead of everybody: without turns the slowest writer of a busy branch waits
-until the others have nothing left to write.
+The log decides every race, so no right answer depends on the queue: a writer that can't use it publishes without it,
+and the ticket of a writer that died is removed by those behind it. It exists because a lost race is wasted work, and
+because the winner of one race starts the next ahead of everybody: without a queue the slowest writer of a busy branch
+waits until the others have nothing left to write.
 
-The queue is a folder of empty objects, one per waiting write, named so that they sort by the time they came. The first
-has the floor. Only writers that know of others stand in it: they lost several races, or saw that somebody waits. A
-writer alone pays nothing.
+The queue is a folder of empty objects, one ticket per waiting write, named so that they sort by the time they were
+drawn. The first ticket holds the queue. Only a writer that knows of others draws one: after several lost races, or
+after seeing the ticket of somebody else. A writer alone makes no request for it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from omnigraph.storage.objects import Objects
 REMEMBERED_SECONDS = 5.0
 """How long writers keep queueing after the last sign of others."""
 
-SHORTEST_PATIENCE, LONGEST_PATIENCE = 2.0, 20.0
-"""How long others wait for whoever has the floor: a few times as long as it says an attempt takes, in these bounds."""
+SHORTEST_LEASE, LONGEST_LEASE = 2.0, 20.0
+"""The lease of the first ticket: a few times as long as it says an attempt takes, in these bounds."""
 
 _ATTEMPTS_OF_A_HOLDER = 4
 _UNKNOWN_PACE = 0.5
@@ -35,7 +36,7 @@ _SHORTEST_POLL = 0.002
 _REMEMBERED_BRANCHES = 1_024
 
 
-class Floor:
+class WriterQueue:
     """What this handle knows of other writers, branch by branch. Safe to share between threads."""
 
     def __init__(self, objects: Objects, workers: Executor) -> None:
@@ -45,17 +46,17 @@ class Floor:
         self._contended_until: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
         self._pace: RecentlyUsed[str, float] = RecentlyUsed(_REMEMBERED_BRANCHES)
 
-    def of(self, branch: str) -> FloorTurn:
-        """One write's use of the floor. Costs nothing until it is taken."""
-        return FloorTurn(self, branch)
+    def place(self, branch: str) -> QueuePlace:
+        """One write's use of the queue. Costs nothing until it waits."""
+        return QueuePlace(self, branch)
 
     def look(self, branch: str) -> None:
-        """See whether somebody else waits: who always wins would not hear of others in any other way."""
+        """See whether somebody else waits: a writer that always wins hears of others in no other way."""
         with contextlib.suppress(StorageError):
-            if any(not ticket.endswith(self._name) for ticket in self.queue(branch)):
+            if any(not ticket.endswith(self._name) for ticket in self.tickets(branch)):
                 self.saw_others(branch)
 
-    def queue(self, branch: str) -> list[str]:
+    def tickets(self, branch: str) -> list[str]:
         return [stored.path for stored in self.objects.below(queue_folder(branch))]
 
     def saw_others(self, branch: str) -> None:
@@ -65,7 +66,7 @@ class Floor:
         until = self._contended_until.get(branch)
         return until is not None and time.monotonic() < until
 
-    def tried(self, branch: str, seconds: float) -> None:
+    def attempted(self, branch: str, seconds: float) -> None:
         self._pace[branch] = seconds
 
     def new_ticket(self, branch: str) -> str:
@@ -75,48 +76,49 @@ class Floor:
         return f"{queue_folder(branch)}/{new_ulid()}-{pace * 1_000:.0f}-{self._name}"
 
 
-class FloorTurn:
-    """The floor for as long as one write needs it; given back in the background when the write is over."""
+class QueuePlace:
+    """The place of one write in the queue; its ticket is removed in the background when the write is over."""
 
-    def __init__(self, floor: Floor, branch: str) -> None:
-        self._floor = floor
+    def __init__(self, queue: WriterQueue, branch: str) -> None:
+        self._queue = queue
         self._branch = branch
         self._ticket: str | None = None
 
     @property
     def contended(self) -> bool:
-        """Whether others wrote a moment ago, so that taking the floor first saves work."""
-        return self._floor.contended(self._branch)
+        """Whether others wrote a moment ago, so that waiting first saves work."""
+        return self._queue.contended(self._branch)
 
     def saw_others(self) -> None:
         """Somebody else writes to this branch, again and again."""
-        self._floor.saw_others(self._branch)
+        self._queue.saw_others(self._branch)
 
-    def tried(self, seconds: float) -> None:
+    def attempted(self, seconds: float) -> None:
         """An attempt is over, won or lost, after this long."""
-        self._floor.tried(self._branch, seconds)
+        self._queue.attempted(self._branch, seconds)
 
-    def take(self, give_up_at: float) -> None:
-        """Wait until everybody who came first is done. In vain after `give_up_at`, or when the store refuses.
+    def wait(self, give_up_at: float) -> None:
+        """Wait until every earlier ticket is gone; return without having waited it out after `give_up_at`, or when the
+        store refuses.
 
-        Whoever took longer than the others would wait has lost its place, and queues again with a better estimate.
+        A write that took longer than its lease has lost its ticket, and draws another with a better estimate.
         """
         with contextlib.suppress(StorageError):
-            if self._ticket is None or not self._floor.objects.exists(self._ticket):
-                self._ticket = self._floor.new_ticket(self._branch)
-                self._stand_in_queue(self._ticket, give_up_at)
+            if self._ticket is None or not self._queue.objects.exists(self._ticket):
+                self._ticket = self._queue.new_ticket(self._branch)
+                self._wait_behind_others(self._ticket, give_up_at)
 
-    def _stand_in_queue(self, ticket: str, give_up_at: float) -> None:
-        objects = self._floor.objects
+    def _wait_behind_others(self, ticket: str, give_up_at: float) -> None:
+        objects = self._queue.objects
         objects.put(ticket, b"")
         holder, overdue_at, was_listed = "", 0.0, True
         while (now := time.monotonic()) < give_up_at:
-            queue = self._floor.queue(self._branch)
+            queue = self._queue.tickets(self._branch)
             if ticket not in queue:
                 if not was_listed:  # a store whose lists lag behind has no queues
                     return
                 was_listed = False
-                objects.put(ticket, b"")  # somebody lost patience, though not with us
+                objects.put(ticket, b"")  # removed together with an expired one ahead of it
                 continue
             was_listed = True
             ahead = queue[: queue.index(ticket)]
@@ -124,40 +126,40 @@ class FloorTurn:
                 return
             self.saw_others()
             if ahead[0] != holder:
-                holder, overdue_at = ahead[0], now + _patience_with(ahead[0])
+                holder, overdue_at = ahead[0], now + _lease_of(ahead[0])
             if now >= overdue_at:
-                # The holder died, and perhaps others with it. Whoever lives comes back in the same place.
+                # The holder died, and perhaps others with it. A waiter that lives puts its ticket back.
                 objects.delete_all(ahead)
             elif len(ahead) == 1:
                 if self._left_before(holder, min(overdue_at, give_up_at)):
                     return
             else:
-                # Nobody's turn comes before those ahead had theirs: who is far behind has no need to look often.
+                # Those ahead go first, so a waiter far behind has no need to look often.
                 expected = sum(map(_pace_of, ahead)) * random.uniform(0.5, 0.8)
                 time.sleep(max(min(expected, overdue_at - now), _SHORTEST_POLL))
 
     def _left_before(self, holder: str, deadline: float) -> bool:
-        """Whether the holder gives the floor back before the deadline."""
+        """Whether the holder removes its ticket before the deadline."""
         while time.monotonic() < deadline:
             time.sleep(max(_pace_of(holder) * random.uniform(0.2, 0.4), _SHORTEST_POLL))
-            if not self._floor.objects.exists(holder):
+            if not self._queue.objects.exists(holder):
                 return True
         return False
 
-    def _give_back(self, ticket: str) -> None:
-        with contextlib.suppress(StorageError):  # the others lose their patience with it
-            self._floor.objects.delete(ticket)
+    def _remove(self, ticket: str) -> None:
+        with contextlib.suppress(StorageError):  # it expires
+            self._queue.objects.delete(ticket)
 
-    def __enter__(self) -> FloorTurn:
+    def __enter__(self) -> QueuePlace:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             try:
-                self._floor.workers.submit(self._give_back, ticket)
+                self._queue.workers.submit(self._remove, ticket)
             except RuntimeError:  # the handle is closing
-                self._give_back(ticket)
+                self._remove(ticket)
 
 
 def queue_folder(branch: str) -> str:
@@ -165,11 +167,11 @@ def queue_folder(branch: str) -> str:
 
 
 def _pace_of(ticket: str) -> float:
-    """The seconds that a ticket names. Whatever else lies there is somebody's mistake and no reason to fail."""
+    """The seconds that a ticket names. Whatever else lies there is no ticket and no reason to fail."""
     parts = ticket.rsplit("-", 2)
     milliseconds = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 1_000 * _UNKNOWN_PACE
-    return min(milliseconds / 1_000, LONGEST_PATIENCE)
+    return min(milliseconds / 1_000, LONGEST_LEASE)
 
 
-def _patience_with(ticket: str) -> float:
-    return min(max(_ATTEMPTS_OF_A_HOLDER * _pace_of(ticket), SHORTEST_PATIENCE), LONGEST_PATIENCE)
+def _lease_of(ticket: str) -> float:
+    return min(max(_ATTEMPTS_OF_A_HOLDER * _pace_of(ticket), SHORTEST_LEASE), LONGEST_LEASE)

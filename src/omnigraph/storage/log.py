@@ -21,7 +21,7 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.storage.cache import RecentlyUsed
-from omnigraph.storage.floor import Floor
+from omnigraph.storage.floor import WriterQueue
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
 
@@ -35,12 +35,12 @@ _LOOK_EVERY = 4
 class GraphLog:
     """Reads and extends the logs of one graph. Safe to share between threads."""
 
-    def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
+    def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue) -> None:
         self._objects = objects
         self._workers = workers
         self._entries: RecentlyUsed[tuple[str, int], LogEntry | Tombstone] = RecentlyUsed(_CACHED_ENTRIES)
         self._heads: RecentlyUsed[str, LogEntry | Tombstone] = RecentlyUsed(_CACHED_HEADS)
-        self._hints = _Hints(objects, workers, floor)
+        self._hints = _Hints(objects, workers, writer_queue)
         self._lock = threading.Lock()
 
     # Reading
@@ -228,14 +228,14 @@ class GraphLog:
 class _Hints:
     """The last version seen of each branch, written in the background: it saves probing and is never believed.
 
-    Every fourth commit looks for others who wait for the floor instead, so that a commit stays at one background
+    Every fourth commit looks for others who wait in the queue instead, so that a commit stays at one background
     request. A hint that is one behind costs whoever opens the graph one request more.
     """
 
-    def __init__(self, objects: Objects, workers: Executor, floor: Floor) -> None:
+    def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue) -> None:
         self._objects = objects
         self._workers = workers
-        self._floor = floor
+        self._writer_queue = writer_queue
         self._newest: dict[str, LogEntry | Tombstone] = {}
         self._being_written: set[str] = set()
         self._lock = threading.Lock()
@@ -276,7 +276,7 @@ class _Hints:
                     del self._newest[branch_id]
                     return
             if newest.version % _LOOK_EVERY == 0:
-                self._floor.look(newest.branch)
+                self._writer_queue.look(newest.branch)
             else:
                 with contextlib.suppress(StorageError):  # the next commit writes a newer one
                     self._objects.put(_hint(branch_id), str(newest.version).encode())

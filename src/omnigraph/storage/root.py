@@ -29,7 +29,7 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.storage.branches import Branches
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external import ExternalObjects
-from omnigraph.storage.floor import Floor
+from omnigraph.storage.floor import WriterQueue
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
 from omnigraph.storage.log import GraphLog
@@ -66,13 +66,13 @@ class GraphRoot:
         self.identity = identity
         self.trace = trace
         self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph")
-        self.floor = Floor(objects, self.workers)
-        self.log = GraphLog(objects, self.workers, self.floor)
+        self.writer_queue = WriterQueue(objects, self.workers)
+        self.log = GraphLog(objects, self.workers, self.writer_queue)
         self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
         self.upkeep = TableUpkeep(self.reader, self.staging)
-        self.external = ExternalObjects()
+        self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
         self.reclaims = Reclaims(objects, self.workers)
         self._closing: list[Callable[[], None]] = []

@@ -14,8 +14,8 @@ from omnigraph.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from omnigraph.engine.diff import ChangeSet
-    from omnigraph.engine.graph import Graph
     from omnigraph.engine.snapshot import Snapshot
+    from omnigraph.graph import Graph
 
 
 def diff(

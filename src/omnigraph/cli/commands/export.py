@@ -18,7 +18,7 @@ from omnigraph.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from omnigraph.engine.export import ExportedFile
-    from omnigraph.engine.graph import Graph
+    from omnigraph.graph import Graph
 
 
 class Format(StrEnum):

@@ -30,7 +30,7 @@ def init(
     source = read_source(schema)
     accept_schema(source, str(schema))  # first, so that a mistake is shown with the name of the file
     refuse_inside_cluster(place)
-    from omnigraph.engine.graph import Graph
+    import omnigraph
 
-    Graph.init(place, source, force=force).close()
+    omnigraph.init(place, source, force=force).close()
     print_lines([f"initialized {uri}"])

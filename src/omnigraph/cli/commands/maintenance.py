@@ -16,8 +16,8 @@ from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
     from omnigraph.engine.optimize import OptimizeReport
+    from omnigraph.graph import Graph
 
 
 def optimize(

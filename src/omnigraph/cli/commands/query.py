@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.embedding import with_embedding
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     AtSnapshot,
@@ -70,11 +69,10 @@ def query(
     source = query_source(name, query, query_string, kind="query")
     given = parameters(params, params_file)
     invocation = Invocation.of(ctx)
-    _, opened = invocation.open()
+    _, graph = invocation.open()
     from omnigraph.engine.query.read import ReadOptions
 
-    with opened:
-        graph = with_embedding(opened)
+    with graph:
         if explain:
             print_lines(graph.explain(source, name, given, **point.pinned), _plain)
             return

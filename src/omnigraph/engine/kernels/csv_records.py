@@ -1,7 +1,7 @@
 """CSV text into records, by the letter of RFC 4180: a quoted value may hold anything, an unquoted one no quote.
 
 Works on the bytes of UTF-8, block by block, with a bounded memory. A block is proven well-formed as a whole, by where
-its quotes stand; only the record that breaks the proof is looked at by itself. A record with a misplaced or unclosed
+its quotes stand; only the record that breaks the proof is read by itself. A record with a misplaced or unclosed
 quote has no certain end: it ends with its first line, so that it does not swallow the rows below, and what follows is
 read anew from there.
 """
@@ -30,7 +30,7 @@ UNCLOSED_QUOTE: Final = "a quote is not closed"
 class Records:
     """Whole records within `text`, which stands at `offset` of the input, in order and without their line ends.
 
-    `fields` counts the values of each; that of a record with a flaw means nothing. Empty lines are no records.
+    `fields` counts the values of each; that of a record with a flaw is undefined. Empty lines are not records.
     """
 
     text: bytes
@@ -49,6 +49,32 @@ class Records:
     def without_first(self) -> Records:
         flaws = {number - 1: reason for number, reason in self.flaws.items() if number}
         return Records(self.text, self.offset, self.starts[1:], self.ends[1:], self.fields[1:], flaws)
+
+
+class LineCount:
+    """The lines on which records begin, counted along the lots of one input. A line ends with LF, CRLF or CR."""
+
+    def __init__(self) -> None:
+        self._before = 0
+        self._last: Records | None = None
+
+    def of(self, records: Records) -> NDArray[np.int64]:
+        if self._last is not None:
+            self._before += len(_line_ends(self._last.text[: records.offset - self._last.offset]))
+            if self._last.text[: records.offset - self._last.offset].endswith(b"\r") and records.text[:1] == b"\n":
+                self._before -= 1  # one line end, cut in two
+        self._last = records
+        lines: NDArray[np.int64] = self._before + 1 + np.searchsorted(_line_ends(records.text), records.starts)
+        return lines
+
+
+def _line_ends(text: bytes) -> NDArray[np.int64]:
+    codes = np.frombuffer(text, np.uint8)
+    if _CR not in text:
+        return np.flatnonzero(codes == _LF)
+    alone = codes == _CR
+    alone[:-1] &= codes[1:] != _LF
+    return np.flatnonzero((codes == _LF) | alone)
 
 
 @dataclass(frozen=True, slots=True)

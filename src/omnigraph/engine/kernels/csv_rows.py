@@ -1,8 +1,8 @@
-"""CSV bytes in any encoding to columns of texts by the names of the header, with bad records told apart.
+"""CSV bytes in any encoding to columns of texts by the names of the header, with bad records kept apart.
 
 The in-process loader and Spark executors read CSV here. A value that is absent is null, a quoted empty one is an empty
 text. A record is bad when its quotes are misplaced, when it has another number of values than the header, or when its
-bytes are not in the encoding; it is left out and told with its whole text. Typing values is not done here.
+bytes are not in the encoding; it is left out and returned with its whole text. Values are not typed here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from omnigraph.engine.kernels.csv_records import Records, RecordSplitter
+from omnigraph.engine.kernels.csv_records import LineCount, Records, RecordSplitter
 from omnigraph.errors import BadRequestError
+from omnigraph.language.violations import Sentence
 
 _UTF_8: Final = frozenset({"utf-8", "utf-8-sig", "ascii"})
 _BOM: Final = codecs.BOM_UTF8
@@ -66,15 +67,20 @@ class BadRecord:
     row: int
     reason: str
     text: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CsvBlock:
-    """Some rows as columns of texts, the row that each is, and the bad records that stood among them."""
+    """Some rows as columns of texts, the row that each is, and the bad records that stood among them.
+
+    `lines` are the lines of the file on which the rows begin, where they were asked for.
+    """
 
     columns: pa.RecordBatch
     rows: NDArray[np.int64]
     bad: tuple[BadRecord, ...] = ()
+    lines: NDArray[np.int64] | None = None
 
 
 class CsvReader:
@@ -108,17 +114,26 @@ class CsvReader:
         self._records = chain([first.without_first()], self._records)
         return names
 
-    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[CsvBlock]:
+    def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:
         """The rows, with the columns asked for; all of the header's when none are named."""
         wanted = self.header if columns is None else list(columns)
         places = [self.header.index(name) for name in wanted]
         row = self._before + 1
+        count = LineCount()
         for records in self._records:
+            at = count.of(records) if lines else None
             if len(records):
-                yield self._block(records, row, wanted, places)
+                yield self._block(records, row, wanted, places, at)
                 row += len(records)
 
-    def _block(self, records: Records, first: int, names: Sequence[str], places: Sequence[int]) -> CsvBlock:
+    def _block(
+        self,
+        records: Records,
+        first: int,
+        names: Sequence[str],
+        places: Sequence[int],
+        lines: NDArray[np.int64] | None,
+    ) -> CsvBlock:
         bad = self._bad(records)
         good = np.ones(len(records), np.bool_)
         good[list(bad)] = False
@@ -129,11 +144,16 @@ class CsvReader:
             raise AssertionError(f"{count} proven records were read as {len(values[0])} rows")
         rows = np.arange(first, first + len(records))
         columns = pa.record_batch(values if count else values * len(names), names=list(names))
-        told = (
-            BadRecord(first + number, reason, records.record(number).decode(errors="backslashreplace"))
+        rejected = (
+            BadRecord(
+                first + number,
+                reason,
+                records.record(number).decode(errors="backslashreplace"),
+                0 if lines is None else int(lines[number]),
+            )
             for number, reason in sorted(bad.items())
         )
-        return CsvBlock(columns, rows[good], tuple(told))
+        return CsvBlock(columns, rows[good], tuple(rejected), None if lines is None else lines[good])
 
     def _bad(self, records: Records) -> dict[int, str]:
         """Records that can't be taken, with the reason."""
@@ -141,13 +161,13 @@ class CsvReader:
         width = len(self.header)
         for number in np.flatnonzero(records.fields != width).tolist():
             count = int(records.fields[number])
-            told = "1 value" if count == 1 else f"{count} values"
-            bad.setdefault(number, f"it has {told} where its file has {width} column{'s' if width > 1 else ''}")
+            values = "1 value" if count == 1 else f"{count} values"
+            bad.setdefault(number, f"it has {values} where its file has {width} column{'s' if width > 1 else ''}")
         if _undecodable(records.text):
             for number in range(len(records)):
                 if number not in bad and _undecodable(records.record(number)):
                     bad[number] = f"it has bytes that are not {self._dialect.encoding}"
-        return {number: f"the record is malformed: {reason}" for number, reason in bad.items()}
+        return {number: Sentence.MALFORMED_ROW.text(reason=reason) for number, reason in bad.items()}
 
 
 def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:

@@ -23,7 +23,7 @@ from omnigraph.errors import ResourceLimitError
 
 # Small enough that the Python objects of one block stay in cache and are gone before the collector ages them.
 _BLOCK_BYTES: Final = 256 << 10
-_SUSPECT_LINES: Final = 16
+_REPROVEN_LINES: Final = 16
 _STREAM_BLOCK: Final = 50_000
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]+")
 _REMEDY: Final = (
@@ -70,7 +70,7 @@ class Block:
 
 def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int = 1) -> Iterator[Block]:
     """One JSON value per line; blank lines are skipped but counted."""
-    meter = _Meter(limits)
+    meter = Meter(limits)
     line = first_line
     for chunk in _line_chunks(data, meter):
         texts = chunk.split(b"\n")
@@ -87,7 +87,7 @@ def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int
 
 def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: int = 1) -> Iterator[Block]:
     """JSON values separated by any whitespace; repeated members are fine, the last one counts."""
-    meter = _Meter(limits)
+    meter = Meter(limits)
     record = first_record
     chunks = _line_chunks(data, meter)
     for chunk in chunks:
@@ -97,7 +97,7 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
             if _may_overflow(chunk):
                 raise MalformedError
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MalformedError):
-            # Not one value per line, or a bad one: from here on only a scanner can tell where values end.
+            # Not one value per line, or a bad one: from here on only a scanner finds where values end.
             yield from _stream_blocks(b"".join([chunk, *chunks]), meter, record)
             return
         meter.count_rows(len(values))
@@ -109,9 +109,9 @@ def parse_exactly(text: bytes, *, unique_members: bool) -> object:
     """One JSON value with every rule applied; raises MalformedError."""
     try:
         value: object = _parse(text)
-        suspect = unique_members and not _has_distinct_members(text, value)
-        if suspect or _may_overflow(text):
-            json.loads(text, object_pairs_hook=_distinct_members if suspect else None, parse_int=_refuse_overflow)
+        may_repeat = unique_members and not _has_distinct_members(text, value)
+        if may_repeat or _may_overflow(text):
+            json.loads(text, object_pairs_hook=_distinct_members if may_repeat else None, parse_int=_refuse_overflow)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         surrogate = b"\\u" in text and _has_lone_surrogate(text)
         raise MalformedError("a string holds a lone surrogate" if surrogate else _reason(error)) from None
@@ -128,10 +128,10 @@ def _strict_block(positions: Sequence[int], texts: list[bytes]) -> Block:
             break
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-    # One bad line makes a block suspect, but only its neighbours need to be proven again.
-    if len(texts) <= _SUSPECT_LINES:
+    # One bad line fails the proof of a block; smaller blocks are proven again, so that few lines are read exactly.
+    if len(texts) <= _REPROVEN_LINES:
         return _line_by_line(positions, texts)
-    cuts = [slice(start, start + _SUSPECT_LINES) for start in range(0, len(texts), _SUSPECT_LINES)]
+    cuts = [slice(start, start + _REPROVEN_LINES) for start in range(0, len(texts), _REPROVEN_LINES)]
     parts = [_strict_block(positions[cut], texts[cut]) for cut in cuts]
     return Block(
         list(chain.from_iterable(part.positions for part in parts)),
@@ -154,7 +154,7 @@ def _line_by_line(positions: Sequence[int], texts: Sequence[bytes]) -> Block:
 
 
 def _has_distinct_members(text: bytes, value: object) -> bool:
-    """Whether parsing kept every member, at any depth; False may also mean that it can't be told this way.
+    """Whether parsing kept every member, at any depth; False may also mean that this proof does not apply.
 
     A repeated member is lost when a text is parsed and written back, and the quotes of its name with it. Nothing
     else changes the number of quotes, unless the text spells a quote as `\\u0022`.
@@ -193,7 +193,7 @@ def _refuse_overflow(token: str) -> None:
         raise MalformedError("the JSON holds a number that overflows a 64-bit float")
 
 
-def _stream_blocks(data: bytes, meter: _Meter, record: int) -> Iterator[Block]:
+def _stream_blocks(data: bytes, meter: Meter, record: int) -> Iterator[Block]:
     # Bytes that are not UTF-8 become lone surrogates, which no value may hold: the record they stand in is refused.
     text = data.decode(errors="surrogateescape")
     scan = json.JSONDecoder().raw_decode
@@ -206,7 +206,7 @@ def _stream_blocks(data: bytes, meter: _Meter, record: int) -> Iterator[Block]:
             try:
                 _, stop = scan(text, at)
             except (ValueError, RecursionError) as error:
-                # Without the end of this value there is no telling where the next one begins.
+                # Without the end of this value the beginning of the next one is unknown.
                 malformed.append((record, f"{_reason(error)}; nothing after it can be read"))
                 at = end
                 break
@@ -236,7 +236,7 @@ def _reason(error: Exception) -> str:
     return str(error).partition(" - at `")[0]
 
 
-class _Meter:
+class Meter:
     """Counts what a decode has taken in and refuses to go on beyond the limits."""
 
     def __init__(self, limits: Limits) -> None:
@@ -255,7 +255,7 @@ class _Meter:
             raise ResourceLimitError("load bytes", self._limits.bytes, self._bytes, _REMEDY)
 
 
-def _line_chunks(data: bytes | Iterable[bytes], meter: _Meter) -> Iterator[bytes]:
+def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]:
     """The input in pieces of whole lines; only the last piece may end without a line break."""
     if isinstance(data, bytes | bytearray | memoryview):
         meter.count_bytes(len(data))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omnigraph.engine import history
 from omnigraph.engine.diff import EntityChange, diff
@@ -23,6 +23,7 @@ from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadS
 from omnigraph.engine.receipts import CommitReceipt
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
@@ -37,9 +38,6 @@ from omnigraph.storage.identifiers import MAIN, checked_branch_name
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 _TOLD = "merge"
 
@@ -125,26 +123,26 @@ class MergePreview:
         }
 
 
-def merge(graph: Graph, request: MergeRequest) -> MergeResult:
+def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
     request = request.checked()
     intent = _intent(request)
-    published = _earlier(graph, request, intent)
+    published = _earlier(workspace, request, intent)
     if published is None:
-        with held_source(graph.root, request.source) as held:
-            published = _publish(graph, request, held, intent)
+        with held_source(workspace.root, request.source) as held:
+            published = _publish(workspace, request, held, intent)
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
     else:
         outcome, commit = _told(published.entry), CommitReceipt.of(published.entry)
-    deleted, failure = _delete_source(graph, request, published) if request.delete_branch else (None, None)
+    deleted, failure = _delete_source(workspace, request, published) if request.delete_branch else (None, None)
     return MergeResult(request.source, request.target, outcome, request.actor, commit, deleted, failure)
 
 
-def preview(graph: Graph, request: MergeRequest) -> MergePreview:
+def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     """The same decisions as `merge`, without any effect."""
     request = request.checked()
-    root = graph.root
+    root = workspace.root
     source, target = root.branches.head(request.source), root.branches.head(request.target)
     outcome, base = _relation(root, source, target)
     base_id = None if base is None else base.commit.id
@@ -155,18 +153,18 @@ def preview(graph: Graph, request: MergeRequest) -> MergePreview:
     if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
         return told(())
     if outcome is MergeOutcome.FAST_FORWARD:
-        before = Snapshot(root, target.ref.branch, target.entry)
-        return told(diff(root, before, Snapshot(root, source.ref.branch, source.entry)).changes)
-    plan = _plan(graph, request, source, target, base, _intent(request))
+        before = Snapshot(workspace, target.ref.branch, target.entry)
+        return told(diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes)
+    plan = _plan(workspace, request, source, target, base, _intent(request))
     return told(tuple(plan.gained()), tuple(plan.conflicts))
 
 
-def _earlier(graph: Graph, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
+def _earlier(workspace: Workspace, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
     """What an earlier merge with this idempotency key made. Its source may be gone since."""
-    return None if request.idempotency_key is None else already_published(graph.begin(request.target, intent))
+    return None if request.idempotency_key is None else already_published(workspace.begin(request.target, intent))
 
 
-def _publish(graph: Graph, request: MergeRequest, held: HeldSource, intent: Intent) -> PublishedCommit | None:
+def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, intent: Intent) -> PublishedCommit | None:
     captured: list[str] = []
     source = BranchHead(held.ref, held.entry)
 
@@ -179,12 +177,12 @@ def _publish(graph: Graph, request: MergeRequest, held: HeldSource, intent: Inte
         if outcome is MergeOutcome.FAST_FORWARD:
             plan = _fast_forward(source, target)
         else:
-            plan = _three_way(graph, request, source, target, base, txn.intent)
+            plan = _three_way(workspace, request, source, target, base, txn.intent)
         _refuse_ended_source(txn.root, source)
         return replace(plan, held_since=held.age)
 
     try:
-        return graph.commit(request.target, prepare, intent, strict=True)
+        return workspace.commit(request.target, prepare, intent, strict=True)
     except BranchNotFoundError:
         if not captured:
             raise
@@ -232,17 +230,17 @@ def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:
 
 
 def _three_way(
-    graph: Graph,
+    workspace: Workspace,
     request: MergeRequest,
     source: BranchHead,
     target: BranchHead,
     base: LogEntry | None,
     intent: Intent,
 ) -> PublishPlan:
-    plan = _plan(graph, request, source, target, base, intent)
+    plan = _plan(workspace, request, source, target, base, intent)
     if plan.conflicts:
         raise MergeConflictsError(request.source, request.target, plan.conflicts)
-    tables = plan.staged(graph.limits)
+    tables = plan.staged()
     ours = target.entry.tables
     changed = {key: table for key, table in tables.items() if ours.get(key) != table.state}
     states = {key: table.state for key, table in tables.items()}
@@ -250,7 +248,7 @@ def _three_way(
 
 
 def _plan(
-    graph: Graph,
+    workspace: Workspace,
     request: MergeRequest,
     source: BranchHead,
     target: BranchHead,
@@ -259,9 +257,9 @@ def _plan(
 ) -> MergePlan:
     if base is None:
         raise ConflictError(f"branches '{request.source}' and '{request.target}' have no commit in common")
-    common = Snapshot(graph.root, base.branch, base)
-    states = ThreeStates(graph.root, common, source, target, intent)
-    return plan_merge(states, request.resolutions, graph.limits)
+    common = Snapshot(workspace, base.branch, base)
+    states = ThreeStates(common, source, target, intent)
+    return plan_merge(states, request.resolutions)
 
 
 def _merge_plan(
@@ -300,11 +298,13 @@ def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
         raise ReadSetChangedError(f"graph_head:{name}", source.entry.commit.id, "a deleted branch") from None
 
 
-def _delete_source(graph: Graph, request: MergeRequest, published: PublishedCommit | None) -> tuple[bool, str | None]:
+def _delete_source(
+    workspace: Workspace, request: MergeRequest, published: PublishedCommit | None
+) -> tuple[bool, str | None]:
     try:
-        if published is not None and published.replayed and not _is_as_merged(graph, request, published):
+        if published is not None and published.replayed and not _is_as_merged(workspace, request, published):
             return False, f"branch '{request.source}' is no longer the one that was merged"
-        graph.delete_branch(request.source, actor=request.actor)
+        workspace.root.branches.delete(request.source, actor=request.actor)
     except BranchNotFoundError as error:
         return (True, None) if published is not None and published.replayed else (False, str(error))
     except OmniGraphError as error:
@@ -312,7 +312,7 @@ def _delete_source(graph: Graph, request: MergeRequest, published: PublishedComm
     return True, None
 
 
-def _is_as_merged(graph: Graph, request: MergeRequest, published: PublishedCommit) -> bool:
+def _is_as_merged(workspace: Workspace, request: MergeRequest, published: PublishedCommit) -> bool:
     """Whether the source still stands where an earlier merge found it: its name may have a new life by now."""
     merged = published.entry.commit.parents[-1]
-    return graph.root.branches.head(request.source).entry.link == merged
+    return workspace.root.branches.head(request.source).entry.link == merged

@@ -20,6 +20,7 @@ from omnigraph.engine.merge.resolution import ConflictKind, Resolutions, Side, c
 from omnigraph.engine.merge.schema import schema_side
 from omnigraph.engine.merge.validation import Orphan, validate
 from omnigraph.engine.publish import Intent, WriteTxn
+from omnigraph.engine.resources import Resources
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import MergeConflict, ResourceLimitError
 from omnigraph.language.catalog import Catalog, TableType
@@ -34,23 +35,30 @@ from omnigraph.storage.tables.staging import NO_CHANGES
 class ThreeStates:
     """What a three-way merge looks at: two heads and their base."""
 
-    root: GraphRoot
     base: Snapshot
     source: BranchHead
     target: BranchHead
     intent: Intent
+
+    @property
+    def resources(self) -> Resources:
+        return self.base.resources
+
+    @property
+    def root(self) -> GraphRoot:
+        return self.base.root
 
     def head(self, side: Side) -> BranchHead:
         return self.target if side is Side.OURS else self.source
 
     def snapshot(self, side: Side) -> Snapshot:
         head = self.head(side)
-        return Snapshot(self.root, head.ref.branch, head.entry)
+        return Snapshot(self.resources, head.ref.branch, head.entry)
 
     def txn(self, side: Side) -> WriteTxn:
         """A view of one side for the constraint stage; nothing is ever published through it."""
         head = self.head(side)
-        return WriteTxn(self.root, head.ref, head.entry, self.intent)
+        return WriteTxn(self.resources, head.ref, head.entry, self.intent)
 
 
 @dataclass
@@ -123,13 +131,13 @@ class MergePlan:
             elif decision is not None:
                 yield from decision.to_target.entity_changes()
 
-    def staged(self, limits: Limits) -> dict[str, StagedTable]:
+    def staged(self) -> dict[str, StagedTable]:
         """The merged table of every type, staged where rows have to be written, in parallel."""
         root = self.states.root
-        futures = {m.type.type_key: root.workers.submit(self._merged_table, m, limits) for m in self.types}
+        futures = {m.type.type_key: root.workers.submit(self._merged_table, m) for m in self.types}
         return {key: future.result() for key, future in futures.items()}
 
-    def _merged_table(self, merge: TypeMerge, limits: Limits) -> StagedTable:
+    def _merged_table(self, merge: TypeMerge) -> StagedTable:
         decision, alone = self.decisions.get(merge.type.type_key), merge.one_sided
         if decision is None:
             state = _existing(merge, alone or Side.OURS)
@@ -140,7 +148,7 @@ class MergePlan:
         if alone is not None or not len(transfer):
             return StagedTable(_existing(merge, alone or carrier), counts)
         change = transfer.change(blobs=True)
-        _refuse_too_much(change.type_key, transfer, change.rows.nbytes, limits)
+        _refuse_too_much(change.type_key, transfer, change.rows.nbytes, self.states.resources.limits)
         job = change.staging_job(self.states.root.staging)
         return StagedTable(job(_existing(merge, carrier)).state, counts)
 
@@ -153,7 +161,7 @@ class MergePlan:
         return receiver, decision.to_target if receiver is Side.OURS else decision.to_source
 
 
-def plan_merge(states: ThreeStates, resolutions: Resolutions, limits: Limits) -> MergePlan:
+def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
     """Decide every type, then validate; settle what a person decided about orphans, and validate again."""
     source, target = states.snapshot(Side.THEIRS), states.snapshot(Side.OURS)
     receiver = schema_side(states.base, source, target)
@@ -168,10 +176,10 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions, limits: Limits) ->
         structural = [*lost, *(c for key in sorted(decisions) for c in decisions[key].conflicts)]
         if structural:
             return MergePlan(states, receiver, types, decisions, structural)
-        change = _brought(decisions, receiver, limits)
-        verdict = validate(states.txn(receiver), change, receiver.other)
-        if not _settle(types, verdict.orphans, resolutions):
-            return MergePlan(states, receiver, types, decisions, verdict.conflicts)
+        change = _brought(decisions, receiver, states.resources.limits)
+        found = validate(states.txn(receiver), change, receiver.other)
+        if not _settle(types, found.orphans, resolutions):
+            return MergePlan(states, receiver, types, decisions, found.conflicts)
 
 
 def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:
@@ -193,7 +201,7 @@ def _changes_of_dropped_types(states: ThreeStates, receiver: Side) -> Iterator[M
     kept = _by_lifetime(states.head(receiver).entry.tables)
     base = _by_lifetime(states.base.entry.tables)
     giver = states.snapshot(receiver.other)
-    for type_key, state in sorted(TypeState.all_of(states.root, giver).items()):
+    for type_key, state in sorted(TypeState.all_of(giver).items()):
         if state.lifetime in kept:
             continue
         before = base.get(state.lifetime)

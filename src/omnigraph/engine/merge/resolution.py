@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from omnigraph.errors import BadRequestError, MergeConflict
+from omnigraph.errors import BadRequestError, ConstraintRule, MergeConflict
 
 
 class ConflictKind(StrEnum):
@@ -46,8 +46,16 @@ class Side(StrEnum):
         return Side.THEIRS if self is Side.OURS else Side.OURS
 
 
-def conflict(kind: ConflictKind, type_key: str, entity_id: str | None, message: str) -> MergeConflict:
-    return MergeConflict(type_key, entity_id, kind.value, message)
+def conflict(
+    kind: ConflictKind,
+    type_key: str,
+    entity_id: str | None,
+    message: str,
+    rule: ConstraintRule | None = None,
+    property: str | None = None,
+) -> MergeConflict:
+    """A conflict of two branches; a broken constraint names its rule and property."""
+    return MergeConflict(type_key, entity_id, kind.value, message, rule, property)
 
 
 @dataclass(frozen=True, slots=True)

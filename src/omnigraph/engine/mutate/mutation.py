@@ -1,8 +1,8 @@
 """Mutations: the statements of one query become one commit, or nothing.
 
-`Graph.mutate` calls `mutate`. A mutation either makes things, statement after statement, each seeing the ones before,
-or removes things from the committed state; the language refuses a mix. What it relied on goes into the read set, so
-that unrelated commits of others do not disturb it.
+`Graph.mutate` calls `mutate`. A mutation either inserts and updates, statement after statement, each seeing the ones
+before it, or deletes from the committed state; the language refuses a mix. What it has read goes into the read set, so
+that unrelated commits of other writers do not conflict with it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from omnigraph.engine.blob_ingress import admit_blobs
 from omnigraph.engine.change import GraphChange
@@ -21,13 +20,11 @@ from omnigraph.engine.mutate.destructive import Destruction
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
 from omnigraph.engine.receipts import CommitReceipt, MutationReceipt
 from omnigraph.engine.request_digest import RequestDigest
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.ir import WritePlan
 from omnigraph.language.query.params import Host, bind_parameters
-
-if TYPE_CHECKING:
-    from omnigraph.engine.graph import Graph
 
 _RECEIPT = "mutation"
 
@@ -46,7 +43,7 @@ class MutationRequest:
     host: Host = Host.NATIVE
 
 
-def mutate(graph: Graph, request: MutationRequest) -> MutationReceipt:
+def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     """Run a mutation to its commit. Insert-only ones follow a moving branch, others report the conflict."""
     intent = Intent(
         kind="mutation",
@@ -55,12 +52,12 @@ def mutate(graph: Graph, request: MutationRequest) -> MutationReceipt:
         request_digest=_digest(request),
         expected_head=request.if_commit,
     )
-    run = _Mutation(graph, request, intent)
-    published = graph.commit(request.branch, run.prepare, intent)
+    run = _Mutation(workspace, request, intent)
+    published = workspace.commit(request.branch, run.prepare, intent)
     if published is None:
         if request.if_commit is not None:
             # Nothing is published that would notice a moved head, so it is looked at once more.
-            refuse_other_head(graph.begin(request.branch.strip(), intent))
+            refuse_other_head(workspace.begin(request.branch.strip(), intent))
         return MutationReceipt(request.branch.strip(), run.query_name, 0, 0, request.actor, None)
     return _receipt(published)
 
@@ -77,7 +74,7 @@ def _digest(request: MutationRequest) -> str | None:
 class _Mutation:
     """One mutation over all its attempts; the instant of the request is that of its intent."""
 
-    graph: Graph
+    workspace: Workspace
     request: MutationRequest
     intent: Intent
     query_name: str = ""
@@ -88,7 +85,7 @@ class _Mutation:
         plan = query.write_plan
         now_millis = self.intent.authored_at // 1_000
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
-        made = Destruction(txn, values) if plan.is_destructive else Construction(txn, values, self.graph.limits)
+        made = Destruction(txn, values) if plan.is_destructive else Construction(txn, values, self.workspace.limits)
         made.run(plan.statements)
         change = made.change()
         if not change.by_type:
@@ -96,15 +93,15 @@ class _Mutation:
         _check_values(change)
         order = [*change.nodes(), *change.edges()]
         checked = check_constraints(FinalImage(txn, change), order)
-        change = admit_blobs(txn.root, change, self.graph.external_blobs, self.graph.limits)
+        change = admit_blobs(txn.resources, change)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=_together(checked, made.tables_read - change.by_type.keys()),
             strict=not plan.is_insert_only,
-            details={_RECEIPT: self._told(plan, made)},
+            details={_RECEIPT: self._receipt_details(plan, made)},
         )
 
-    def _told(self, plan: WritePlan, made: Construction | Destruction) -> str:
+    def _receipt_details(self, plan: WritePlan, made: Construction | Destruction) -> str:
         return json.dumps(
             {"query": plan.name, "affected_nodes": made.affected_nodes, "affected_edges": made.affected_edges}
         )
@@ -123,14 +120,14 @@ def _together(checked: ReadSet, tables: set[str]) -> ReadSet:
 
 
 def _receipt(published: PublishedCommit) -> MutationReceipt:
-    told = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
-    if told is None:
-        raise ConflictError("this idempotency key belongs to a write that was no mutation; choose another key")
+    details = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a mutation; choose another key")
     return MutationReceipt(
         branch=published.branch,
-        query_name=told["query"],
-        affected_nodes=told["affected_nodes"],
-        affected_edges=told["affected_edges"],
+        query_name=details["query"],
+        affected_nodes=details["affected_nodes"],
+        affected_edges=details["affected_edges"],
         actor_id=published.entry.commit.actor,
         commit=CommitReceipt.of(published.entry),
     )

@@ -32,7 +32,7 @@ from omnigraph.storage.identifiers import now_micros
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to run a read. `catalog` is the schema to read with, the snapshot's own when None."""
+    """How to run a read. Of `catalog` and `embedder`, None means those that the snapshot has."""
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     cancellation: Cancellation | None = None
@@ -105,7 +105,7 @@ def _prepared(
         cancellation=cancellation,
         profiler=Profiler(snapshot.requests if options.profile else None),
         properties=Properties(budget),
-        embedder=options.embedder,
+        embedder=options.embedder or snapshot.resources.embedder,
     )
     return plan, context
 

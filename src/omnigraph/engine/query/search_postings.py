@@ -1,25 +1,23 @@
 """Analysed texts of rows that no index covers: for each token the rows that hold it, and how often.
 
-Built by scanning a fragment once and kept under one byte bound for the whole process. A fragment with its deletions
+Built by scanning a fragment once and kept in the memory that the process shares. A fragment with its deletions
 never changes, so a new version of a table costs the analysis of its new fragments only.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import analyse_column
-from omnigraph.engine.query.search_rows import RowIds
+from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.ordered import counted
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.searching import ROW_ID, FragmentContent, rows_of
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.searching import FragmentContent
 
 POSTINGS_BYTES: Final = 512 << 20
 
@@ -36,7 +34,7 @@ class Postings:
     def __init__(self, rows: pa.Table, column: str) -> None:
         texts = rows.column(column).combine_chunks()
         analysed = analyse_column(texts)
-        all_ids: RowIds = rows.column(ROW_ID).to_numpy()
+        all_ids = row_ids_of(rows)
         lengths = np.bincount(analysed.texts, minlength=len(texts))
         order = np.argsort(all_ids)
         order = order[lengths[order] > 0]
@@ -76,48 +74,13 @@ class Postings:
         return self.row_ids[held]
 
 
-class Sized(Protocol):
-    @property
-    def cost(self) -> int: ...
-
-
-Kept = TypeVar("Kept", bound=Sized)
-
-
-class ByteBoundCache(Generic[Kept]):
-    """The most recently used values under a byte bound. Keys name immutable content, so nothing ever goes stale."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._values: OrderedDict[Hashable, Kept] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable) -> Kept | None:
-        with self._lock:
-            if (value := self._values.get(key)) is not None:
-                self._values.move_to_end(key)
-            return value
-
-    def keep(self, key: Hashable, value: Kept) -> Kept:
-        """Remember a value, unless it alone is over the bound."""
-        with self._lock:
-            if key not in self._values and value.cost <= self.limit:
-                self._values[key] = value
-                self._bytes += value.cost
-                while self._bytes > self.limit:
-                    _, dropped = self._values.popitem(last=False)
-                    self._bytes -= dropped.cost
-        return value
-
-
-_postings: ByteBoundCache[Postings] = ByteBoundCache(POSTINGS_BYTES)
+_POSTINGS: Final[ByteBoundCache[Postings]] = SHARED_MEMORY.add("postings", ByteBoundCache(POSTINGS_BYTES))
 
 
 def fragment_postings(table: Table, column: str, fragment: FragmentContent) -> Postings:
     """The postings of one fragment's live rows."""
     key = (*fragment.name, column)
-    if (known := _postings.get(key)) is not None:
+    if (known := _POSTINGS.get(key)) is not None:
         return known
-    rows = rows_of(table, [column], fragment_ids=frozenset((fragment.fragment_id,)))
-    return _postings.keep(key, Postings(rows, column))
+    rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
+    return _POSTINGS.keep(key, Postings(rows, column))

@@ -1,6 +1,6 @@
 """The topology of an edge type: its adjacency both ways, built once per table versions and shared by every reader.
 
-Looked for in memory (one byte-bounded cache per process), then in the store, then derived from an older build by the
+Looked for in memory (a part of what the process shares), then in the store, then derived from an older build by the
 rows that changed since, and only then built from the tables. Keyed by immutable versions, so nothing is ever stale
 and branches that point at the same versions share. Called by `expand`; answers never depend on what it finds.
 """
@@ -23,6 +23,7 @@ from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.layered import LayeredAdjacency, Neighbours, either_way_layered
 from omnigraph.engine.query.topology_build import Tables, TwoWays, built
 from omnigraph.engine.query.topology_change import derived, rows_to_read
+from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
@@ -175,7 +176,7 @@ class TopologyCache:
     """Topologies in memory, the least recently used leaving first once they outgrow the budget."""
 
     def __init__(self, budget: int | None = None) -> None:
-        self._budget = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
+        self.limit = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
         self._absent: OrderedDict[TopologyKey, _Absent] = OrderedDict()
         self._making: dict[TopologyKey, threading.Lock] = {}
@@ -229,6 +230,10 @@ class TopologyCache:
     def held_count(self) -> int:
         with self._lock:
             return len(self._held)
+
+    def held_bytes(self) -> int:
+        with self._lock:
+            return self._held_bytes()
 
     def clear(self) -> None:
         """Forget everything, as a restart does."""
@@ -295,7 +300,7 @@ class TopologyCache:
             related = [key for key in self._held if _related(key, topology.key)]
             for key in related[:-_HELD_PER_TABLE]:
                 del self._held[key]
-            while len(self._held) > 1 and self._held_bytes() > self._budget:
+            while len(self._held) > 1 and self._held_bytes() > self.limit:
                 self._held.popitem(last=False)
 
     def _held_bytes(self) -> int:
@@ -317,7 +322,7 @@ class TopologyCache:
                 yield loaded
 
 
-PROCESS_TOPOLOGIES: Final = TopologyCache()
+PROCESS_TOPOLOGIES: Final = SHARED_MEMORY.add("topologies", TopologyCache())
 
 
 def _related(older: TopologyKey, key: TopologyKey) -> bool:

@@ -1,0 +1,43 @@
+"""What every operation on one open graph shares: its storage, its limits, and what it may use.
+
+A snapshot and a write transaction carry these, so a query on a past state embeds texts and counts memory as one on the
+head does. `engine.workspace` adds how states are found and commits are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
+from omnigraph.engine.kernels import Limits
+from omnigraph.engine.query.embedding import Embedder
+from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.root import GraphRoot
+
+DEFAULT_LIMITS: Final = Limits()
+_REMEMBERED_COMPARISONS: Final = 4
+
+
+def _comparisons() -> RecentlyUsed[tuple[str, str], object]:
+    return RecentlyUsed(_REMEMBERED_COMPARISONS)
+
+
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """One open graph with the settings of one handle. Immutable and safe to share between threads."""
+
+    root: GraphRoot
+    limits: Limits = DEFAULT_LIMITS
+    external_blobs: ExternalBlobPolicy = DENY_EXTERNAL_BLOBS
+    embedder: Embedder | None = None
+    comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
+    """What the last commits changed, for the pages of a large one; kept and read by `engine.changes` alone."""
+
+    @property
+    def uri(self) -> str:
+        return self.root.location.uri
+
+    @property
+    def graph_id(self) -> str:
+        return self.root.identity.graph_id

@@ -1,0 +1,100 @@
+"""What readers of one process share in memory: the one place where every cache of derived data is known.
+
+Each part holds values that are named by immutable content, so handles of one process share them whatever their
+settings are, nothing goes stale, and forgetting costs time and never an answer. Each part has a byte limit of its
+own; `held` says how much of it is used. What belongs to one handle alone lives in `engine.resources` instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    @property
+    def cost(self) -> int:
+        """Bytes in memory."""
+        ...
+
+
+class Part(Protocol):
+    """One cache: its byte limit, how much it holds, and how to empty it."""
+
+    @property
+    def limit(self) -> int: ...
+
+    def held_bytes(self) -> int: ...
+
+    def clear(self) -> None: ...
+
+
+class Use(NamedTuple):
+    """Bytes held, of how many at most."""
+
+    held: int
+    limit: int
+
+
+PartType = TypeVar("PartType", bound=Part)
+Kept = TypeVar("Kept", bound=Sized)
+
+
+class SharedMemory:
+    """The caches of a process by name."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Part] = {}
+
+    def add(self, name: str, part: PartType) -> PartType:
+        if name in self._parts:
+            raise ValueError(f"there is a cache named '{name}' already")
+        self._parts[name] = part
+        return part
+
+    def held(self) -> dict[str, Use]:
+        return {name: Use(part.held_bytes(), part.limit) for name, part in sorted(self._parts.items())}
+
+    def clear(self) -> None:
+        for part in self._parts.values():
+            part.clear()
+
+
+SHARED_MEMORY: Final = SharedMemory()
+
+
+class ByteBoundCache(Generic[Kept]):
+    """The most recently used values under a byte limit. Keys name immutable content, so nothing ever goes stale."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._values: OrderedDict[Hashable, Kept] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> Kept | None:
+        with self._lock:
+            if (value := self._values.get(key)) is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def keep(self, key: Hashable, value: Kept) -> Kept:
+        """Remember a value, unless it alone is over the limit."""
+        with self._lock:
+            if key not in self._values and value.cost <= self.limit:
+                self._values[key] = value
+                self._bytes += value.cost
+                while self._bytes > self.limit:
+                    _, dropped = self._values.popitem(last=False)
+                    self._bytes -= dropped.cost
+        return value
+
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    def clear(self) -> None:
+        with self._lock:
+            self._values.clear()
+            self._bytes = 0

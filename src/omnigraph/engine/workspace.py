@@ -1,0 +1,211 @@
+"""The workspace: an open graph with the settings of one handle, and how operations reach its states and commit.
+
+Every operation that writes takes a workspace, every operation that only reads takes a snapshot, and neither takes
+anything else of the graph. A workspace holds no state that could go stale: naming a branch always means its newest
+head. It knows no operation; the faces import those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol, Self, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.engine import history, publish
+from omnigraph.engine.columns import table_schema
+from omnigraph.engine.held_source import held_source
+from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.resources import Resources
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.turns import BRANCH_LOCKS
+from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, StorageError
+from omnigraph.language.catalog import TableType
+from omnigraph.language.schema.compile import accept_schema
+from omnigraph.storage.branches import BranchHead
+from omnigraph.storage.identifiers import MAIN
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import LogEntry
+from omnigraph.storage.root import create_root, open_root
+from omnigraph.storage.tracing import Trace
+
+StorageOptions: TypeAlias = Mapping[str, object] | None
+"""How the store of a location is reached; what is left out is taken from the environment."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workspace(Resources):
+    """One open graph: what operations share, the states they read, and the commits they make."""
+
+    # Opening and closing
+
+    @classmethod
+    def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
+        return cls(open_root(Location.parse(uri, storage_options=storage_options), trace))
+
+    @classmethod
+    def init(
+        cls,
+        uri: str | Path,
+        schema: str,
+        *,
+        actor: str | None = None,
+        force: bool = False,
+        storage_options: StorageOptions = None,
+        trace: Trace | None = None,
+    ) -> Self:
+        """A new graph with this schema. Refuses a location that holds one already."""
+        catalog = accept_schema(schema)
+        types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
+        tables = {type_.type_key: table_schema(type_) for type_ in types}
+        return cls.create(
+            uri,
+            tables,
+            source=schema,
+            catalog=catalog.to_json(),
+            actor=actor,
+            force=force,
+            storage_options=storage_options,
+            trace=trace,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | Path,
+        tables: Mapping[str, pa.Schema],
+        *,
+        source: str = "",
+        catalog: bytes = b"null",
+        actor: str | None = None,
+        force: bool = False,
+        storage_options: StorageOptions = None,
+        trace: Trace | None = None,
+    ) -> Self:
+        """A new graph with one empty table per type key, each with a string column `id`."""
+        for type_key, schema in tables.items():
+            if "id" not in schema.names or schema.field("id").type != pa.string():
+                raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
+        location = Location.parse(uri, storage_options=storage_options)
+        return cls(create_root(location, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
+
+    def close(self) -> None:
+        self.root.close()
+
+    # States
+
+    def head(self, branch: str) -> BranchHead:
+        return self.root.branches.head(branch.strip())
+
+    def snapshot(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Snapshot:
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
+        if sum(x is not None for x in (snapshot, version, at)) > 1:
+            raise BadRequestError("give at most one of snapshot, version and at")
+        if snapshot is not None:
+            if branch is not None:
+                raise BadRequestError("a snapshot is a commit id and needs no branch")
+            located = history.find(self.root, snapshot)
+            return Snapshot(self, located.ref.branch, located.entry)
+        head = self.head(MAIN if branch is None else branch)
+        if version is not None:
+            entry = history.at_version(self.root, head, version)
+        elif at is not None:
+            if at.tzinfo is None:
+                raise BadRequestError("the moment to read at needs a time zone")
+            entry = history.at_time(self.root, head, round(at.timestamp() * 1_000_000))
+        else:
+            entry = head.entry
+        return Snapshot(self, head.ref.branch, entry)
+
+    def state_of(self, target: str | Snapshot) -> Snapshot:
+        """The head of a branch, or a commit by its id; a snapshot is one already."""
+        if isinstance(target, Snapshot):
+            return target
+        target = target.strip()
+        is_commit = target != MAIN and history.could_be_commit(target)
+        return self.snapshot(snapshot=target) if is_commit else self.snapshot(target)
+
+    def commit_entry(self, commit_id: str) -> LogEntry:
+        """A commit that a live branch has."""
+        return history.find(self.root, commit_id).entry
+
+    # Commits
+
+    def begin(self, branch: str, intent: Intent) -> WriteTxn:
+        """Capture a branch head to write against. Most writers want `commit`."""
+        return publish.begin(self, branch.strip(), intent)
+
+    def publish(self, txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
+        """Publish a plan that was prepared without holding up other writers: they wait for the publish alone."""
+        with BRANCH_LOCKS.hold(self.lock_key(txn.ref.branch)):
+            return publish.publish(txn, plan, prepare_again)
+
+    def commit(
+        self,
+        branch: str,
+        prepare: Callable[[WriteTxn], PublishPlan | None],
+        intent: Intent,
+        *,
+        strict: bool = False,
+    ) -> PublishedCommit | None:
+        """One write from head to commit. `prepare` may run again on a newer head unless the write is strict.
+
+        None when `prepare` found nothing to do. Writers of one branch in this process wait for each other for the
+        whole of it, so they never redo work because of each other.
+        """
+        branch = branch.strip()
+        with BRANCH_LOCKS.hold(self.lock_key(branch)):
+            return publish.commit(self, branch, prepare, intent, strict=strict)
+
+    def commit_on_new_branch(
+        self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan], intent: Intent
+    ) -> PublishedCommit:
+        """A new branch whose first commit is this write. Either both come into being or neither does."""
+        name, branches = name.strip(), self.root.branches
+        with BRANCH_LOCKS.hold(self.lock_key(name)), held_source(self.root, source) as fork:
+            ref = branches.draft(name, fork.ref, fork.entry, actor=intent.actor)
+            txn = WriteTxn(self, ref, fork.entry, intent)
+            # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
+            published = publish.publish(txn, prepare(txn))
+            try:
+                branches.establish(ref, fork.age)
+            except StorageError as error:
+                if error.may_have_happened:
+                    raise CommitOutcomeUnknownError(published.commit_id, str(error)) from error
+                raise
+            return published
+
+    def lock_key(self, branch: str) -> tuple[str, str]:
+        """Writers of one branch wait for each other by its name: whoever has not looked yet knows nothing else."""
+        return self.graph_id, branch
+
+
+class GraphHandle(Protocol):
+    """Whatever stands for an open graph outside the engine, such as `omnigraph.Graph`."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+
+@contextmanager
+def opened(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
+    """The workspace of an open graph; of a location, one that is open for as long as the block runs."""
+    if not isinstance(graph, str | Path):
+        yield graph.workspace
+        return
+    workspace = Workspace.open(graph)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
