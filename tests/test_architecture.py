@@ -13,16 +13,17 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "omnigraph"
 
 MAY_IMPORT = {
+    "api": set(),
     "language": set(),
-    "storage": {"language"},
-    "engine": {"storage", "language"},
-    "embeddings": {"language"},
-    "policy": {"language"},
-    "pipeline": {"engine", "storage", "language", "embeddings"},
-    "cluster": {"engine", "policy", "storage", "language"},
-    "server": {"engine", "cluster", "policy", "storage", "language", "embeddings"},
-    "client": {"engine", "cluster", "policy", "storage", "language"},
-    "mcp": {"engine", "cluster", "policy", "storage", "language", "server", "client"},
+    "storage": {"language", "api"},
+    "engine": {"storage", "language", "api"},
+    "embeddings": {"language", "api"},
+    "policy": {"language", "api"},
+    "pipeline": {"engine", "storage", "language", "embeddings", "api"},
+    "cluster": {"engine", "policy", "storage", "language", "api"},
+    "server": {"engine", "cluster", "policy", "storage", "language", "embeddings", "api"},
+    "client": {"engine", "cluster", "policy", "storage", "language", "api"},
+    "mcp": {"engine", "cluster", "policy", "storage", "language", "server", "client", "api"},
 }
 """Who may import whom. The CLI may import everybody; `omnigraph.errors` may be imported by everybody."""
 

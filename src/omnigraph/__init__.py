@@ -6,8 +6,7 @@ __version__ = "0.10.0"
 __all__ = ["Graph", "MaintenancePolicy", "Retention", "__version__", "init", "open"]
 
 if TYPE_CHECKING:
-    from omnigraph.engine.cleanup import Retention
-    from omnigraph.engine.maintain import MaintenancePolicy
+    from omnigraph.api.upkeep import MaintenancePolicy, Retention
     from omnigraph.graph import Graph
     from omnigraph.opening import init, open
 
@@ -19,9 +18,9 @@ def __getattr__(name: str) -> Any:
 
         return Graph
     if name in ("MaintenancePolicy", "Retention"):
-        from omnigraph.engine import maintain
+        from omnigraph.api import upkeep
 
-        return getattr(maintain, name)
+        return getattr(upkeep, name)
     if name in ("init", "open"):
         from omnigraph import opening
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
-from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.engine.maintainer import Maintainer
 from omnigraph.graph import Graph
 

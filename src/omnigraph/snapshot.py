@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from omnigraph.api.query import ReadTarget
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, run_query
-from omnigraph.engine.query.result import QueryResult, ReadTarget
+from omnigraph.engine.query.result import QueryResult
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 
 

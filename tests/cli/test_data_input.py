@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api.limits import Limits
 from omnigraph.cli.data_input import DataFormat, DataInput
 from omnigraph.cli.scope import StoreScope
-from omnigraph.engine.kernels import Limits
 from tests.cli.conftest import RECORDS, Cli
 
 

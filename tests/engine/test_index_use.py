@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.kernels import Limits
+from omnigraph.api.limits import Limits
 
 ROWS = 3_000
 SCHEMA = """

@@ -16,13 +16,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.load import LoadReceipt
 from omnigraph.engine.blob_ingress import admit_blobs
 from omnigraph.engine.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.constraints import FinalImage, check_constraints
 from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
 from omnigraph.engine.kernels.ids import new_ulids
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
@@ -238,12 +240,12 @@ def _receipt(published: PublishedCommit) -> LoadReceipt:
     told: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
     if told is None:
         raise ConflictError("this idempotency key belongs to a write that was no load; choose another key")
-    return LoadReceipt(
+    return LoadReceipt.of(
         branch=published.branch,
         base_branch=told["base_branch"],
         branch_created=told["branch_created"],
         mode=LoadMode(told["mode"]),
         nodes_loaded=told["nodes"],
         edges_loaded=told["edges"],
-        commit=CommitReceipt.of(published.entry),
+        commit=receipt_of(published.entry),
     )

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.engine.load import load_mode
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace, opened
 from omnigraph.errors import BadRequestError

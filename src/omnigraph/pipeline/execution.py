@@ -21,10 +21,11 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError, StorageError
 from omnigraph.language.catalog import Catalog, EdgeType
@@ -36,8 +37,8 @@ from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import Judgement
 from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
-from omnigraph.pipeline.rejections import RejectedSample, refused_by_kernels, rows_rejected, samples, with_positions
-from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
+from omnigraph.pipeline.rejections import refused_by_kernels, rows_rejected, samples, with_positions
+from omnigraph.pipeline.report import Stages, from_record, recorded
 from omnigraph.pipeline.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.tasks import map_batches
@@ -317,9 +318,11 @@ class _Run:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
                 found.fragments.append(fragment)
                 continue
-            known = found.counts.get(row["type"], TypeCounts(row["type"]))
+            known = found.counts.get(row["type"], TypeCounts(type_key=row["type"]))
             read = known.read + row["rows"] + row["rejected"]
-            found.counts[row["type"]] = TypeCounts(row["type"], read, known.rejected + row["rejected"])
+            found.counts[row["type"]] = TypeCounts(
+                type_key=row["type"], read=read, rejected=known.rejected + row["rejected"]
+            )
             found.rejected += row["rejected"]
 
     def _build_indexes(self, tables: IncomingTables) -> None:
@@ -419,17 +422,17 @@ def _read_set(tables: IncomingTables) -> ReadSet:
 def _final_counts(ingested: _Ingested, judgement: Judgement, tables: IncomingTables) -> tuple[TypeCounts, ...]:
     counts = []
     for key in sorted({*ingested.counts, *tables.by_key}):
-        known = ingested.counts.get(key, TypeCounts(key))
+        known = ingested.counts.get(key, TypeCounts(type_key=key))
         changes: Any = tables.changes(tables.by_key[key]) if key in tables.by_key else None
         counts.append(
             TypeCounts(
-                key or "(no type)",
-                known.read,
-                known.rejected + judgement.rejected_by_type.get(key, 0),
-                judgement.superseded.get(key, 0),
-                changes.inserted if changes else 0,
-                changes.updated if changes else 0,
-                changes.deleted if changes else 0,
+                type_key=key or "(no type)",
+                read=known.read,
+                rejected=known.rejected + judgement.rejected_by_type.get(key, 0),
+                superseded=judgement.superseded.get(key, 0),
+                inserted=changes.inserted if changes else 0,
+                updated=changes.updated if changes else 0,
+                deleted=changes.deleted if changes else 0,
             )
         )
     return tuple(counts)

@@ -13,7 +13,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties
+from omnigraph.api.upkeep import PendingProperty
+from omnigraph.engine.indexes import declared_indexes, pending_properties
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.models import TableState

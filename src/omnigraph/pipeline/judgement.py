@@ -13,7 +13,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline import checks
 from omnigraph.pipeline.checks import Question

@@ -14,14 +14,16 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from omnigraph.api.pipeline import Progress
+from omnigraph.api.upkeep import OptimizeReport, PendingIndex, TableOptimized
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.optimize import OptimizeReport, TableOptimized
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.topology_upkeep import refresh_topologies
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.indexing import index_tables, waiting_indexes
-from omnigraph.pipeline.report import Progress, Stages
+from omnigraph.pipeline.report import Stages
 from omnigraph.pipeline.sources import spark_errors
 from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.models import TableState
@@ -73,15 +75,18 @@ def optimize_on_spark(
     refresh_topologies(workspace.snapshot(branch))
     rows = [
         TableOptimized(
-            key,
-            compacted[key].removed,
-            compacted[key].added,
+            type_key=key,
+            fragments_removed=compacted[key].removed,
+            fragments_added=compacted[key].added,
             committed=key in changed,
-            pending_indexes=tuple(waiting_indexes(txn.root, type_, after[key])),
+            pending_indexes=tuple(
+                PendingIndex(each.property, each.reason) for each in waiting_indexes(txn.root, type_, after[key])
+            ),
         )
         for key, type_ in chosen.items()
     ]
-    return OptimizeReport(workspace.uri, branch, tuple(rows), published)
+    commit = None if published is None else receipt_of(published.entry)
+    return OptimizeReport.of(workspace.uri, branch, tuple(rows), commit)
 
 
 def _compacted(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from omnigraph.api.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
@@ -29,17 +30,6 @@ from omnigraph.pipeline.tasks import on_executors
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, fragment_descriptions
 from omnigraph.storage.tables.reading import identifier
-
-
-@dataclass(frozen=True, slots=True)
-class ReembedOutcome:
-    """How many rows got a vector. `commit` is None when there was none to embed."""
-
-    embedded: int
-    commit: PublishedCommit | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"embedded": self.embedded, "commit_id": self.commit.commit_id if self.commit else None}
 
 
 def reembed(
@@ -69,7 +59,9 @@ def reembed(
         if not plan.staged:
             return ReembedOutcome(0, None)
         published = graph.workspace.publish(txn, plan, attempt.prepare)
-    return ReembedOutcome(sum(counts.updated for counts in published.entry.commit.changes.values()), published)
+    commit = receipt_of(published.entry)
+    embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
+    return ReembedOutcome(embedded, commit.id, commit)
 
 
 @dataclass

@@ -15,9 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.api import wire
+from omnigraph.api.pipeline import RejectedSample, RowProblem
 from omnigraph.errors import RowsRejectedError
 from omnigraph.language.catalog import TableType
-from omnigraph.pipeline.sources import RowIndex, shown_path
+from omnigraph.pipeline.sources import RowIndex
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 
@@ -34,52 +36,6 @@ _REJECTED_ARROW: Final = pa.schema(
         ("checked", pa.bool_()),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedSample:
-    """One refused row, for a person: `row` of `file`, or of the source when it has no files.
-
-    `problems` are all that was found wrong with it, by property. `checked` rows were good by themselves and refused
-    because of others.
-    """
-
-    source: str
-    file: str | None
-    row: int
-    type_key: str | None
-    problems: tuple[tuple[str | None, str], ...]
-    record: str | None = None
-    checked: bool = False
-
-    @property
-    def reason(self) -> str:
-        return "; ".join(reason for _, reason in self.problems)
-
-    @property
-    def property(self) -> str | None:
-        """The property of the first problem."""
-        return self.problems[0][0]
-
-    def place(self) -> str:
-        """`file:row`, with a file below the working directory as it would be typed there."""
-        return f"{shown_path(self.file) if self.file else self.source}:{self.row}"
-
-    def message(self) -> str:
-        where = f"{self.file or self.source}, row {self.row}"
-        return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "file": self.file,
-            "row": self.row,
-            "type": self.type_key,
-            "property": self.property,
-            "reason": self.reason,
-            "problems": [{"property": name, "reason": reason} for name, reason in self.problems],
-            "record": self.record,
-        }
 
 
 def refused_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
@@ -147,8 +103,8 @@ def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) ->
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
-    problems = tuple((problem["property"], problem["reason"]) for problem in row["problems"])
-    return RejectedSample(at.source, at.file, at.row, row["type"] or None, problems, row["record"], row["checked"])
+    problems = tuple(RowProblem(problem["property"], problem["reason"]) for problem in row["problems"])
+    return RejectedSample.of(at.source, at.file, at.row, row["type"] or None, problems, row["record"], row["checked"])
 
 
 def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
@@ -166,7 +122,7 @@ def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> Data
 
     def resolve(batches: Any) -> Any:
         for batch in batches:
-            resolved = [_sample(row, indexes).to_dict() for row in batch.to_pylist()]
+            resolved = [wire.to_builtins(_sample(row, indexes)) for row in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINE_ARROW)
 
     return rejected.mapInArrow(resolve, QUARANTINE_SCHEMA)

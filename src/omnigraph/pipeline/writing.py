@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.columns import as_table_rows, column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
@@ -22,7 +23,6 @@ from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.kernels import RejectedRow, type_batch
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import Workspace, opened
 from omnigraph.errors import BadRequestError, ConflictError, KeyConflictError, ResourceLimitError
 from omnigraph.language.catalog import Catalog, NodeType, TableType

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.merge import MergeConflict
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints import FinalImage
 from omnigraph.engine.constraints.cardinality import miscounted_sources
@@ -19,9 +21,8 @@ from omnigraph.engine.constraints.endpoints import dangling_edges, orphaned_edge
 from omnigraph.engine.constraints.uniqueness import shared_values
 from omnigraph.engine.constraints.violation import Violation
 from omnigraph.engine.kernels.values import violations
-from omnigraph.engine.merge.resolution import ConflictKind, Side, conflict
+from omnigraph.engine.merge.resolution import conflict
 from omnigraph.engine.publish import WriteTxn
-from omnigraph.errors import MergeConflict
 
 
 @dataclass(frozen=True, slots=True)

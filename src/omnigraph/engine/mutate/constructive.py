@@ -12,8 +12,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.change import GraphChange
-from omnigraph.engine.kernels import Limits, RejectedRow, type_records
+from omnigraph.engine.kernels import RejectedRow, type_records
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.mutate.inserts import UNIT, WaitingInserts, refuse_first
