@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,36 @@ def test_every_room_is_in_the_layer_table() -> None:
     assert rooms <= {*MAY_IMPORT, "cli"}
 
 
+def module_names() -> dict[str, Path]:
+    return {
+        ".".join(("omnigraph", *(part for part in path.with_suffix("").parts if part != "__init__"))): path
+        for path, _ in modules()
+    }
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which module imports which, at any level: also within functions, and for the type checker alone."""
+    names = module_names()
+    found: dict[str, set[str]] = {}
+    for name, path in names.items():
+        found[name] = set()
+        for node in ast.walk(ast.parse((SOURCE / path).read_text())):
+            if isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names} & names.keys()
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found[name] |= (inner & names.keys()) or ({node.module} & names.keys())
+        found[name].discard(name)
+    return found
+
+
+def test_there_is_no_import_cycle_of_any_kind() -> None:
+    try:
+        TopologicalSorter(import_graph()).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
 def test_only_the_tables_package_calls_lance() -> None:
     strays = [
         f"{path} imports {name}"
@@ -81,6 +112,56 @@ def test_only_the_tables_package_calls_lance() -> None:
         if name.split(".")[0] == "lance"
     ]
     assert strays == []
+
+
+LANCE_OBJECTS = {"_dataset", "_fragments", "_described_indexes"}
+"""What a `Table` holds of Lance's own. The modules of its package share it; nobody else may even look."""
+
+
+def test_only_the_tables_package_touches_what_is_lances() -> None:
+    strays = [
+        f"{path}:{node.lineno} reaches for {node.attr}"
+        for path, tree in modules()
+        if not path.as_posix().startswith(LANCE_OWNER)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in LANCE_OBJECTS
+    ]
+    assert strays == []
+    (tables,) = (tree for path, tree in modules() if path.as_posix() == f"{LANCE_OWNER}/rows.py")
+    (table,) = (node for node in tables.body if isinstance(node, ast.ClassDef) and node.name == "Table")
+    held = {n.attr for n in ast.walk(table) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    assert held == {"state", "_dataset", "_location"}, "a Lance object must not be an attribute that others can use"
+
+
+DELETES_TABLE_DATA = {
+    "engine/cleanup.py": "what no kept version names, manifests before files",
+    "storage/tables/staged_files.py": "files of a write whose plan never left it",
+    "storage/root.py": "the folders of an init that failed; derived files",
+}
+DELETES_OTHER_OBJECTS = {
+    "storage/floor.py": "tickets",
+    "storage/pins.py": "pins",
+    "storage/reclaims.py": "records of cleanups",
+    "storage/topology.py": "derived adjacency",
+    "storage/local_disk.py": "its own temporary files",
+    "cli/installing.py": "its own temporary files",
+}
+DELETIONS = {"delete_all", "unlink", "rmtree", "rmdir", "remove_empty_folders"}
+
+
+def deletions(tree: ast.Module) -> Iterator[ast.Call]:
+    """Calls that remove stored objects or files."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of = ast.unparse(node.func.value).rsplit(".", 1)[-1]
+            if node.func.attr in DELETIONS or (node.func.attr == "delete" and of.endswith("objects")):
+                yield node
+
+
+def test_table_data_is_deleted_in_known_places_only() -> None:
+    """Who may delete can lose data. Each of them has its safety argument written down where it deletes."""
+    deleting = {path.as_posix() for path, tree in modules() if any(deletions(tree))}
+    assert deleting == {*DELETES_TABLE_DATA, *DELETES_OTHER_OBJECTS}
 
 
 def test_nothing_moves_the_attached_head_of_a_table() -> None:

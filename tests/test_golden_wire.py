@@ -56,7 +56,7 @@ from omnigraph.cli.commands.fmt import _Outcome, _report
 from omnigraph.engine.blobs import BlobRead, BlobReader, ExternalBlob, ManagedBlob
 from omnigraph.engine.query.profile import OperatorProfile
 from omnigraph.engine.schema.steps import told_plan
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import Annotation
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource
 from omnigraph.language.migration import MigrationPlan
@@ -154,15 +154,8 @@ LINT = LintReport.of(
         Finding("warning", "L201", "never set", "Person", "age", ("b",)),
     ),
 )
-SAMPLE = RejectedSample.of(
-    "people",
-    "p.csv",
-    3,
-    "node:Person",
-    (RowProblem("age", "not a number"), RowProblem(None, "odd")),
-    '{"a":1}',
-    True,
-)
+PROBLEMS = (RowProblem("age", "not a number", ConstraintRule.TYPE), RowProblem(None, "odd", ConstraintRule.RECORD))
+SAMPLE = RejectedSample.of("people", "p.csv", 3, "node:Person", "p", PROBLEMS, '{"a":1}')
 COUNTS = TypeCounts(type_key="node:Person", read=10, rejected=2, superseded=1, inserted=6, updated=1)
 SELECTOR = BlobCell("node", "Doc", "d", "body")
 NO_READER: BlobReader = None  # type: ignore[assignment]

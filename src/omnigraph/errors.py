@@ -74,23 +74,86 @@ class BadRequestError(OmniGraphError):
     http_status = 400
 
 
-class RowsRejectedError(BadRequestError):
-    """A pipeline met rows it can't take and was not allowed to go on without them. Nothing was written.
+class ConstraintRule(StrEnum):
+    """Which rule a `ConstraintError` is about. The texts are part of the contract."""
 
-    `samples` are the first of them, ready to be shown; `total` counts rows of the input. `key_conflict` is the type key
-    and id of the first one when an id was the trouble: it is stored already, or the input repeats it.
+    RECORD = "record"
+    """The record can't be read, or names no type of the schema."""
+    FIELD = "field"
+    """The record has a member that its type does not have."""
+    TYPE = "type"
+    """The value is not of the property's type."""
+    REQUIRED = "required"
+    """A value is missing where the schema wants one."""
+    KEY = "key"
+    """The input lists a key twice, or an id contradicts the key of its node."""
+    RANGE = "range"
+    CHECK = "check"
+    ENUM = "enum"
+    UNIQUE = "unique"
+    ENDPOINT = "endpoint"
+    """An edge ends in a node that does not exist, or would not exist any more."""
+    CARDINALITY = "cardinality"
+    ID = "id"
+    """The id is stored already or comes in twice. Writes that end at the first one raise `KeyConflictError`."""
+    BLOB = "blob"
+    """An external blob is not admitted. Writes that end at the first one raise `ExternalBlobPolicyError`."""
+    FINITE = "finite"
+    """A stored number is not finite, which the export form has no way to write."""
+
+
+class ConstraintError(BadRequestError):
+    """Data that a rule of the schema forbids. Nothing was written.
+
+    `line` is the position of the record in its input: the line or record of a load, the row of a file or frame, the
+    statement of a mutation. `property` is None where a rule spans several, `entity_id` where no single entity broke
+    the rule or none has an id yet.
     """
 
     def __init__(
-        self, total: int, samples: Sequence[str], allowed: int = 0, key_conflict: tuple[str, str] | None = None
+        self,
+        rule: ConstraintRule,
+        type_key: str | None = None,
+        property: str | None = None,
+        entity_id: str | None = None,
+        line: int | None = None,
+        *,
+        message: str,
+    ) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.type_key = type_key
+        self.property = property
+        self.entity_id = entity_id
+        self.line = line
+
+
+class RowsRejectedError(ConstraintError):
+    """A pipeline met rows that it can't take and was not allowed to leave out. Nothing was written.
+
+    The fields of a `ConstraintError` describe the first of them. `samples` are the first few, ready to be shown;
+    `total` counts rows of the input, `allowed` how many the run might have left out.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        samples: Sequence[str],
+        allowed: int = 0,
+        *,
+        rule: ConstraintRule,
+        type_key: str | None = None,
+        property: str | None = None,
+        entity_id: str | None = None,
+        line: int | None = None,
     ) -> None:
         limit = f", {allowed} are allowed" if allowed else ""
         rows = "1 row was" if total == 1 else f"{total} rows were"
-        super().__init__("\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples]))
+        message = "\n  ".join([f"{rows} rejected{limit}; nothing was written:", *samples])
+        super().__init__(rule, type_key, property, entity_id, line, message=message)
         self.total = total
         self.samples = tuple(samples)
         self.allowed = allowed
-        self.key_conflict = key_conflict
 
 
 class NotFoundError(OmniGraphError):

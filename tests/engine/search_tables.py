@@ -21,6 +21,7 @@ from omnigraph.storage.tables.indexing import (
     VECTOR_INDEX_KIND,
     vector_index_options,
 )
+from tests.support.lance_tables import lance_of
 
 DIMENSION = 3
 
@@ -82,7 +83,7 @@ class Shelf:
 
     def compact_covered(self) -> Shelf:
         """Rewrite the fragments that the text index covers, as an optimize would."""
-        (index,) = self.table.dataset.describe_indices()
+        (index,) = lance_of(self.table).describe_indices()
         covered = {f for segment in index.segments for f in segment.fragment_ids}
         self.state = self._root.staging.compact(self.state, covered).state
         return self
@@ -95,7 +96,7 @@ class Shelf:
     def row_ids_of(self, ids: Iterable[str]) -> np.ndarray:
         rows = self.table.read(["id"], row_ids=True)
         names = dict(zip(rows.column("id").to_pylist(), rows.column("_rowid").to_pylist(), strict=True))
-        return np.array([names[i] for i in ids], np.uint64)
+        return np.array([names[i] for i in ids], np.int64)
 
     def texts(self) -> dict[str, str | None]:
         rows = self.table.read(["id", "text"])

@@ -6,6 +6,7 @@ from typing import Any
 
 from omnigraph import Graph
 from omnigraph.engine.snapshot import Snapshot
+from tests.support.lance_tables import lance_of
 
 
 def rows(graph: Graph, type_key: str, branch: str = "main") -> dict[str, dict[str, Any]]:
@@ -21,7 +22,7 @@ def rows_at(snapshot: Snapshot, type_key: str) -> dict[str, dict[str, Any]]:
     read = table.read(row_ids=True).to_pylist()
     for column in blobs:
         for row in read:
-            row[column] = _blob(table.dataset, column, row)
+            row[column] = _blob(lance_of(table), column, row)
     return {row.pop("id"): {k: v for k, v in row.items() if k != "_rowid"} for row in read}
 
 

@@ -14,6 +14,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tracing import Trace
 from tests.engine.museum import lines, museum, node
+from tests.support.lance_tables import lance_of
 
 
 def test_every_type_has_its_arrow_column() -> None:
@@ -58,7 +59,7 @@ def test_decoded_rows_are_what_a_table_takes_and_blobs_stay_apart(tmp_path: Path
     staging = Staging(reader, Trace())
     state = staging.create("nodes/exhibit", "exhibit", table_schema(exhibit))
     staged = staging.append(state, rows)
-    dataset = reader.open(staged.state).dataset
+    dataset = lance_of(reader.open(staged.state))
     assert dataset.to_table(columns=["id"]).num_rows == 3
     found = dataset.take_blobs("photo", indices=[0, 1])
     assert [blob.readall() for blob in found] == [b"ABC", b""]

@@ -18,6 +18,7 @@ from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, NotFoundError
 from tests.engine.evolving import change_schema
 from tests.engine.town import SCHEMA, drop, knows, new_town, person, place, put
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def told(changes: ChangeSet) -> list[tuple[str, str, str]]:
 
 def compact(graph: Graph, branch: str, type_key: str) -> None:
     def prepare(txn: WriteTxn) -> PublishPlan:
-        fragments = [f.fragment_id for f in txn.snapshot.table(type_key).dataset.get_fragments()]
+        fragments = [f.fragment_id for f in lance_of(txn.snapshot.table(type_key)).get_fragments()]
         return PublishPlan(txn.stage({type_key: lambda state: txn.root.staging.compact(state, fragments)}))
 
     graph.workspace.commit(branch, prepare, Intent(kind="optimize"))
@@ -195,6 +196,6 @@ def test_a_type_with_a_million_rows_and_ten_changes_is_compared_for_less_than_a_
         with Graph.open(tmp_path / "big") as fresh:
             tables = [fresh.workspace.root.reader.open(s.entry.tables["node:Item"]) for s in (before, after)]
             changes = fresh.diff(before.commit_id, after.commit_id)
-            read = sum(table.dataset.io_stats_snapshot().read_bytes for table in tables)
+            read = sum(lance_of(table).io_stats_snapshot().read_bytes for table in tables)
         assert [c.op.value for c in changes.changes] == ["update"] * 10
         assert read < size / 100, f"read {read} of {size} bytes"

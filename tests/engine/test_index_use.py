@@ -11,6 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api.limits import Limits
+from tests.support.lance_tables import lance_of
 
 ROWS = 3_000
 SCHEMA = """
@@ -56,9 +57,9 @@ def bytes_read(graph: Graph, type_key: str, work: Callable[[], object]) -> int:
     """What the work reads of the table once everything that is kept in memory is there."""
     table = graph.snapshot().table(type_key)
     work()
-    before = table.dataset.io_stats_snapshot().read_bytes
+    before = lance_of(table).io_stats_snapshot().read_bytes
     work()
-    return int(table.dataset.io_stats_snapshot().read_bytes - before)
+    return int(lance_of(table).io_stats_snapshot().read_bytes - before)
 
 
 A_SCAN = ROWS * 40
@@ -166,5 +167,5 @@ def test_only_the_first_built_of_two_indexes_of_a_column_is_asked(graph: Graph) 
     """Why a text has n-grams or a BTREE and never both. When this fails, Lance has learnt to choose: declare both."""
     state = graph.snapshot().entry.tables["node:Part"]
     both = graph.workspace.root.staging.build_index(state, "name", "BTREE", "name_btree").state
-    scanner = graph.workspace.root.reader.open(both).dataset.scanner(columns=["id"], filter="name = 'x'")
+    scanner = lance_of(graph.workspace.root.reader.open(both)).scanner(columns=["id"], filter="name = 'x'")
     assert "ScalarIndexQuery" not in scanner.explain_plan(True)

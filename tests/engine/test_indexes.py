@@ -17,8 +17,9 @@ from omnigraph.api import wire
 from omnigraph.engine.indexes import declared_indexes, table_types
 from omnigraph.engine.text_lookup import equals_any
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.indexing import MOST_SEGMENTS, index_coverage, standing_indexes
+from omnigraph.storage.tables.indexing import MOST_SEGMENTS, covered_fragments, standing_indexes
 from tests.engine.library import SCHEMA, book, load, loan, reader
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -27,11 +28,11 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def coverage(graph: Graph, type_key: str = "node:Book", branch: str | None = None) -> dict[str, set[int]]:
-    return index_coverage(graph.snapshot(branch).table(type_key))
+    return covered_fragments(graph.snapshot(branch).table(type_key))
 
 
 def fragments(graph: Graph, type_key: str = "node:Book") -> set[int]:
-    return {f.fragment_id for f in graph.snapshot().table(type_key).dataset.get_fragments()}
+    return {f.fragment_id for f in lance_of(graph.snapshot().table(type_key)).get_fragments()}
 
 
 def test_what_the_library_schema_declares(graph: Graph) -> None:
@@ -248,7 +249,7 @@ class Shelf:
         if vectors:
             query = np.array([0.5, 0.5, 0.5], np.float32)
             asked = {"column": "mood", "q": query, "k": len(vectors) + 1}
-            found = self.table.dataset.to_table(columns=["id", "_distance"], nearest=asked, prefilter=True)
+            found = lance_of(self.table).to_table(columns=["id", "_distance"], nearest=asked, prefilter=True)
             expected = sorted(vectors, key=lambda k: float(((vectors[k] - query) ** 2).sum()))
             assert found.column("id").to_pylist() == expected
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels import Grammar, RejectedRow, decode, decode_collecting, framing, type_records
-from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 
 MUSEUM = museum()
@@ -44,35 +44,40 @@ def test_an_empty_input_has_no_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "mentions"),
+    ("record", "mentions", "rule"),
     [
-        ("[]", "expected a JSON object"),
-        ("{}", "exactly one of 'type' or 'edge'"),
-        ('{"type":"Memo","edge":"Cites","data":{"text":"a"}}', "exactly one of 'type' or 'edge'"),
-        ('{"type":5}', "expected 'type' or 'edge'"),
-        ('{"type":"Memo","data":{"text":"a"},"note":1}', "unexpected member 'note'"),
-        ('{"type":"Memo","from":"a","data":{"text":"a"}}', "unexpected member 'from'"),
-        ('{"type":"Memo","_rowid":1,"data":{"text":"a"}}', "reserved physical state"),
-        ('{"type":"Memo","data":null}', "'data' must be an object"),
-        ('{"type":"Memo","data":[]}', "'data' must be an object"),
-        ('{"type":"memo","data":{}}', "unknown node type 'memo'; did you mean 'Memo'?"),
-        ('{"edge":"Nope","from":"a","to":"b"}', "unknown edge type 'Nope'"),
-        ('{"edge":"Guards","to":"b"}', "'from' must be"),
-        ('{"edge":"Guards","from":"a","to":5}', "'to' must be"),
-        ('{"edge":"Guards","from":"a","to":null}', "'to' must be"),
-        ('{"type":"Memo","data":{"text":"a","_tombstone":true}}', "reserved physical state"),
-        ('{"type":"Memo","data":{"text":"a","txet":"b"}}', "unknown input field 'txet'"),
-        ('{"edge":"Guards","from":"a","to":"b","data":{"src":"a"}}', "reserved structural state"),
-        ('{"type":"Memo"}', "non-nullable property 'text' has null"),
-        ('{"type":"Memo","data":{"text":null}}', "non-nullable property 'text' has null"),
-        ('{"type":"Sample","data":{"code":1,"small":"x"}}', "property 'small': expects I32, got a string"),
+        ("[]", "invalid strict JSON: expected a JSON object", "record"),
+        ('{"type":', "invalid strict JSON: ", "record"),
+        ('{"type":"Memo","type":"Memo"}', "duplicate JSON member 'type'", "record"),
+        ("{}", "exactly one of 'type' or 'edge'", "record"),
+        ('{"type":"Memo","edge":"Cites","data":{"text":"a"}}', "exactly one of 'type' or 'edge'", "record"),
+        ('{"type":5}', "expected 'type' or 'edge'", "record"),
+        ('{"type":"Memo","data":{"text":"a"},"note":1}', "unknown top-level graph batch field 'note'", "record"),
+        ('{"type":"Memo","from":"a","data":{"text":"a"}}', "unknown top-level graph batch field 'from'", "record"),
+        ('{"type":"Memo","_rowid":1,"data":{"text":"a"}}', "reserved physical state", "field"),
+        ('{"type":"Memo","data":null}', "'data' must be an object", "record"),
+        ('{"type":"Memo","data":[]}', "'data' must be an object", "record"),
+        ('{"type":"memo","data":{}}', "unknown node type 'memo'; did you mean 'Memo'?", "record"),
+        ('{"edge":"Nope","from":"a","to":"b"}', "unknown edge type 'Nope'", "record"),
+        ('{"edge":"Guards","to":"b"}', "'from' must be a string", "record"),
+        ('{"edge":"Guards","from":"a","to":5}', "'to' must be a string", "record"),
+        ('{"edge":"Guards","from":"a","to":null}', "'to' must be a string", "record"),
+        ('{"type":"Memo","data":{"text":"a","_tombstone":true}}', "reserved physical state", "field"),
+        ('{"type":"Memo","data":{"text":"a","txet":"b"}}', "unknown input field 'txet'", "field"),
+        ('{"edge":"Guards","from":"a","to":"b","data":{"src":"a"}}', "reserved structural state", "field"),
+        ('{"type":"Memo","data":{"id":5,"text":"a"}}', "'id' must be a string", "type"),
+        ('{"type":"Memo"}', "non-nullable property 'text' has null", "required"),
+        ('{"type":"Memo","data":{"text":null}}', "non-nullable property 'text' has null", "required"),
+        ('{"type":"Sample","data":{"code":1,"small":"x"}}', "property 'small': expects I32, got a string", "type"),
+        ('{"type":"Sample","data":{"code":1,"id":"2"}}', "does not match its canonical @key id", "key"),
     ],
 )
-def test_strict_refuses(record: str, mentions: str) -> None:
-    with pytest.raises(BadRequestError) as raised:
+def test_strict_refuses(record: str, mentions: str, rule: str) -> None:
+    with pytest.raises(ConstraintError) as raised:
         decode(lines("", record), MUSEUM)
     assert str(raised.value).startswith("line 2: ")
     assert mentions in str(raised.value)
+    assert (raised.value.rule, raised.value.line) == (rule, 2)
 
 
 def test_a_name_that_only_looks_reserved_is_an_ordinary_field() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.kernels import decode, decode_collecting
-from omnigraph.engine.kernels.values import violations
+from omnigraph.engine.kernels.values import forbidden_values
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.compile import accept_schema
@@ -66,7 +66,7 @@ def test_integers_are_compared_as_64_bit_floats() -> None:
 
 def test_nan_is_in_no_range() -> None:
     curator = museum().nodes["Curator"]
-    found = list(violations(curator, pa.table({"pay": pa.array([1.0, math.nan, None])})))
+    found = list(forbidden_values(curator, pa.table({"pay": pa.array([1.0, math.nan, None])})))
     assert [(violation.row, violation.property) for violation in found] == [(1, "pay")]
     assert "NaN" in found[0].reason
 

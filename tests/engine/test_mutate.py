@@ -107,7 +107,12 @@ def test_integers_widen_to_floats(graph: Graph, assignment: str, stored: float) 
         ("insert Sample { code: 1, day: $v }", "$v: Date", {"v": "2031-02-30"}, "invalid Date literal"),
         ("insert Memo { text: $v }", "$v: String?", {"v": None}, "non-nullable property 'text'"),
         ("insert Sample { code: $v }", "$v: U32?", {"v": None}, "code"),
-        ('insert Guards { from: $v, to: "x" }', "$v: String?", {"v": None}, "'from' must be a node id"),
+        (
+            'insert Guards { from: $v, to: "x" }',
+            "$v: String?",
+            {"v": None},
+            "'from' must be a string, the id of a node; got null",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_is_a_bad_request(

@@ -108,7 +108,7 @@ def test_statements_of_one_mutation_see_each_other_as_if_they_ran_one_by_one(
         # A later statement of a type that comes first must not be told about.
         (['insert P { k: "x" }', "insert Q { t: $none }", "insert P { k: $none }"], "statement 2: node:Q"),
         (["insert Q { t: $none }", 'insert E { from: $none, to: "a" }'], "statement 1: node:Q"),
-        (['insert E { from: "a", to: $none }', "insert Q { t: $none }"], "statement 1: edge:E: 'to' must be a node id"),
+        (['insert E { from: "a", to: $none }', "insert Q { t: $none }"], "statement 1: edge:E: 'to' must be a string"),
         (["insert Q { t: $none }", 'update P set { u: $big } where k = "a"'], "statement 1: node:Q"),
         (['update P set { u: $big } where k = "a"', "insert Q { t: $none }"], "statement 1: node:P"),
         # Two things are wrong with one statement: properties in the order of the type.

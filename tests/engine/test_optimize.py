@@ -13,9 +13,10 @@ from omnigraph.engine import optimize as optimizing
 from omnigraph.engine.indexes import declared_indexes
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
-from omnigraph.storage.tables.indexing import index_coverage
+from omnigraph.storage.tables.indexing import covered_fragments
 from omnigraph.storage.tables.upkeep import FULL_FRAGMENT_ROWS, FragmentFill, fragments_to_compact
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -32,8 +33,8 @@ def fragment_count(graph: Graph, type_key: str = "node:Book") -> int:
 
 def indexes_are_whole(graph: Graph, type_key: str = "node:Book") -> bool:
     table = graph.snapshot().table(type_key)
-    fragments = {f.fragment_id for f in table.dataset.get_fragments()}
-    return all(covered == fragments for covered in index_coverage(table).values())
+    fragments = {f.fragment_id for f in lance_of(table).get_fragments()}
+    return all(covered == fragments for covered in covered_fragments(table).values())
 
 
 def test_one_commit_with_the_same_content(graph: Graph) -> None:

@@ -234,6 +234,7 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
             patch.setattr(run, "_FIRST_PIECE", 1)
             patch.setattr(expand, "_VISITED_BYTES", 16)
             patch.setattr(rows, "_VALUES_PER_LOOKUP", 2)
+            patch.setattr(rows, "_LOOKUP_SHARE", 1)
             patch.setattr(project, "BATCH_ROWS", 3)
         result = graph.query(text, "q", values)
     columns = [_rendered(result, i) for i in range(len(result.columns))]

@@ -11,6 +11,7 @@ from omnigraph.api import wire
 from omnigraph.engine.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -265,5 +266,5 @@ def test_indexes_survive_a_change_of_other_columns(graph: Graph) -> None:
     graph.optimize()
     graph.apply_schema(changed("cover: Blob?", "").replace("isbn:", "price: F64?\n  isbn:"))
     table = graph.snapshot().table("node:Book")
-    assert "Index" in table.dataset.scanner(filter="isbn = 'b1'").explain_plan()
+    assert "Index" in lance_of(table).scanner(filter="isbn = 'b1'").explain_plan()
     assert table.read(["id"], filter="pages = 20").column("id").to_pylist() == ["b2"]

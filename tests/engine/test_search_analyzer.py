@@ -18,8 +18,9 @@ from omnigraph.engine.query.analyzer import (
 )
 from omnigraph.engine.query.search_fuzzy import tokens_within
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
-from omnigraph.storage.tables.searching import ROW_ID, SCORE, index_of, indexed_documents, matching_rows, rows_of
+from omnigraph.storage.tables.searching import ROW_ID, SCORE, index_of, indexed_documents, matching_rows
 from tests.engine.search_tables import Shelf, naive_bm25
+from tests.support.lance_tables import lance_of
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_an_index_with_our_options_sees_the_same_tokens_and_scores(tmp_path: Pat
 
 def test_rows_of_chosen_fragments_only(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "graph").add(["a"], ["x"]).index_text().add(["b"], ["y"])
-    fragments = [f.fragment_id for f in shelf.table.dataset.get_fragments()]
+    fragments = [f.fragment_id for f in lance_of(shelf.table).get_fragments()]
     for fragment, expected in zip(fragments, ["a", "b"], strict=True):
-        assert rows_of(shelf.table, ["id"], fragment_ids=frozenset((fragment,))).column("id").to_pylist() == [expected]
-    assert rows_of(shelf.table, ["id"], fragment_ids=frozenset()).num_rows == 0
+        assert shelf.table.read(["id"], fragments=[fragment]).column("id").to_pylist() == [expected]
+    assert shelf.table.read(["id"], fragments=[]).num_rows == 0

@@ -12,7 +12,7 @@ from omnigraph.errors import BadRequestError
 
 
 def arm(nodes: str) -> np.ndarray:
-    return np.array([ord(node) for node in nodes], np.uint64)
+    return np.array([ord(node) for node in nodes], np.int64)
 
 
 def fused_nodes(first: str, second: str, limit: int, k: int = 60) -> str:

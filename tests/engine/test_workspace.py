@@ -99,7 +99,7 @@ def test_the_command_line_opens_a_graph_as_python_does(notes: Graph) -> None:
 def test_what_a_process_shares_is_known_by_name_and_has_a_byte_limit(notes: Graph) -> None:
     notes.query('query q() { match { $n: Note  search($n.text, "e") } return { $n.key } }')
     held = SHARED_MEMORY.held()
-    assert {"indexed texts", "postings", "topologies"} <= held.keys()
+    assert {"indexed texts", "postings", "topologies", "words"} <= held.keys()
     assert 0 < held["postings"].held <= held["postings"].limit
     SHARED_MEMORY.clear()
     assert {use.held for use in SHARED_MEMORY.held().values()} == {0}

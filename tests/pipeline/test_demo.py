@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from omnigraph import Graph
+from tests.support.lance_tables import lance_of
 from tests.support.processes import REPOSITORY
 
 
@@ -52,7 +53,7 @@ def test_files_become_a_graph_that_is_searched_branched_and_merged(
 
     books = loaded.table("node:Book")
     assert books.count("embedding IS NULL") == 0
-    built = {index.name for index in books.dataset.describe_indices()}
+    built = {index.name for index in lance_of(books).describe_indices()}
     assert built >= {"id_btree", "abstract_full_text", "profile_vector", "embedding_vector"}
 
     assert "From the Station to the Orbit 6" in shown

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.engine.bulk.key_hashes import buckets_of, crowded, every_hash, key_hashes
+from omnigraph.engine.bulk.places import PLACE
 from omnigraph.pipeline import ends as ends_of_edges
 from omnigraph.pipeline import exchange as exchanging
 from omnigraph.pipeline import matching
-from omnigraph.pipeline.bucketing import buckets_of, crowded, every_hash, key_hashes
 from omnigraph.pipeline.exchange import HASH, Lane, exchange
 from omnigraph.pipeline.matching import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
 from omnigraph.pipeline.reading import type_named, type_scan
 from omnigraph.pipeline.scanning import TableScan
-from omnigraph.pipeline.suspicion import suspects
-from omnigraph.storage.tables.distributed import PLACE
+from omnigraph.pipeline.suspicion import candidate_keys
 
 texts = st.text(max_size=40)
 SCALARS = {
@@ -158,9 +158,9 @@ def test_both_ways_of_looking_for_ends_find_the_same(spark: SparkSession, tmp_pa
         ways = [
             ends_of_edges._looked_up(spark, edges, edges.groups(1), ends, nodes),
             ends_of_edges._exchanged(spark, edges, ends, nodes),
-            ends_of_edges.lost_ends(spark, edges, ends, nodes),
+            ends_of_edges.missing_endpoints(spark, edges, ends, nodes),
         ]
-        found = suspects(ways)
+        found = candidate_keys(ways)
     assert [set(each.tolist()) for each in found if each is not None] == [
         _hashes_of(f"p{n}" for n in range(1, 40, 2))
     ] * 3

@@ -13,10 +13,12 @@ from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.api.pipeline import StageEvent
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
-from omnigraph.errors import BadRequestError, ReadSetChangedError, RowsRejectedError
+from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run
 from tests.engine.stored import rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, quarantine, reader, records, rejected_rows
+from tests.storage.test_faults import LosesAnswers, publishes
+from tests.support.lance_tables import lance_of
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     counts = {t.type_key: (t.read, t.accepted, t.rejected, t.inserted) for t in report.types}
     assert counts["node:Reader"] == (3, 3, 0, 3)
     assert {"read", "write", "check", "index", "publish"} <= {e.stage for e in events if e.seconds is not None}
-    indexes = {i.name for i in graph.snapshot().table("node:Book").dataset.describe_indices()}
+    indexes = {i.name for i in lance_of(graph.snapshot().table("node:Book")).describe_indices()}
     assert {"id_btree", "title_full_text"} <= indexes
     assert graph.verify().clean
     assert json.loads(json.dumps(wire.to_builtins(report)))["commit_id"] == report.commit_id
@@ -255,6 +257,21 @@ def test_a_run_is_judged_again_when_its_own_types_moved(tmp_path: Path, graph: G
     with pytest.raises(RowsRejectedError, match="held by 'bob' and 'ann'"):
         run(records(tmp_path), graph=graph, spark=spark, progress=moved)
     assert set(rows(graph, "node:Reader")) == {"bob"}
+
+
+def test_after_a_publish_was_tried_a_run_takes_nothing_back(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:
+    """Who lost a race, or never heard of the outcome, leaves its files to cleanup: an entry may name them."""
+    ndjson(tmp_path / "a/a.ndjson", [reader("ann")])
+    with pytest.raises(RowsRejectedError, match="ann"):
+        run(records(tmp_path / "a", "append"), graph=graph, spark=spark, progress=MovedBranch(graph, reader("ann")))
+    assert len(data_files(graph)) == 2
+    ndjson(tmp_path / "b/b.ndjson", [reader("bob")])
+    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    with pytest.raises(CommitOutcomeUnknownError):
+        run(records(tmp_path / "b"), graph=graph, spark=spark)
+    graph.workspace.root.objects.interceptor = None
+    assert set(rows(graph, "node:Reader")) == {"ann", "bob"}
+    assert graph.verify().clean
 
 
 def test_a_strict_run_never_rebases_itself(tmp_path: Path, graph: Graph, spark: SparkSession) -> None:

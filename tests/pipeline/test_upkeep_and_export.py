@@ -12,8 +12,11 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.cli.main import run as command
+from omnigraph.pipeline import export_types, run
+from tests.engine.every_type import every_type
 from tests.engine.museum import SCHEMA, edge, node
 from tests.engine.stored import everything
+from tests.pipeline.library import quarantine, records, rejected_rows
 from tests.pipeline.test_differential import STORED
 
 
@@ -37,8 +40,8 @@ def test_an_export_of_records_is_a_directory_that_load_takes_back_unchanged(
     lines = told(capsys, "export", graph.uri, "--branch", "other", "--engine", "spark", "--out", out).splitlines()
 
     assert f"{out}/nodes/Sample: 1 entities" in lines
-    records = "".join(file.read_text() for file in Path(out).rglob("part-*"))
-    assert sorted(records.splitlines(True)) == sorted(graph.export())
+    written = "".join(file.read_text() for file in Path(out).rglob("part-*"))
+    assert sorted(written.splitlines(True)) == sorted(graph.export())
     copy = Graph.init(tmp_path / "copy", SCHEMA)
     loaded = json.loads(told(capsys, "load", copy.uri, "--data", out, "--mode", "append", "--json"))
     assert loaded["total_entities"] == len(STORED) + 2
@@ -76,3 +79,16 @@ def test_optimize_tells_the_same_on_both_engines(
     assert any(row["fragments_removed"] > row["fragments_added"] for row in there)
     assert everything(graph) == before
     assert graph.verify().clean
+
+
+def test_executors_write_entities_as_an_export_does(tmp_path: Path, spark: SparkSession) -> None:
+    graph = every_type(tmp_path / "graph")
+    lines = sorted(line.rstrip("\n") for line in graph.export())
+    export_types(spark, graph, str(tmp_path / "out"), format="ndjson")
+    files = (tmp_path / "out").rglob("part-*")
+    assert sorted(line for file in files for line in file.read_text().split("\n") if line) == lines
+    # Every entity is there already, so the quarantine gets them all.
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.ndjson").write_text("\n".join(lines) + "\n")
+    report = run(records(tmp_path / "in", "append", quarantine(tmp_path)), graph=graph, spark=spark)
+    assert sorted(row["record"] for row in rejected_rows(report.quarantine or "")) == lines

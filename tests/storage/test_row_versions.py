@@ -11,8 +11,9 @@ import pytest
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot, create_root
-from omnigraph.storage.tables.reading import manifest_name
+from omnigraph.storage.tables.failing import manifest_name
 from omnigraph.storage.tables.row_versions import condensed
+from tests.support.lance_tables import lance_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
@@ -33,7 +34,7 @@ def manifest_bytes(root: GraphRoot, state: TableState) -> int:
 def updated_rows(root: GraphRoot, state: TableState) -> set[str]:
     """By Lance's own reading of what the version says."""
     columns = ["id", "_row_created_at_version", "_row_last_updated_at_version"]
-    read = root.reader.open(state).dataset.scanner(columns=columns).to_table().to_pylist()
+    read = lance_of(root.reader.open(state)).scanner(columns=columns).to_table().to_pylist()
     return {row["id"] for row in read if row[columns[1]] != row[columns[2]]}
 
 
@@ -61,7 +62,7 @@ def test_it_stays_known_which_rows_were_updated(root: GraphRoot) -> None:
                 state = root.staging.delete(state, some[:1]).state
                 del alive[some[0]]
             case "c" if alive:
-                fragments = [f.fragment_id for f in root.reader.open(state).dataset.get_fragments()]
+                fragments = [f.fragment_id for f in lance_of(root.reader.open(state)).get_fragments()]
                 state = root.staging.compact(state, fragments).state
             case _:
                 state = root.staging.append(state, rows((f"r{i}", i), (f"s{i}", i))).state

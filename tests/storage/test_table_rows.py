@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot, create_root
-from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import index_coverage, row_changes, rows_by_id, rows_with, take_rows
+from omnigraph.storage.tables import Table, rows
+from omnigraph.storage.tables.differing import RowChanges, VersionDiff
+from omnigraph.storage.tables.indexing import index_coverage
+from omnigraph.storage.tables.rows import ROW_ID, by_row_id, row_ids_of
+from tests.support.lance_tables import lance_of
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 KEY = "node:Thing"
@@ -43,23 +51,88 @@ def opened(root: GraphRoot, state: TableState) -> Table:
 def test_rows_come_by_row_id_even_after_an_update_moved_them(root: GraphRoot, empty: TableState) -> None:
     first = root.staging.append(empty, things(a=1, b=2, c=3)).state
     table = opened(root, root.staging.upsert(first, things(a=9)).state)
-    assert rows_by_id(table, ["id", "n"]).to_pydict() == {"id": ["a", "b", "c"], "n": [9, 2, 3], "_rowid": [0, 1, 2]}
-    assert rows_by_id(table, ["id"], filter="n > 2").column("id").to_pylist() == ["a", "c"]
-    assert take_rows(table, np.array([2, 0]), ["n"]).to_pydict() == {"n": [3, 9]}
+    assert by_row_id(table.read(["id", "n"], row_ids=True)).to_pydict() == {
+        "id": ["a", "b", "c"],
+        "n": [9, 2, 3],
+        "_rowid": [0, 1, 2],
+    }
+    assert by_row_id(table.read(["id"], filter="n > 2", row_ids=True)).column("id").to_pylist() == ["a", "c"]
+    assert table.take(np.array([2, 0]), ["n"]).to_pydict() == {"n": [3, 9]}
 
 
 def test_a_row_id_of_another_version_is_no_silent_gap(root: GraphRoot, empty: TableState) -> None:
     table = opened(root, root.staging.append(empty, things(a=1)).state)
     with pytest.raises(IntegrityError, match="lacks rows"):
-        take_rows(table, np.array([0, 7]), ["n"])
+        table.take(np.array([0, 7]), ["n"])
 
 
 @pytest.mark.parametrize("extra", [0, 60_000], ids=["looked up", "scanned"])
 def test_rows_are_found_by_value(root: GraphRoot, empty: TableState, extra: int) -> None:
     table = opened(root, root.staging.append(empty, things(a=1, b=2, c=None)).state)
     wanted = ["c", "a", "it's", *(f"x{i}" for i in range(extra))]
-    assert rows_with(table, "id", wanted, ["n"]).to_pydict() == {"n": [1, None], "_rowid": [0, 2]}
-    assert rows_with(table, "id", [], ["n"]).to_pydict() == {"n": [], "_rowid": []}
+    assert by_row_id(table.rows_among("id", wanted, ["n"], row_ids=True)).to_pydict() == {
+        "n": [1, None],
+        "_rowid": [0, 2],
+    }
+    assert table.rows_among("id", [], ["n"], row_ids=True).to_pydict() == {"n": [], "_rowid": []}
+
+
+letters = st.sampled_from("abcdefgh")
+history = st.lists(
+    st.one_of(
+        st.tuples(st.just("upsert"), st.dictionaries(letters, st.integers(0, 9), min_size=1)),
+        st.tuples(st.just("delete"), st.sets(letters, min_size=1)),
+        st.tuples(st.just("index"), st.none()),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history, st.sets(letters), st.integers(1, 3), st.booleans(), st.booleans())
+def test_every_way_to_read_gives_the_same_rows(
+    steps: list[tuple[str, Any]], wanted: set[str], per_lookup: int, scanned: bool, wide: bool
+) -> None:
+    """By predicate, by value (looked up in lists or scanned), by row id and fragment by fragment; also where a table
+    counts as wide after two columns."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "_VALUES_PER_LOOKUP", per_lookup)
+        patch.setattr(rows, "_LOOKUP_SHARE", 1_000 if scanned else 1)
+        patch.setattr(rows, "WIDE_COLUMNS", 1 if wide else 500)
+        root = create_root(Location.parse(f"{folder}/g"), {KEY: SCHEMA})
+        state = root.create_table(KEY, SCHEMA)
+        for kind, what in steps:
+            if kind == "index":
+                state = root.staging.build_index(state, "id", "BTREE", "id_btree").state
+            elif kind == "upsert":
+                state = root.staging.upsert(state, things(**what)).state
+            else:
+                state = root.staging.delete(state, what).state
+        table = opened(root, state)
+        whole = by_row_id(table.read(["id", "n"], row_ids=True))
+        chosen = whole.filter(pc.is_in(whole.column("id"), value_set=pa.array(wanted, pa.string())))
+        ids = row_ids_of(chosen)
+        assert by_row_id(table.rows_among("id", wanted, ["id", "n"], row_ids=True)).equals(chosen)
+        assert table.existing_ids(wanted) == set(chosen.column("id").to_pylist())
+        assert table.take(ids[::-1], ["id", "n"]).equals(chosen.drop_columns(ROW_ID).take(np.arange(len(ids))[::-1]))
+        assert by_row_id(table.select(ids, ["id", "n"])).equals(chosen)
+        assert by_row_id(table.select(np.append(ids, 1_000), ["id", "n"])).equals(chosen), "an id that does not exist"
+        high = table.select(ids, ["id"], filter="n > 4").column("id").to_pylist()
+        assert set(high) == {row["id"] for row in chosen.to_pylist() if row["n"] > 4}
+        batches = [pa.table(batch) for batch in table.batches(["id", "n"], row_ids=True)]
+        fragments = [f.fragment_id for f in lance_of(table).get_fragments()]
+        parts = [table.read(["id", "n"], row_ids=True, fragments=[fragment]) for fragment in fragments]
+        none = table.read(["id", "n"], row_ids=True, fragments=[])
+        assert by_row_id(pa.concat_tables([none, *parts])).equals(whole)
+        assert by_row_id(pa.concat_tables([none, *batches])).equals(whole)
+        root.close()
+
+
+def row_changes(old: Table, new: Table, columns: list[str], *, at_most: int) -> RowChanges | None:
+    """What differs, unless the manifests say that it is more than `at_most` rows."""
+    diff = VersionDiff.of(old, new, columns, columns)
+    return None if diff.row_count > at_most else diff.changes(columns)
 
 
 def test_changes_are_what_differs_and_nothing_else(root: GraphRoot, empty: TableState) -> None:

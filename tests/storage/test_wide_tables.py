@@ -16,7 +16,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.root import GraphRoot, create_root
 from omnigraph.storage.tables.indexing import BTREE
-from omnigraph.storage.tables.wide import TAKEN_ROWS, WIDE_COLUMNS
+from omnigraph.storage.tables.rows import TAKEN_ROWS, WIDE_COLUMNS
 
 NARROW = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 WIDE = pa.schema([*NARROW, *(pa.field(f"c{i}", pa.int64()) for i in range(WIDE_COLUMNS))])

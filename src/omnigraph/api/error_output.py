@@ -13,6 +13,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from omnigraph.api import wire
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.merge import MergeConflict
 from omnigraph.errors import (
@@ -140,16 +141,14 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         error = kind.__new__(kind)
         Exception.__init__(error, self.error)
         shapes = _field_shapes(kind)
-        for name, value in self.fields.items():
-            error.__dict__[name] = msgspec.convert(value, shapes[name]) if name in shapes else value
         member = _member_of(kind)
         detail = None if member is None else getattr(self, member)
         if isinstance(detail, tuple):
             error.__dict__["conflicts"] = detail
         elif detail is not None:
-            for name in shapes:
-                if name not in self.fields and hasattr(detail, name):
-                    error.__dict__[name] = getattr(detail, name)
+            error.__dict__.update({name: getattr(detail, name) for name in shapes if hasattr(detail, name)})
+        for name, value in self.fields.items():
+            error.__dict__[name] = msgspec.convert(value, shapes[name]) if name in shapes else value
         return error
 
 
@@ -190,11 +189,13 @@ def _detail(member: str, error: OmniGraphError) -> Any:
 
 
 def _told_by(detail: Any, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields of an error that its detail says already."""
+    """The fields of an error that its detail says already, and completely."""
     for name, value in fields.items():
-        if (isinstance(detail, tuple) and name == "conflicts") or (
-            isinstance(detail, Struct) and hasattr(detail, name) and getattr(detail, name) == value
-        ):
+        if isinstance(detail, tuple):
+            sent = name == "conflicts" and wire.decode(wire.encode(detail), tuple[MergeConflict, ...])
+            if sent == value:
+                yield name, value
+        elif isinstance(detail, Struct) and hasattr(detail, name) and getattr(detail, name) == value:
             yield name, value
 
 
@@ -215,6 +216,8 @@ def _field_shapes(kind: type[OmniGraphError]) -> dict[str, Any]:
     for each in reversed(kind.__mro__):
         if issubclass(each, OmniGraphError):
             shapes |= {name: _as_kept(hint) for name, hint in get_type_hints(each.__init__).items()}
+    if issubclass(kind, MergeConflictsError):
+        shapes["conflicts"] = tuple[MergeConflict, ...]
     declared = {name: hint for name, hint in _hints(kind).items() if get_origin(hint) is not typing.ClassVar}
     return shapes | declared
 

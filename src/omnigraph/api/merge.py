@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -12,7 +13,7 @@ from omnigraph.api.changes import EntityChange, counts_by_type
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import ConflictKind, MergeOutcome, Side
 from omnigraph.api.wire import LOCAL
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ConstraintRule
 
 DECIDABLE = frozenset(
     {
@@ -25,23 +26,36 @@ DECIDABLE = frozenset(
 """The kinds where taking a side is a complete answer; a broken constraint needs a change of the data instead."""
 
 
-class MergeConflict(Struct, frozen=True, omit_defaults=True):
-    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame."""
+class MergeConflict(Struct, frozen=True):
+    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame.
+
+    A broken constraint names its `rule` and `property` as a `ConstraintError` does; other conflicts have neither.
+    """
 
     entity_kind: str
     type_name: str
     entity_id: str | None
     kind: str
     message: str
+    rule: Annotated[ConstraintRule | None, LOCAL] = None
+    property: Annotated[str | None, LOCAL] = None
 
     WIRE_NAME: ClassVar[str] = "MergeConflictOutput"
 
     @classmethod
-    def of(cls, type_key: str, entity_id: str | None, kind: str, message: str) -> MergeConflict:
+    def of(
+        cls,
+        type_key: str,
+        entity_id: str | None,
+        kind: str,
+        message: str,
+        rule: ConstraintRule | None = None,
+        property: str | None = None,
+    ) -> MergeConflict:
         entity_kind, _, type_name = type_key.partition(":")
-        return cls(entity_kind, type_name, entity_id, kind, message)
+        return cls(entity_kind, type_name, entity_id, kind, message, rule, property)
 
-    @property
+    @builtins.property
     def type_key(self) -> str:
         return f"{self.entity_kind}:{self.type_name}"
 

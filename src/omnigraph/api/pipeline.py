@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
+from omnigraph.api import wire
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.wire import LOCAL
+from omnigraph.errors import ConstraintRule
 
 
 class StageEvent(Struct, frozen=True, omit_defaults=True):
@@ -62,6 +64,7 @@ class RowProblem(Struct, frozen=True):
 
     property: str | None
     reason: str
+    rule: Annotated[ConstraintRule | None, LOCAL] = None
 
 
 class RejectedSample(Struct, frozen=True, kw_only=True):
@@ -75,7 +78,7 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
     reason: str
     problems: tuple[RowProblem, ...]
     record: str | None = None
-    checked: Annotated[bool, LOCAL] = False
+    entity_id: Annotated[str | None, LOCAL] = None
 
     @classmethod
     def of(
@@ -84,9 +87,9 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
         file: str | None,
         row: int,
         type_key: str | None,
+        entity_id: str | None,
         problems: tuple[RowProblem, ...],
         record: str | None = None,
-        checked: bool = False,
     ) -> RejectedSample:
         return cls(
             source=source,
@@ -97,12 +100,16 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
             reason="; ".join(problem.reason for problem in problems),
             problems=problems,
             record=record,
-            checked=checked,
+            entity_id=entity_id,
         )
 
     def place(self) -> str:
         """`file:row`, with a file below the working directory as it would be typed there."""
         return f"{shown_path(self.file) if self.file else self.source}:{self.row}"
+
+    def quarantined(self) -> dict[str, Any]:
+        """The line of a quarantine: as in a report, and the rule of each problem."""
+        return {**wire.to_builtins(self), "problems": [structs.asdict(problem) for problem in self.problems]}
 
     def message(self) -> str:
         where = f"{self.file or self.source}, row {self.row}"

@@ -15,10 +15,11 @@ from omnigraph.api.query import ReadPoint
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError
+from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.blobs import StoredBlob, blob_bytes, find_row, stored_blob
+from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
+from omnigraph.storage.tables.rows import row_ids_of
 
 LONGEST_READ: Final = 4 << 20
 
@@ -26,13 +27,14 @@ LONGEST_READ: Final = 4 << 20
 class BlobReader:
     """The bytes of one managed value, by range. Reclaiming its snapshot makes reads fail, never return other bytes."""
 
-    def __init__(self, table: Table, column: str, blob: StoredBlob) -> None:
+    def __init__(self, table: Table, column: str, row_id: int, size: int) -> None:
         self._table = table
         self._column = column
-        self._blob = blob
+        self._row_id = row_id
+        self._size = size
 
     def __len__(self) -> int:
-        return self._blob.size
+        return self._size
 
     def read_range(self, start: int, end: int) -> bytes:
         """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
@@ -40,7 +42,12 @@ class BlobReader:
             raise BlobRangeError(start, end, len(self))
         if end - start > LONGEST_READ:
             raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
-        return blob_bytes(self._table, self._column, self._blob, start, end - start)
+        if start == end:
+            return b""
+        (content,) = self._table.blobs(self._column, [self._row_id])
+        if len(content) != len(self):
+            raise BlobIntegrityError("the value has another length than its descriptor says")
+        return content.part(start, end - start)
 
     def read(self) -> bytes:
         """The whole value, read in consecutive ranges."""
@@ -109,23 +116,26 @@ def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRe
     snapshot = workspace.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
     type_, prop = _selected(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
-    rows = find_row(table, prop.column, cell.id)
+    rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
     if not rows.num_rows:
         raise NotFoundError(f"Blob cell not found: there is no {cell.kind} {cell.type} with the id '{cell.id}'")
-    blob = stored_blob(rows, prop.column)
+    if rows.num_rows > 1:
+        raise BlobIntegrityError(f"{rows.num_rows} rows of {cell.type} have the id '{cell.id}'")
+    blob = stored_blob(rows.column(prop.column)[0].as_py())
     if blob is None:
         raise NotFoundError(f"Blob cell not found: {cell.property} of {cell.type} '{cell.id}' is null")
-    return BlobRead(cell, target, snapshot.commit_id, _content(table, prop.column, cell.id, blob))
+    return BlobRead(
+        cell, target, snapshot.commit_id, _content(table, prop.column, cell.id, int(row_ids_of(rows)[0]), blob)
+    )
 
 
-def _content(table: Table, column: str, entity_id: str, blob: StoredBlob) -> ManagedBlob | ExternalBlob:
+def _content(table: Table, column: str, entity_id: str, row_id: int, blob: StoredBlob) -> ManagedBlob | ExternalBlob:
     if blob.uri is not None:
         return ExternalBlob(blob.uri, blob.offset, blob.size or None)
     # The version number is never used again, on any branch, so neither is the tag.
     named = "\0".join((table.state.path, table.state.version, column, entity_id))
-    return ManagedBlob(
-        blob.size, f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"', BlobReader(table, column, blob)
-    )
+    etag = f'"{hashlib.sha256(named.encode()).hexdigest()[:32]}"'
+    return ManagedBlob(blob.size, etag, BlobReader(table, column, row_id, blob.size))
 
 
 def _selected(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple[TableType, Property]:

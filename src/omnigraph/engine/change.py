@@ -1,7 +1,7 @@
 """What one write does to the graph, typed and in memory: per type the rows it writes and the ids it removes.
 
-Loads, mutations and merges build a `GraphChange`; the constraint stage judges it against the pinned snapshot and
-`stage_change` turns it into staged table versions. Nothing here reads the graph or decides whether a change is valid.
+Loads, mutations and merges build a `GraphChange`; the constraint stage checks it against the pinned snapshot and
+`staging_jobs` turn it into staged table versions. Nothing here reads the graph or decides whether a change is valid.
 """
 
 from __future__ import annotations
@@ -72,6 +72,10 @@ class TypeChange:
     def where(self, row: int) -> str:
         """The beginning of a message about a row: its place in the input, when it has one."""
         return "" if self.origin is None else f"{self.origin.at(row)}: "
+
+    def line(self, row: int) -> int | None:
+        """The number of a row's place in the input."""
+        return None if self.origin is None else int(self.origin.numbers[row].as_py())
 
     @classmethod
     def removing(cls, type_: TableType, ids: frozenset[str]) -> TypeChange:

@@ -24,8 +24,8 @@ from omnigraph.api.changes import (
 )
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.diff import EARLIER, TypeDelta, TypePair, paired_types, type_delta
-from omnigraph.engine.entities import TypeState, row_ids_of
-from omnigraph.engine.representation import property_values
+from omnigraph.engine.entities import TypeState
+from omnigraph.engine.export_form import property_values
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.tokens import TOKEN_VERSION, CommitPosition, digest_of, seal, unseal
 from omnigraph.errors import (
@@ -41,7 +41,7 @@ from omnigraph.errors import (
 from omnigraph.language.catalog import Property
 from omnigraph.storage.log import slot_path
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.tables.differing import ROW_ID
+from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
 
 DEFAULT_CHANGES, MOST_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
@@ -219,7 +219,7 @@ def _sequence(delta: TypeDelta, scope: ChangeScope) -> pa.Table:
     parts = []
     for op in Operation:
         rows = delta.part(op)
-        nothing = pa.nulls(rows.num_rows, pa.uint64())
+        nothing = pa.nulls(rows.num_rows, ROW_ID_FIELD.type)
         before = {Operation.INSERT: nothing, Operation.DELETE: rows.column(ROW_ID)}.get(op)
         parts.append(
             pa.table(

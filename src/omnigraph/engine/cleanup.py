@@ -31,7 +31,7 @@ from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
 from omnigraph.storage.pins import Pin
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.reading import attached_version, manifest_name
+from omnigraph.storage.tables.failing import attached_version, manifest_name
 from omnigraph.storage.tables.sweeping import Doomed, TableFile, doomed_files, leaf_folders, table_file
 
 _ENTRIES_AT_ONCE: Final = 256

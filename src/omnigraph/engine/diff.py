@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from omnigraph.api.changes import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
 from omnigraph.api.enums import EntityKind, Operation
@@ -25,8 +24,9 @@ from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import ChangeCounts
-from omnigraph.storage.tables.differing import ROW_ID, differing_rows
-from omnigraph.storage.tables.taking import BlobDescriptors, RowIds, equal_blobs, take_rows
+from omnigraph.storage.tables.blobs import BlobDescriptors
+from omnigraph.storage.tables.differing import VersionDiff
+from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, row_ids_of
 
 _COMPARED_ROWS = 32_768
 
@@ -96,17 +96,17 @@ def type_delta(pair: TypePair) -> TypeDelta:
     if before is None or after is None:
         keys = pair.newest.keys_of_all()
         none = keys.slice(0, 0)
-        updated = _with_earlier(none, np.zeros(0, np.uint64))
+        updated = _with_earlier(none, np.empty(0, np.int64))
         return TypeDelta(pair, keys if before is None else none, updated, keys if after is None else none)
     if pair.unchanged:
         none = _no_keys(after)
-        return TypeDelta(pair, none, _with_earlier(none, np.zeros(0, np.uint64)), none)
-    old, new = differing_rows(before.table, after.table, after.keys, (before.visible, after.visible))
+        return TypeDelta(pair, none, _with_earlier(none, np.empty(0, np.int64)), none)
+    old, new = VersionDiff.of(before.table, after.table, before.visible, after.visible).rows(after.keys)
     place = pc.index_in(new.column("id"), value_set=old.column("id").combine_chunks())
     common = new.filter(pc.is_valid(place))
     partners = old.take(place.drop_null())
     changed = pa.array(~_equal_rows(before, partners, after, common))
-    updated = _with_earlier(common.filter(changed), partners.column(ROW_ID).to_numpy()[changed.to_numpy(False)])
+    updated = _with_earlier(common.filter(changed), row_ids_of(partners)[changed.to_numpy(False)])
     return TypeDelta(
         pair,
         inserted=new.filter(pc.is_null(place)).sort_by("id"),
@@ -131,9 +131,7 @@ def _equal_rows(before: TypeState, old: pa.Table, after: TypeState, new: pa.Tabl
         same &= equal_values(old.column(end), new.column(end))
     # Rows whose endpoints moved are known to differ; only the others are read.
     open_ = np.flatnonzero(same)
-    same[open_] = equal_entities(
-        before, old.column(ROW_ID).to_numpy()[open_], after, new.column(ROW_ID).to_numpy()[open_]
-    )
+    same[open_] = equal_entities(before, row_ids_of(old)[open_], after, row_ids_of(new)[open_])
     return same
 
 
@@ -157,11 +155,11 @@ def _values(state: TypeState, row_ids: RowIds, columns: list[str]) -> dict[str, 
     stored = [c for c in columns if c in state.visible and c in state.table.columns]
     if not stored:
         return {}
-    taken = take_rows(state.table, row_ids, stored)
+    taken = state.table.take(row_ids, stored)
     return {name: taken.column(name) for name in stored}
 
 
-_BlobSide = tuple[TypeState, NDArray[np.uint64], pa.ChunkedArray]
+_BlobSide = tuple[TypeState, RowIds, pa.ChunkedArray]
 
 
 def _equal_blob_cells(column: str, left: _BlobSide, right: _BlobSide, still_equal: Mask) -> Mask:
@@ -171,17 +169,22 @@ def _equal_blob_cells(column: str, left: _BlobSide, right: _BlobSide, still_equa
     references = here.external & there.external & (here.position == there.position) & (here.size == there.size)
     same |= references & equal_values(here.uri, there.uri)
     candidates = np.flatnonzero(here.managed & there.managed & (here.size == there.size) & still_equal)
-    same[candidates] = equal_blobs(column, left[0].table, left[1][candidates], right[0].table, right[1][candidates])
+    pairs = zip(
+        left[0].table.blobs(column, left[1][candidates]),
+        right[0].table.blobs(column, right[1][candidates]),
+        strict=True,
+    )
+    same[candidates] = [mine.equals(other) for mine, other in pairs]
     return same
 
 
 def _no_keys(state: TypeState) -> pa.Table:
     fields = [pa.field(name, pa.string()) for name in state.keys]
-    return pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()
+    return pa.schema([*fields, ROW_ID_FIELD]).empty_table()
 
 
 def _with_earlier(rows: pa.Table, earlier: RowIds) -> pa.Table:
-    return rows.append_column(EARLIER, pa.array(earlier, pa.uint64()))
+    return rows.append_column(EARLIER, pa.array(earlier, ROW_ID_FIELD.type))
 
 
 def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:

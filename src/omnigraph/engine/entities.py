@@ -1,7 +1,7 @@
-"""The entities of one type as one snapshot has them: the declaration of that moment over the table of that moment.
+"""The entities of one type at one snapshot: the type as that snapshot declares it, over the table version it names.
 
-Diffs, merges, change images and exports read rows through `TypeState`, so that a column a table does not have reads
-as null, and a column the schema no longer shows is not read at all.
+Diffs, merges, change images, entity reads and exports read rows through `TypeState`: a column that the table does not
+have reads as null, and a column that the schema no longer declares is not read at all.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from omnigraph.errors import IntegrityError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.differing import ROW_ID, all_rows
-from omnigraph.storage.tables.reading import TableReader, identifier, literal
-from omnigraph.storage.tables.taking import BlobDescriptors, RowIds, blob_bytes, take_rows
-
-_IDS_PER_PROBE = 1_000
+from omnigraph.storage.tables.blobs import BlobDescriptors
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import RowIds
 
 
 def type_of(catalog: Catalog, type_key: str) -> TableType | None:
@@ -54,7 +52,7 @@ class TypeState:
 
     @property
     def lifetime(self) -> str:
-        """What stays the same through renames and differs after a drop and re-create."""
+        """An id that stays the same through renames and differs after a drop and re-create."""
         return self.state.table_id
 
     @property
@@ -72,7 +70,7 @@ class TypeState:
 
     @cached_property
     def visible(self) -> frozenset[str]:
-        """Every column that the declaration of this moment shows."""
+        """Every column that the type declares at this snapshot."""
         return frozenset((*self.keys, *(prop.column for prop in self.type.property_list)))
 
     @cached_property
@@ -80,36 +78,39 @@ class TypeState:
         return frozenset(prop.column for prop in self.type.property_list if prop.type.is_blob)
 
     def same_content(self, other: TypeState) -> bool:
-        """Whether no look at the data is needed to know that nothing differs."""
+        """Whether nothing differs, as far as the versions alone can prove it."""
         return self.state.version == other.state.version and self.visible == other.visible
 
     def keys_of_all(self) -> pa.Table:
         """The system columns and the row id of every row, in id order."""
-        return all_rows(self.table, self.keys).sort_by("id")
+        return self.table.read(self.keys, row_ids=True).sort_by("id")
 
     def keys_among(self, ids: Sequence[str]) -> pa.Table:
         """The system columns and row ids of the entities with these ids, in id order."""
-        fields = [pa.field(name, pa.string()) for name in self.keys]
-        parts = [pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()]
-        for start in range(0, len(ids), _IDS_PER_PROBE):
-            listed = ", ".join(literal(entity_id) for entity_id in ids[start : start + _IDS_PER_PROBE])
-            parts.append(self.table.read(self.keys, filter=f"{identifier('id')} IN ({listed})", row_ids=True))
-        return pa.concat_tables([part.cast(parts[0].schema) for part in parts]).sort_by("id")
+        return self.table.rows_among("id", ids, self.keys, row_ids=True).sort_by("id")
 
     def rows(self, row_ids: RowIds, *, blobs: bool = True) -> pa.Table:
-        """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null and means nothing."""
-        schema, table = rows_schema(self.type), self.table
+        """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null, whatever is stored."""
+        table = self.table
         skipped = frozenset() if blobs else self.blob_columns
-        stored = dict.fromkeys(name for name in schema.names if name in table.columns and name not in skipped)
-        taken = take_rows(table, row_ids, list(stored))
+        return self.complete(table.take(row_ids, self.stored_columns(skipped)), row_ids)
+
+    def stored_columns(self, skipped: frozenset[str] = frozenset()) -> list[str]:
+        """The columns of complete rows that the table of this snapshot has."""
+        names = dict.fromkeys(rows_schema(self.type).names)
+        return [name for name in names if name in self.table.columns and name not in skipped]
+
+    def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
+        """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
+        schema = rows_schema(self.type)
         columns = []
         for field in schema:
-            if field.name not in stored:
+            if field.name not in stored.column_names:
                 columns.append(pa.nulls(len(row_ids), field.type))
             elif field.type == BLOB_CELL:
-                columns.append(self._blob_cells(field.name, row_ids, taken.column(field.name)))
+                columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
             else:
-                columns.append(taken.column(field.name).cast(field.type))
+                columns.append(stored.column(field.name).cast(field.type))
         return pa.table(columns, schema=schema)
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:
@@ -121,16 +122,11 @@ class TypeState:
         described = BlobDescriptors.of(descriptors)
         data: list[bytes | None] = [None] * len(row_ids)
         held = np.flatnonzero(described.managed)
-        for row, content in zip(held.tolist(), blob_bytes(self.table, column, row_ids[held]), strict=True):
-            data[row] = content
+        for row, content in zip(held.tolist(), self.table.blobs(column, row_ids[held]), strict=True):
+            data[row] = content.read()
         uri = pc.if_else(pa.array(described.external), described.uri.combine_chunks(), pa.scalar(None, pa.string()))
         return pa.StructArray.from_arrays(
             [pa.array(data, pa.large_binary()), uri.cast(pa.string())],
             fields=list(BLOB_CELL),
             mask=pa.array(~described.valid),
         )
-
-
-def row_ids_of(keys: pa.Table) -> RowIds:
-    ids: RowIds = keys.column(ROW_ID).to_numpy()
-    return ids

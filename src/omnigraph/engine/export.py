@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,12 +18,12 @@ from omnigraph.api.changes import EVERYTHING, ChangeScope
 from omnigraph.api.enums import FileFormat
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.entities import TypeState, row_ids_of
-from omnigraph.engine.representation import property_values
+from omnigraph.engine.entities import TypeState
+from omnigraph.engine.export_form import record_lines
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.tables.taking import RowIds
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.
@@ -83,27 +82,18 @@ def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> l
 
 def _all_rows(state: TypeState) -> RowIds:
     """Every row of a type, in id order."""
-    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.uint64)
+    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.int64)
 
 
-def _batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
+    """Some entities of a type as rows, in the order asked for and as many at a time as fit into memory."""
     yield from state.batches(row_ids, _ROWS_WITH_BLOBS if state.blob_columns else _ROWS)
 
 
 def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
-    """Some entities of a type in export form, in the order asked for. Bulk exports call it on executors."""
-    encode = msgspec.json.Encoder().encode
-    name, is_edge = state.type.name, state.type.kind == "edge"
-    for rows in _batches(state, row_ids):
-        ids = rows.column("id").to_pylist()
-        data = property_values(state.type, rows)
-        if not is_edge:
-            for entity_id, values in zip(ids, data, strict=True):
-                yield encode({"type": name, "data": {"id": entity_id, **values}})
-            continue
-        ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
-        for entity_id, (source, target), values in zip(ids, ends, data, strict=True):
-            yield encode({"edge": name, "from": source, "to": target, "data": {"id": entity_id, **values}})
+    """Some entities of a type as graph records, in the order asked for. Bulk exports call it on executors."""
+    for rows in entity_batches(state, row_ids):
+        yield from record_lines(state.type, rows)
 
 
 def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedFile:
@@ -111,7 +101,7 @@ def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedF
     schema = _file_schema(state.type)
     written = 0
     with _writer(path, schema, format) as writer:
-        for rows in _batches(state, _all_rows(state)):
+        for rows in entity_batches(state, _all_rows(state)):
             writer.write_table(rows.rename_columns(schema.names).cast(schema))
             written += rows.num_rows
     return ExportedFile(state.type_key, str(path), written)

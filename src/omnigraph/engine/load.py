@@ -1,8 +1,8 @@
 """Loads: an input of graph records becomes one commit, or nothing.
 
-`Graph.load` and its siblings call `load`. The input is decoded by the row kernels, judged as a whole by the
-constraint stage against one pinned head, and published by the publish machine; a target branch that does not exist
-yet comes into being together with the commit, never before it.
+`Graph.load` and its siblings call `load`. The row kernels decode the input, the constraint stage checks it as a whole
+against one pinned head, and the publish machine makes the commit; a target branch that does not exist yet is created
+together with the commit, never before it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from omnigraph.api.load import LoadReceipt
 from omnigraph.engine.blob_ingress import admit_blobs
 from omnigraph.engine.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.constraints import FinalImage, check_constraints
+from omnigraph.engine.constraints.identity import refuse_repeated_ids, taken_id
 from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
 from omnigraph.engine.kernels.ids import new_ulids
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
@@ -28,7 +29,7 @@ from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import EdgeType, NodeType
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
@@ -119,7 +120,7 @@ def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Lo
     except ConflictError:
         if request.branch.strip() not in workspace.root.branches.names():
             raise
-        # Somebody created the branch meanwhile, so it is an existing target and the base does not matter.
+        # Another writer created the branch meanwhile, so it is an existing target and the base does not matter.
         return workspace.commit(request.branch, attempt.prepare, attempt.intent())
 
 
@@ -134,7 +135,7 @@ class _Load:
     _digest: str | None = None
 
     def intent(self) -> Intent:
-        """Call it when the input has been read: what a load asks for is what its input says."""
+        """Call it when the input has been read: the digest of a load is that of its input."""
         key = self.request.idempotency_key
         return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
 
@@ -145,7 +146,8 @@ class _Load:
         order = [change.by_type[key] for key in sorted(change.by_type)]
         read_set = check_constraints(FinalImage(txn, change), order)
         if mode is not LoadMode.MERGE:
-            _refuse_repeated_ids(decoded)
+            for key, typed in decoded.by_type.items():
+                refuse_repeated_ids(key, typed.rows.column("id"))
         change = admit_blobs(txn.resources, change)
         if mode is LoadMode.APPEND:
             _refuse_existing_ids(txn, change, minted)
@@ -153,11 +155,11 @@ class _Load:
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=read_set,
             strict=mode is LoadMode.OVERWRITE,
-            details={_RECEIPT: self._told(decoded)},
+            details={_RECEIPT: self._receipt_details(decoded)},
         )
 
     def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
-        """The input as the schema of a snapshot types it, and the ids that were made up for it."""
+        """The input typed by the schema of a snapshot, and the ids that were generated for it."""
         schema = snapshot.entry.schema
         if schema not in self._decoded:
             minted: list[pa.Array] = []
@@ -190,7 +192,7 @@ class _Load:
             origin=Origin(self.request.grammar.unit, lines),
         )
 
-    def _told(self, decoded: DecodedInput) -> str:
+    def _receipt_details(self, decoded: DecodedInput) -> str:
         loaded = [(typed.type, len(typed)) for typed in decoded.by_type.values()]
         return json.dumps(
             {
@@ -213,17 +215,8 @@ def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
     return typed.rows.take(last), typed.lines.take(last)
 
 
-def _refuse_repeated_ids(decoded: DecodedInput) -> None:
-    for key, typed in decoded.by_type.items():
-        counts = pc.value_counts(typed.rows.column("id"))
-        repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-        if len(repeated):
-            first = repeated[0].as_py()
-            raise KeyConflictError(key, first, message=f"the input holds the {key} id '{first}' more than once")
-
-
 def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:
-    """Append is a strict insert. Ids that this load made up itself are new by construction."""
+    """Append is a strict insert. Ids that this load generated are new by construction."""
     snapshot = txn.snapshot
 
     def taken(type_change: TypeChange) -> set[str]:
@@ -233,19 +226,19 @@ def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedA
     changes = [change.by_type[key] for key in sorted(change.by_type)]
     for type_change, existing in zip(changes, txn.root.workers.map(taken, changes), strict=True):
         if existing:
-            raise KeyConflictError(type_change.type_key, min(existing))
+            raise taken_id(type_change.type_key, min(existing))
 
 
 def _receipt(published: PublishedCommit) -> LoadReceipt:
-    told: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
-    if told is None:
-        raise ConflictError("this idempotency key belongs to a write that was no load; choose another key")
+    details: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")
     return LoadReceipt.of(
         branch=published.branch,
-        base_branch=told["base_branch"],
-        branch_created=told["branch_created"],
-        mode=LoadMode(told["mode"]),
-        nodes_loaded=told["nodes"],
-        edges_loaded=told["edges"],
+        base_branch=details["base_branch"],
+        branch_created=details["branch_created"],
+        mode=LoadMode(details["mode"]),
+        nodes_loaded=details["nodes"],
+        edges_loaded=details["edges"],
         commit=receipt_of(published.entry),
     )

@@ -17,7 +17,7 @@ from omnigraph.engine.optimize import Progress, optimize
 from omnigraph.engine.workspace import Workspace
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot
-from omnigraph.storage.tables.reading import manifest_name
+from omnigraph.storage.tables.failing import manifest_name
 from omnigraph.storage.tables.upkeep import TableCondition
 
 

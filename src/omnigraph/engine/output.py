@@ -1,7 +1,7 @@
 """Read output as text for people and pipes: table, kv, csv, jsonl, json.
 
 Pure functions over a read output as HTTP and the engine give it, so that a served answer and an embedded one look
-the same. Called by the CLI; knows nothing of terminals beyond a width it is told.
+the same. Called by the CLI; all it knows of a terminal is the width it is given.
 """
 
 from __future__ import annotations

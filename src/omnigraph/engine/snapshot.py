@@ -19,7 +19,7 @@ from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import IndexCoverage, index_coverage
+from omnigraph.storage.tables.indexing import IndexCoverage, index_coverage
 
 
 class Snapshot:

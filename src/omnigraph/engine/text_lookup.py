@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from omnigraph.language.catalog import IndexKind, NodeType, Property, TableType
-from omnigraph.storage.tables.reading import identifier, quoted
+from omnigraph.storage.tables.predicates import identifier, quoted
 
 # N-grams are three letters or digits of ASCII in a row; a text without any can't be narrowed by them.
 _NGRAM: Final = re.compile(r"[A-Za-z0-9]{3}", re.ASCII)

@@ -171,6 +171,13 @@ def _canonical_float(value: float, scalar: Scalar) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def shortest_float(scalar: Scalar, value: float) -> float:
+    """A stored float as the number with the fewest digits that is stored as the same one."""
+    if scalar is not Scalar.F32 or value == 0 or not math.isfinite(value):
+        return value
+    return float(_shortest_f32(value))
+
+
 def _shortest_f32(value: float) -> Decimal:
     """The shortest decimal that reads back as the same 32-bit float, and the nearest among those."""
     exact = Decimal(value)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.reading import register_views, to_spark
     from omnigraph.pipeline.reembedding import reembed
     from omnigraph.pipeline.session import current_session, spark_session, start_session
+    from omnigraph.pipeline.task_errors import error_behind
 
 _SPARK_EXTRA = ("pyspark", "py4j", "pandas")
 
@@ -34,6 +35,7 @@ _HOMES = {
     "SparkSettings": "model",
     "StageEvent": "omnigraph.api.pipeline",
     "current_session": "session",
+    "error_behind": "task_errors",
     "explain": "plan",
     "export_types": "export",
     "load_on_spark": "bulk_load",
@@ -59,6 +61,7 @@ __all__ = [
     "SparkSettings",
     "StageEvent",
     "current_session",
+    "error_behind",
     "explain",
     "export_types",
     "load_on_spark",

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from omnigraph.api.changes import ChangeScope
+from omnigraph.engine.bulk.graph_address import GraphAddress
 from omnigraph.engine.changes import changes_of
-from omnigraph.engine.workspace import Workspace, opened
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
-from omnigraph.storage.location import Location
 
 CHANGES_SCHEMA: Final = (
     "commit_id string, version long, authored_at timestamp, actor string, op string, kind string, type string, "
@@ -48,9 +48,9 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(
-        self, location: Location, branch: str, start: str, types: frozenset[str], commits: int | None = None
+        self, graph: GraphAddress, branch: str, start: str, types: frozenset[str], commits: int | None = None
     ) -> None:
-        self._location = location
+        self._graph = graph
         self._branch = branch
         self._start = start
         self._types = types
@@ -58,7 +58,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        with opened(self._location.uri) as workspace:
+        with self._graph.opened() as workspace:
             if self._start == "now":
                 return {"version": workspace.snapshot(self._branch).version}
             if self._start.startswith(_AFTER):
@@ -89,7 +89,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, CommitRange):
             return
-        with opened(self._location.uri) as workspace:
+        with self._graph.opened() as workspace:
             for version in range(partition.first, partition.last + 1):
                 yield from self._changes(workspace, version)
 
@@ -110,7 +110,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is kept for a consumer, so there is nothing to let go of."""
 
     def _newest(self) -> int:
-        with opened(self._location.uri) as workspace:
+        with self._graph.opened() as workspace:
             return workspace.snapshot(self._branch).version
 
 

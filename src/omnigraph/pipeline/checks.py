@@ -1,9 +1,8 @@
-"""Rules that span rows, judged on executors: ids, uniqueness, endpoints, cardinality.
+"""Rules that span rows, checked on executors: ids, uniqueness, endpoints, cardinality.
 
-The same rules and words as `engine.constraints`, which judges changes that fit in memory. Each rule is asked as a
-`Question`: keys that may break it are found first, and only their rows are looked at closely, with Spark's joins.
-Rows to refuse are told by place, with the reason; nothing is removed here. A violation that no incoming row can be
-blamed for raises at once.
+The same rules and sentences as `engine.constraints`, which checks changes that fit in memory. A `Check` first finds the
+candidate keys that may break its rule, and then reads only their rows, with Spark's joins. The rows that break a rule
+are returned by place, with the violation; nothing is removed here. A violation that no incoming row causes raises.
 """
 
 from __future__ import annotations
@@ -16,29 +15,34 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
+from omnigraph.engine.bulk.places import PLACE
+from omnigraph.engine.bulk.staged_run import IncomingType
 from omnigraph.engine.columns import column_of
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ConstraintError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
-from omnigraph.language.types import Scalar
+from omnigraph.language.types import FLOATS, Scalar
+from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
 from omnigraph.pipeline import matching
-from omnigraph.pipeline.ends import lost_ends
+from omnigraph.pipeline.ends import missing_endpoints
 from omnigraph.pipeline.exchange import Lane, exchange
-from omnigraph.pipeline.incoming import IncomingTables, IncomingType
+from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.matching import ROLE
 from omnigraph.pipeline.scanning import KeyFilter, TableScan
-from omnigraph.pipeline.suspicion import Suspects, crowded_keys, suspects
-from omnigraph.storage.tables.distributed import PLACE
+from omnigraph.pipeline.suspicion import CandidateKeys, candidate_keys, crowded_keys
 
 _UNBOUNDED = Cardinality()
 _NEW, _OLD = "new", "old"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A rule of one type: who may break it, None for everybody, and the verdict on the rows of suspects."""
+class Check:
+    """A rule of one type: `candidates` finds the keys that may break it, `violations` the rows of some keys that do.
 
-    suspicion: DataFrame | None
-    verdict: Callable[[Suspects], DataFrame]
+    `candidates` is None where every key is a candidate. The rows come as `type`, place, `property`, `reason`, `rule`.
+    """
+
+    candidates: DataFrame | None
+    violations: Callable[[CandidateKeys], DataFrame]
 
 
 def all_of(frames: Sequence[DataFrame]) -> DataFrame:
@@ -52,42 +56,41 @@ def all_of(frames: Sequence[DataFrame]) -> DataFrame:
 # Ids
 
 
-def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Question:
+def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Check:
     """Rows of a type whose id comes in more than once or is stored already, each with its role.
 
-    It answers three questions: repeats, conflicts of an append, replaced rows of a merge.
+    `repeats`, `taken_ids` and `replaced_places` select from them.
     """
     new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
 
-    def verdict(found: Suspects) -> DataFrame:
+    def violations(found: CandidateKeys) -> DataFrame:
         def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
             yield from matching.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
 
         lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
 
-    # A merge expects to meet most of what is stored, so that looking for suspects would be in vain.
-    if merges and old.fragments:
-        return Question(None, verdict)
-    return Question(crowded_keys(tables.spark, [new, old], ["id"], 1), verdict)
+    # A merge expects to meet most of what is stored, so almost every key would be a candidate.
+    if merges and old.fragment_ids:
+        return Check(None, violations)
+    return Check(crowded_keys(tables.spark, [new, old], ["id"], 1), violations)
 
 
 def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
     """Incoming rows whose id another incoming row holds as well, without the one that stays."""
     type_ = tables.by_key[key].type
-    names = _key_members(type_)
-    if names:
-        reason = _unique_reason(type_, names, list(_key_columns(type_).values()), F.col("id"))
-    else:
-        reason = F.concat(F.lit(f"the input holds the {key} id '"), F.col("id"), F.lit("' more than once"))
+    members = _key_members(type_)
     rows = met.where(F.col(ROLE.name) == matching.REPEAT)
-    return _refused(key, rows, names[0] if len(names) == 1 else "id", reason)
+    if not members:
+        return _violations(key, rows, Sentence.REPEATED_ID, "id", type_key=key, entity_id=F.col("id"))
+    columns = list(_key_columns(type_).values())
+    return _shared(type_, rows, Sentence.SHARED_KEY, members, columns, F.col("id"))
 
 
 def taken_ids(key: str, met: DataFrame) -> DataFrame:
     """Incoming rows of an append whose id is stored already."""
-    reason = F.concat(F.lit(f"{key} already holds the id '"), F.col("id"), F.lit("'"))
-    return _refused(key, met.where(F.col(ROLE.name) == matching.TAKEN), "id", reason)
+    rows = met.where(F.col(ROLE.name) == matching.TAKEN)
+    return _violations(key, rows, Sentence.TAKEN_ID, "id", type_key=key, entity_id=F.col("id"))
 
 
 def replaced_places(met: DataFrame) -> DataFrame:
@@ -98,7 +101,7 @@ def replaced_places(met: DataFrame) -> DataFrame:
 # Uniqueness
 
 
-def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> Question:
+def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> Check:
     """Incoming rows that share a `@unique` tuple with an earlier incoming row, or with a stored row that stays."""
     type_ = tables.by_key[key].type
     _refuse_incomparable(type_, members)
@@ -106,27 +109,26 @@ def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) ->
     columns, wanted = list(named.values()), {"id": "id", **named}
     new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
 
-    def verdict(found: Suspects) -> DataFrame:
+    def violations(found: CandidateKeys) -> DataFrame:
         rows, stored = (tables.frame(_among(scan, columns, found)).dropna(subset=columns) for scan in (new, old))
         groups = rows.groupBy(*columns).agg(
             F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
         )
-        told = [PLACE, "holder", *wanted.values()]
+        kept = [PLACE, "holder", *wanted.values()]
         within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
         holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
         once = (
-            all_of([within.select(*told), rows.join(holders, columns).select(*told)])
+            all_of([within.select(*kept), rows.join(holders, columns).select(*kept)])
             .groupBy(PLACE)
             .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted.values()))
         )
-        reason = _unique_reason(type_, members, columns, F.col("holder"))
-        return _refused(key, once, members[0] if len(members) == 1 else None, reason)
+        return _shared(type_, once, Sentence.SHARED_VALUE, members, columns, F.col("holder"))
 
-    return Question(crowded_keys(tables.spark, [new, old], columns, 1), verdict)
+    return Check(crowded_keys(tables.spark, [new, old], columns, 1), violations)
 
 
-def _among(scan: TableScan, key: Sequence[str], suspects: Suspects) -> TableScan:
-    return scan if suspects is None else replace(scan, among=KeyFilter(tuple(key), suspects))
+def _among(scan: TableScan, key: Sequence[str], candidates: CandidateKeys) -> TableScan:
+    return scan if candidates is None else replace(scan, among=KeyFilter(tuple(key), candidates))
 
 
 def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
@@ -137,23 +139,27 @@ def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
 # Ends of edges
 
 
-def dangling(tables: IncomingTables, edge: EdgeType) -> Question:
+def dangling(tables: IncomingTables, edge: EdgeType) -> Check:
     """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
     ends = _ends(edge)
     edges = tables.fresh(edge.type_key, list(ends))
     nodes = {node: _node_ids(tables, node) for node in ends.values()}
 
-    def verdict(found: Suspects) -> DataFrame:
-        refused = []
+    def violations(found: CandidateKeys) -> DataFrame:
+        broken = []
         for end, node in ends.items():
             known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes[node]])
             rows = tables.frame(_among(replace(edges, columns=(end,)), [end], found))
             missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
-            reason = F.concat(F.lit(f"edge {edge.name}: {end} '"), F.col(end), F.lit(f"' not found in {node}"))
-            refused.append(_refused(edge.type_key, missing, end, reason))
-        return all_of(refused)
+            sentence = Sentence.DANGLING_EDGE
+            broken.append(
+                _violations(
+                    edge.type_key, missing, sentence, end, type=edge.name, end=end, node_id=F.col(end), node=node
+                )
+            )
+        return all_of(broken)
 
-    return Question(lost_ends(tables.spark, replace(edges, places=False), ends, nodes), verdict)
+    return Check(missing_endpoints(tables.spark, replace(edges, places=False), ends, nodes), violations)
 
 
 def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
@@ -165,19 +171,20 @@ def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
         if edge.type_key in tables.by_key:
             continue
         for end in (end for end, node in _ends(edge).items() if node == name):
-            lost = _orphans(tables, edge, end, name)
-            if lost:
-                raise BadRequestError(
-                    f"edge {edge.name} '{lost[0][0]}' would be orphaned: {end} '{lost[0][1]}' not found in {name}"
-                    f"; keep the node, or load {edge.name} in the same overwrite"
-                )
+            for entity_id, missing in _orphans(tables, edge, end, name):
+                sentence = Sentence.ORPHANED_EDGE
+                reason = sentence.text(type=edge.name, entity_id=entity_id, end=end, node_id=missing, node=name)
+                message = f"{reason}; {ORPHAN_REMEDY.format(type=edge.name)}"
+                raise ConstraintError(sentence.rule, edge.type_key, end, entity_id, message=message)
 
 
 def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
     """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
     edges, nodes = tables.committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
     asking = replace(edges, columns=(end,), places=False)
-    (found,) = suspects([lost_ends(tables.spark, asking, {end: node}, {node: [replace(nodes, places=False)]})])
+    (found,) = candidate_keys(
+        [missing_endpoints(tables.spark, asking, {end: node}, {node: [replace(nodes, places=False)]})]
+    )
     if found is not None and not len(found):
         return []
     present = tables.frame(_among(nodes, ["id"], found)).select(F.col("id").alias(end))
@@ -199,7 +206,7 @@ def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
 # Cardinality
 
 
-def outside_cardinality(tables: IncomingTables, key: str) -> Question | None:
+def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
     """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds.
 
     Of too many, the earliest stay. Of too few, every incoming edge of the source goes, and so does every incoming
@@ -212,7 +219,7 @@ def outside_cardinality(tables: IncomingTables, key: str) -> Question | None:
     most, columns = edge.cardinality.maximum, ["id", "src"]
     new, old = tables.fresh(key, columns), tables.stored(key, columns)
 
-    def verdict(found: Suspects) -> DataFrame:
+    def violations(found: CandidateKeys) -> DataFrame:
         rows, stored = (tables.frame(_among(scan, ["src"], found)) for scan in (new, old))
         stored = stored.select("id", "src")
         staying = _staying(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
@@ -224,29 +231,24 @@ def outside_cardinality(tables: IncomingTables, key: str) -> Question | None:
             broken = broken.unionByName(_under(tables, edge, rows, stored, counted))
         return broken.dropDuplicates([PLACE])
 
-    # A source that has too few edges can't be told by the edges it has.
+    # A source that has too few edges can't be found by the edges it has.
     if most is None or edge.cardinality.minimum:
-        return Question(None, verdict)
-    return Question(crowded_keys(tables.spark, [new, old], ["src"], most), verdict)
+        return Check(None, violations)
+    return Check(crowded_keys(tables.spark, [new, old], ["src"], most), violations)
 
 
 def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
     most = edge.cardinality.maximum
     over = counted.where(F.lit(False) if most is None else F.col("total") > most)
     ranked = rows.join(over, "src").withColumn("rank", F.row_number().over(Window.partitionBy("src").orderBy(PLACE)))
-    return _refused(
-        edge.type_key,
-        ranked.where(F.col("rank") + F.col("kept") > (most or 0)),
-        "src",
-        _card_reason(edge, f"max {most}"),
-    )
+    surplus = ranked.where(F.col("rank") + F.col("kept") > (most or 0))
+    return _miscounted(edge, surplus, Sentence.TOO_MANY_EDGES, most or 0)
 
 
 def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: DataFrame, counted: DataFrame) -> DataFrame:
     least = edge.cardinality.minimum
-    reason = _card_reason(edge, f"min {least}")
     few = counted.where(F.col("total") < least)
-    gaining = _refused(edge.type_key, rows.join(few, "src"), "src", reason)
+    gaining = _miscounted(edge, rows.join(few, "src"), Sentence.TOO_FEW_EDGES, least)
     if tables.by_key[edge.type_key].replaces:
         before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
         lost = before.join(counted.select("src"), "src", "left_anti")
@@ -254,9 +256,9 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
         lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
         first = lost.orderBy("src").limit(1).collect()
         if first:
-            raise BadRequestError(
-                f"@card violation on edge {edge.name}: source '{first[0][0]}' has 0 edges (min {least})"
-            )
+            sentence = Sentence.TOO_FEW_EDGES
+            message = sentence.text(type=edge.name, source=first[0][0], count=0, bound=least)
+            raise ConstraintError(sentence.rule, edge.type_key, "src", message=message)
         return gaining
     left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
     after = _staying(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
@@ -264,52 +266,76 @@ def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: Data
     total = F.coalesce("kept", F.lit(0)) + F.coalesce("gained", F.lit(0))
     totals = after.join(arriving, "src", "full").select(F.col("src").alias("left"), total.alias("total"))
     moved = left.drop("src").join(totals, "left", "left").withColumn("total", F.coalesce("total", F.lit(0)))
-    moving = _refused(
-        edge.type_key, moved.where(F.col("total") < least).withColumnRenamed("left", "src"), "src", reason
-    )
-    return gaining.unionByName(moving)
+    moving = moved.where(F.col("total") < least).withColumnRenamed("left", "src")
+    return gaining.unionByName(_miscounted(edge, moving, Sentence.TOO_FEW_EDGES, least))
 
 
-def _card_reason(edge: EdgeType, bound: str) -> Column:
-    return F.concat(
-        F.lit(f"@card violation on edge {edge.name}: source '"),
-        F.col("src"),
-        F.lit("' has "),
-        F.col("total").cast("string"),
-        F.lit(f" edges ({bound})"),
-    )
+def _miscounted(edge: EdgeType, rows: DataFrame, sentence: Sentence, bound: int) -> DataFrame:
+    counted = {"source": F.col("src"), "count": F.col("total")}
+    return _violations(edge.type_key, rows, sentence, "src", type=edge.name, bound=str(bound), **counted)
 
 
-def _refused(key: str, rows: DataFrame, property: str | None, reason: Column) -> DataFrame:
-    named = F.lit(property).cast("string").alias("property")
-    return rows.select(F.lit(key).alias("type"), PLACE, named, reason.alias("reason"))
+# Violations
 
 
-def _unique_reason(type_: TableType, members: Sequence[str], columns: Sequence[str], holder: Column) -> Column:
-    shown = [_shown(type_, name, column) for name, column in zip(members, columns, strict=True)]
-    if len(members) == 1:
-        named, value = members[0], shown[0]
-    else:
-        named = f"({', '.join(members)})"
-        value = F.concat(F.lit("("), F.concat_ws(", ", *shown), F.lit(")"))
-    return F.concat(
-        F.lit(f"@unique violation on {type_.name}.{named}: value '"),
-        value,
-        F.lit("' held by '"),
-        holder,
-        F.lit("' and '"),
-        F.col("id"),
-        F.lit("'"),
+def _violations(key: str, rows: DataFrame, sentence: Sentence, field: str | None, **values: Column | str) -> DataFrame:
+    """Rows that break a rule, with the sentence about each."""
+    return rows.select(
+        F.lit(key).alias("type"),
+        PLACE,
+        F.lit(field).cast("string").alias("property"),
+        sentence_column(sentence, **values).alias("reason"),
+        F.lit(sentence.rule.value).alias("rule"),
     )
 
 
-def _shown(type_: TableType, name: str, column: str) -> Column:
+def sentence_column(sentence: Sentence, **values: Column | str) -> Column:
+    """A sentence as a column: what `Sentence.text` makes of Python values, made of columns."""
+    parts = []
+    for fixed, name in sentence.pieces():
+        if fixed:
+            parts.append(F.lit(fixed))
+        if name is not None:
+            value = values[name]
+            parts.append(F.lit(value) if isinstance(value, str) else value.cast("string"))
+    return F.concat(*parts)
+
+
+def _shared(
+    type_: TableType,
+    rows: DataFrame,
+    sentence: Sentence,
+    members: Sequence[str],
+    columns: Sequence[str],
+    holder: Column,
+) -> DataFrame:
+    texts = [_value_text(type_, name, column) for name, column in zip(members, columns, strict=True)]
+    tuple_text = F.concat(F.lit("("), F.concat_ws(", ", *texts), F.lit(")"))
+    return _violations(
+        type_.type_key,
+        rows,
+        sentence,
+        the_property(members),
+        type=type_.name,
+        property=members_name(members),
+        value=texts[0] if len(members) == 1 else tuple_text,
+        holder=holder,
+        entity_id=F.col("id"),
+    )
+
+
+def _value_text(type_: TableType, name: str, column: str) -> Column:
+    """A value as sentences show it. Spark writes floats and dates in ways of its own, so Python writes these."""
     value = F.col(column)
     prop = type_.properties.get(name)
-    if prop is not None and prop.type.scalar is Scalar.DATETIME:
-        # Spark shows moments in the zone of the session, the graph in UTC.
-        return F.date_format(F.to_utc_timestamp(value, F.current_timezone()), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
-    return value.cast("string")
+    scalar = Scalar.STRING if prop is None else prop.type.scalar
+    if scalar is Scalar.DATE:
+        value = F.unix_date(value)
+    elif scalar is Scalar.DATETIME:
+        value = F.unix_millis(value)
+    elif scalar not in FLOATS:
+        return value.cast("string")
+    return F.udf(lambda stored: value_text(scalar, stored), "string", useArrow=False)(value)
 
 
 def _key_members(type_: TableType) -> tuple[str, ...]:
@@ -317,7 +343,7 @@ def _key_members(type_: TableType) -> tuple[str, ...]:
 
 
 def _key_columns(type_: TableType) -> dict[str, str]:
-    """Where the members of a key are read, and what they are called meanwhile: a single text is the id itself."""
+    """The columns of a key by the names that they have in its frames: a single text is the id itself."""
     names = _key_members(type_)
     if len(names) == 1 and type_.properties[names[0]].type.scalar is Scalar.STRING:
         return {"id": "id"}

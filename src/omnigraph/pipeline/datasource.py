@@ -19,17 +19,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from omnigraph.api.enums import LoadMode
+from omnigraph.engine.bulk.graph_address import GraphAddress
+from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.workspace import Workspace, opened
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.changes import CHANGES_SCHEMA, ChangeStreamReader
 from omnigraph.pipeline.reading import FilteringTypeReader, TypeReader, comparable_columns, type_named, type_scan
 from omnigraph.pipeline.streaming import TypeStreamWriter
 from omnigraph.pipeline.transport import spark_schema
 from omnigraph.pipeline.writing import Sink, TypeWriter
-from omnigraph.storage.location import Location
-from omnigraph.storage.tables.distributed import TableAddress
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -50,14 +50,14 @@ class OmnigraphDataSource(DataSource):
     def schema(self) -> StructType | str:
         if "type" not in self.options:
             return CHANGES_SCHEMA
-        with opened(self._option("graph")) as workspace:
+        with self._graph().opened() as workspace:
             state = self._snapshot(workspace)
             return spark_schema(
                 type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
             )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with opened(self._option("graph")) as workspace:
+        with self._graph().opened() as workspace:
             state = self._snapshot(workspace)
             type_ = type_named(state, self._option("type"))
             scan = type_scan(state, type_, self._columns())
@@ -74,7 +74,7 @@ class OmnigraphDataSource(DataSource):
         most = self.options.get("commitsPerBatch")
         if most is not None and not (most.isdecimal() and int(most)):
             raise BadRequestError(f"option commitsPerBatch is a whole number above 0, not '{most}'")
-        return ChangeStreamReader(self._location(), self._branch(), start, types, int(most) if most else None)
+        return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
@@ -82,17 +82,17 @@ class OmnigraphDataSource(DataSource):
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")
         mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
-        with opened(self._option("graph")) as workspace:
+        with self._graph().opened() as workspace:
             state = workspace.snapshot(self._branch())
             type_ = type_named(state, self._option("type"))
             return Sink(
-                location=self._location(),
+                graph=self._graph(),
                 branch=self._branch(),
                 type_key=type_.type_key,
                 mode=mode,
                 catalog=state.catalog.to_json(),
                 schema_digest=state.entry.schema,
-                address=TableAddress.of(self._location(), state.table(type_.type_key).state),
+                table=RemoteTable.of(workspace, state.table(type_.type_key).state),
                 actor=self.options.get("actor"),
                 run_key=self.options.get("runKey"),
             )
@@ -110,8 +110,8 @@ class OmnigraphDataSource(DataSource):
         given = self.options.get("columns")
         return None if given is None else [name.strip() for name in given.split(",")]
 
-    def _location(self) -> Location:
-        return Location.parse(self._option("graph"))
+    def _graph(self) -> GraphAddress:
+        return GraphAddress.of(self._option("graph"))
 
     def _snapshot(self, workspace: Workspace) -> Snapshot:
         commit = self.options.get("snapshot")

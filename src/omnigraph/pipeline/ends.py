@@ -1,7 +1,7 @@
-"""Ends of edges that no node has, found among many by one of two ways.
+"""Endpoints of edges that no node has: candidate keys found in one of two ways.
 
-Where the ids of the nodes fit into a task, every task reads them all and looks its edges up where they are: nothing
-moves but the answer. Otherwise ids and ends meet in the buckets of an exchange.
+Where the ids of the nodes fit into the memory of a task, every task reads them all and looks up the edges that it reads
+itself: only the candidates move. Otherwise ids and endpoints are shuffled into the same buckets.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.pipeline.bucketing import Hashes, every_hash
+from omnigraph.engine.bulk.key_hashes import Hashes, every_hash
 from omnigraph.pipeline.exchange import Lane
 from omnigraph.pipeline.matching import KnownIds, unknown
 from omnigraph.pipeline.scanning import TableScan
-from omnigraph.pipeline.suspicion import suspicion, suspicion_by_task
+from omnigraph.pipeline.suspicion import candidates, candidates_by_task
 
-# What a task holds of ids; it takes up to four times as much meanwhile.
+# Bytes of ids in the memory of a task; building the lookup takes up to four times as much.
 _MOST_HELD: Final = 96 << 20
 _BATCH_ROWS: Final = 1 << 17
-# Reading the ids anew should cost a task less than looking up.
+# Reading the ids should cost a task less than looking up its edges.
 _EDGES_PER_ID: Final = 2
 _LEAST_EDGES: Final = 1 << 20
 
 
-def lost_ends(
+def missing_endpoints(
     spark: SparkSession, edges: TableScan, ends: Mapping[str, str], nodes: Mapping[str, Sequence[TableScan]]
 ) -> DataFrame:
-    """Suspicion of ids that edges end in and that no node has.
+    """Candidates for ids that edges end in and that no node has.
 
-    `ends` tells the node type of each end, `nodes` where the ids of a type are; an id may be found there twice.
+    `ends` is the node type of each end, `nodes` where the ids of a type are; an id may be found there twice.
     """
     known = [scan for scans in nodes.values() for scan in scans]
     if sum(scan.rows * scan.bytes_per_row() for scan in known) > _MOST_HELD:
@@ -56,7 +56,7 @@ def _looked_up(
             found += known.missing(_columns(edges, groups[number], here))
         return every_hash(found)
 
-    return suspicion_by_task(spark, len(groups), missing)
+    return candidates_by_task(spark, len(groups), missing)
 
 
 def _exchanged(
@@ -72,7 +72,7 @@ def _exchanged(
 
         return every_hash(unknown(rows[end][end], ids(node)) for end, node in ends.items())
 
-    return suspicion(spark, lanes, missing)
+    return candidates(spark, lanes, missing)
 
 
 def _columns(scan: TableScan, fragments: Sequence[int], names: Sequence[str]) -> Iterator[pa.Array]:

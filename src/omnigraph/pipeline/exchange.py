@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.pipeline.bucketing import buckets_of, key_hashes, with_whole_key
+from omnigraph.engine.bulk.key_hashes import buckets_of, key_hashes, with_whole_key
 from omnigraph.pipeline.scanning import TableScan, in_chunks
 from omnigraph.pipeline.tasks import OnBatches, map_batches, on_executors
 from omnigraph.pipeline.transport import spark_schema

@@ -1,6 +1,6 @@
 """A pipeline run from sources to one commit, or to nothing.
 
-`run` captures a head, lets executors type and write the rows, judges them with joins against that head, and publishes
+`run` captures a head, lets executors type and write the rows, checks them with joins against that head, and publishes
 through the engine's publish machine like every other write. The driver holds metadata, counts and samples.
 """
 
@@ -10,11 +10,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -24,27 +23,28 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import config_from_environment
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.run_keys import new_run_id
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
+from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
-from omnigraph.errors import BadRequestError, BranchNotFoundError, StorageError
-from omnigraph.language.catalog import Catalog, EdgeType
+from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks import all_of
 from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
 from omnigraph.pipeline.fingerprints import DigestCache, Digests
-from omnigraph.pipeline.incoming import IncomingTables, WrittenFragment
+from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.indexing import index_tables
-from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
-from omnigraph.pipeline.judgement import Judgement
+from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask, TooManyRejected
+from omnigraph.pipeline.judgement import CheckSequence
 from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
-from omnigraph.pipeline.rejections import refused_by_kernels, rows_rejected, samples, with_positions
+from omnigraph.pipeline.rejections import rejected_by_kernels, rows_rejected, samples, too_many_rejected, with_positions
 from omnigraph.pipeline.report import Stages, from_record, recorded
 from omnigraph.pipeline.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.tasks import map_batches
 from omnigraph.pipeline.transport import spark_schema
-from omnigraph.storage.identifiers import new_ulid
-from omnigraph.storage.tables.distributed import TableAddress, data_files
 
 _COUNTS = "pipeline.counts"
 _SAMPLES = 10
@@ -102,21 +102,16 @@ def _clear_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if "TooManyRejectedError: " in text:
-            first = text.split("TooManyRejectedError: ", 1)[1].split("\n", 1)[0].strip()
-            raise BadRequestError(f"more rows were rejected than max_rejected allows, such as: {first}") from None
-        said = own_words(text)
+        said = own_words(str(error))
         reason = said or f"Spark could not run the pipeline: {short_reason(error)}"
         raise BadRequestError(reason) from error
 
 
 @dataclass
 class _Ingested:
-    """Everything the executors wrote and refused, for one schema. `paths` are those of the tables, by type."""
+    """Everything the executors wrote and refused, for one schema."""
 
-    paths: dict[str, str]
-    fragments: list[WrittenFragment]
+    fragments: WrittenFragments
     outcomes: dict[str, DataFrame]
     counts: dict[str, TypeCounts]
     rejected: int
@@ -130,10 +125,10 @@ class _Run:
     actor: str | None
     progress: Progress | None
     dry_run: bool = False
-    run_id: str = field(default_factory=new_ulid)
+    run_id: str = field(default_factory=new_run_id)
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
-    _judgements: list[Judgement] = field(default_factory=list)
+    _checks: list[CheckSequence] = field(default_factory=list)
     _rejected: DataFrame | None = None
 
     def __post_init__(self) -> None:
@@ -174,17 +169,15 @@ class _Run:
         for ingested in self._ingested.values():
             for outcomes in ingested.outcomes.values():
                 outcomes.unpersist()
-        for judgement in self._judgements:
-            judgement.release()
+        for checked in self._checks:
+            checked.release()
         if self._rejected is not None:
             self._rejected.unpersist()
 
     def _discard(self) -> None:
-        """Remove the rows that executors wrote and nobody will publish; cleanup finds what little is left."""
+        """Remove the rows that executors wrote and no plan that left this run names."""
         for ingested in self._ingested.values():
-            files = [f"{ingested.paths[f.type_key]}/{name}" for f in ingested.fragments for name in data_files(f.json)]
-            with suppress(StorageError):
-                self.workspace.root.objects.delete_all(files)
+            ingested.fragments.discard()
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
@@ -198,10 +191,14 @@ class _Run:
     def prepare(self, txn: WriteTxn) -> PublishPlan:
         """Everything between the captured head and the publish. May run again on a newer head."""
         try:
-            return self._prepare(txn)
+            plan = self._prepare(txn)
         except BaseException:
             self._discard()
             raise
+        if not self.dry_run:
+            for ingested in self._ingested.values():
+                ingested.fragments.keep()
+        return plan
 
     def _prepare(self, txn: WriteTxn) -> PublishPlan:
         ingested = self._ingest(txn)
@@ -209,24 +206,23 @@ class _Run:
         types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
-            for key in sorted({f.type_key for f in ingested.fragments}):
-                written = [f for f in ingested.fragments if f.type_key == key]
+            for key, written in ingested.fragments.by_type().items():
                 tables.add(types[key], written, replaces=replaces)
-        judgement = Judgement(tables, self.model, ingested.outcomes, self._refuse_now)
-        self._judgements.append(judgement)
+        checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
+        self._checks.append(checked)
         with self.stages.stage("check"):
-            judgement.judge()
-        self._settle(ingested, judgement)
+            checked.run()
+        self._settle(ingested, checked)
         if self.model.index:
             with self.stages.stage("index"):
                 self._build_indexes(tables)
-        self.counts = _final_counts(ingested, judgement, tables)
+        self.counts = _final_counts(ingested, checked, tables)
         details = {
             _COUNTS: recorded(self.counts),
             "pipeline.rejected": str(self.rejected_total),
             "pipeline.sources": json.dumps(sorted(self.model.sources)),
         }
-        return PublishPlan(staged=tables.staged(), read_set=_read_set(tables), strict=replaces, details=details)
+        return PublishPlan(staged=tables.staged(), read_set=tables.read_set(), strict=replaces, details=details)
 
     # Ingest
 
@@ -235,11 +231,10 @@ class _Run:
         place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
         if (known := self._ingested.get(place.hexdigest())) is not None:
             return known
-        paths = {key: state.path for key, state in txn.base.tables.items()}
-        found = self._ingested[place.hexdigest()] = _Ingested(paths, [], {}, {}, 0)
+        found = self._ingested[place.hexdigest()] = _Ingested(WrittenFragments(txn), {}, {}, 0)
         catalog = txn.snapshot.catalog
         check_against(self.model, catalog)
-        tables = {key: TableAddress.of(txn.root.location, state) for key, state in txn.base.tables.items()}
+        tables = remote_tables(txn)
         for order, (label, source, mapping) in enumerate(self._inputs()):
             with self.stages.stage("write", label):
                 type_key = mapping.type_key if mapping else None
@@ -253,7 +248,12 @@ class _Run:
                     outcomes = self.frames.through_bad_records(source, task, schema)
                 outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
                 found.outcomes[f"{order}\t{source}"] = outcomes
-                self._gather(found, outcomes, order, source)
+                try:
+                    self._gather(found, outcomes, order, source)
+                except (PySparkException, Py4JJavaError) as error:
+                    if (stopped := TooManyRejected.in_text(str(error))) is None:
+                        raise
+                    raise too_many_rejected(stopped, source, self.frames.row_index(source)) from None
         if found.rejected and self._must_stop(found.rejected):
             self._refuse_now(found.rejected, self._kernel_rejections(found))
         return found
@@ -289,7 +289,7 @@ class _Run:
             yield f"bad records of {name}", name, None
 
     def _task(
-        self, catalog: Catalog, tables: Mapping[str, TableAddress], label: str, type_key: str | None
+        self, catalog: Catalog, tables: Mapping[str, RemoteTable], label: str, type_key: str | None
     ) -> IngestTask:
         quality = self.model.quality
         quarantine = quality.on_error is OnError.QUARANTINE
@@ -316,7 +316,7 @@ class _Run:
         for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
             if row["kind"] == FRAGMENT:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
-                found.fragments.append(fragment)
+                found.fragments.add(fragment)
                 continue
             known = found.counts.get(row["type"], TypeCounts(type_key=row["type"]))
             read = known.read + row["rows"] + row["rejected"]
@@ -327,7 +327,7 @@ class _Run:
 
     def _build_indexes(self, tables: IncomingTables) -> None:
         current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
-        for key, state in index_tables(tables.spark, tables.txn.root, current).items():
+        for key, state in index_tables(tables.spark, tables.txn.resources, current).items():
             tables.replace_current(key, state)
 
     # Rejections
@@ -337,7 +337,7 @@ class _Run:
         return quality.on_error is OnError.FAIL or rejected > quality.max_rejected
 
     def _kernel_rejections(self, found: _Ingested) -> DataFrame:
-        frames = [refused_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
+        frames = [rejected_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
         return all_of(frames)
 
     def _refuse_now(self, total: int, rejected: DataFrame) -> None:
@@ -347,12 +347,12 @@ class _Run:
             allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
             raise rows_rejected(total, shown, allowed)
 
-    def _settle(self, ingested: _Ingested, judgement: Judgement) -> None:
+    def _settle(self, ingested: _Ingested, checked: CheckSequence) -> None:
         """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
-        self.rejected_total = ingested.rejected + judgement.rejected
+        self.rejected_total = ingested.rejected + checked.rejected
         if not self.rejected_total:
             return
-        rejected = all_of([self._kernel_rejections(ingested), *judgement.frames]).persist(StorageLevel.DISK_ONLY)
+        rejected = all_of([self._kernel_rejections(ingested), *checked.frames]).persist(StorageLevel.DISK_ONLY)
         self._rejected = rejected
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
@@ -409,27 +409,17 @@ class _Run:
         )
 
 
-def _read_set(tables: IncomingTables) -> ReadSet:
-    """Node tables that endpoints were looked up in. Written tables need no mention."""
-    edges = [t.type for t in tables.types("edge") if isinstance(t.type, EdgeType)]
-    nodes = {f"node:{name}" for edge in edges for name in (edge.from_type, edge.to_type)}
-    touched = {
-        edge.type_key for t in tables.types("node") if t.replaces for edge in tables.catalog.incident_edges(t.type.name)
-    }
-    return ReadSet(tables=frozenset((nodes | touched) - tables.by_key.keys()))
-
-
-def _final_counts(ingested: _Ingested, judgement: Judgement, tables: IncomingTables) -> tuple[TypeCounts, ...]:
+def _final_counts(ingested: _Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
     counts = []
     for key in sorted({*ingested.counts, *tables.by_key}):
         known = ingested.counts.get(key, TypeCounts(type_key=key))
-        changes: Any = tables.changes(tables.by_key[key]) if key in tables.by_key else None
+        changes = tables.by_key[key].changes if key in tables.by_key else None
         counts.append(
             TypeCounts(
                 type_key=key or "(no type)",
                 read=known.read,
-                rejected=known.rejected + judgement.rejected_by_type.get(key, 0),
-                superseded=judgement.superseded.get(key, 0),
+                rejected=known.rejected + checked.rejected_by_type.get(key, 0),
+                superseded=checked.superseded.get(key, 0),
                 inserted=changes.inserted if changes else 0,
                 updated=changes.updated if changes else 0,
                 deleted=changes.deleted if changes else 0,

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.export import ExportedFile
 from omnigraph.api.pipeline import Progress
+from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
@@ -27,8 +28,6 @@ from omnigraph.pipeline.report import Stages
 from omnigraph.pipeline.scanning import scan_frame
 from omnigraph.pipeline.sources import hadoop_uri, spark_errors
 from omnigraph.pipeline.tasks import on_executors
-from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
 
 _LINES_PER_BATCH: Final = 4_096
 # Without these, Spark writes quotes in a way of its own and cuts spaces off.
@@ -96,7 +95,7 @@ def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFram
     groups = type_scan(state, type_).groups()
     if not groups:
         return spark.createDataFrame([], "value string")
-    task = _LinesTask(state.root.location, type_, state.table(type_.type_key).state, tuple(groups))
+    task = _LinesTask(EntityRecords.of(state, type_), tuple(groups))
     return on_executors(spark, len(groups), task.batches, "value string")
 
 
@@ -104,20 +103,12 @@ def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFram
 class _LinesTask:
     """What an executor needs to write the entities of some fragments as records."""
 
-    location: Location
-    type: TableType
-    state: TableState
+    records: EntityRecords
     groups: tuple[tuple[int, ...], ...]
 
     def batches(self, group: int) -> Iterator[pa.RecordBatch]:
-        from omnigraph.engine.entities import TypeState
-        from omnigraph.engine.export import entity_lines
-        from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
-
-        entities = TypeState(TableReader(self.location), self.type, self.state)
         batch: list[str] = []
-        for line in entity_lines(entities, fragment_row_ids(entities.table, self.groups[group])):
+        for line in self.records.lines(self.groups[group]):
             batch.append(line.decode())
             if len(batch) == _LINES_PER_BATCH:
                 yield pa.RecordBatch.from_pydict({"value": batch})

@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.pipeline import PipelineReport, Progress
+from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.workspace import GraphHandle, opened
-from omnigraph.errors import BadRequestError, KeyConflictError, RowsRejectedError
+from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import EmbedStep, Pipeline, Quality, Source, TypeMapping
 from omnigraph.pipeline.reading import type_named
-from omnigraph.storage.identifiers import new_ulid
 
 _SOURCE = "frame"
 
@@ -46,7 +46,7 @@ def write_frame(
     append that meets an id twice raises KeyConflictError as a load does, unless `quality` has a quarantine for it.
     """
     # Only a global view can be seen from the session that a run makes for its sources.
-    view = f"omnigraph_{new_ulid().lower()}"
+    view = f"omnigraph_{new_run_id().lower()}"
     frame.createGlobalTempView(view)
     try:
         with opened(graph) as workspace:
@@ -72,9 +72,9 @@ def write_frame(
             progress=progress,
         )
     except RowsRejectedError as error:
-        if error.key_conflict is not None and load_mode(mode) is LoadMode.APPEND:
+        if error.rule is ConstraintRule.ID and error.type_key and load_mode(mode) is LoadMode.APPEND:
             message = f"{error.samples[0]}; nothing was written"
-            raise KeyConflictError(*error.key_conflict, message=message) from error
+            raise KeyConflictError(error.type_key, error.entity_id, message=message) from error
         raise
     finally:
         frame.sparkSession.catalog.dropGlobalTempView(view)

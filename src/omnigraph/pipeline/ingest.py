@@ -1,29 +1,32 @@
-"""What an executor does with one partition of a source: type the rows, write fragments, tell what happened.
+"""What an executor does with one partition of a source: type the rows, write fragments, report both.
 
 Runs inside `mapInArrow`, so it imports the engine only after the fork and gets everything it needs as one picklable
-`IngestTask`. It returns metadata: a row per fragment it wrote, a row per input row it refused, and one tally. Rows
-never travel back, and nothing it writes is named by any version yet.
+`IngestTask`. It returns metadata: a row per fragment it wrote, a row per input row it rejected, and one tally. Accepted
+rows never travel back, and no version names the files that it writes yet.
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.errors import ConstraintRule
+from omnigraph.language.violations import Sentence
+from omnigraph.pipeline.row_numbers import packed_positions
+
 if TYPE_CHECKING:
+    from omnigraph.engine.bulk.remote_table import RemoteTable
     from omnigraph.engine.external_blobs import ExternalBlobPolicy
     from omnigraph.engine.kernels import RejectedRow
     from omnigraph.engine.kernels.ids import Mint
     from omnigraph.language.catalog import Catalog
     from omnigraph.pipeline.embedding import EmbedTask
-    from omnigraph.storage.tables.distributed import TableAddress
 
 ROW_COLUMN: Final = "#row"
 """The number of a row in its source: the Spark partition in the upper bits, its position there in the lower 33."""
@@ -49,6 +52,7 @@ OUTCOME_SCHEMA: Final = pa.schema(
         ("fragment", pa.string()),
         ("positions", pa.binary()),
         ("row", pa.int64()),
+        ("id", pa.string()),
         ("problems", pa.string()),
         ("record", pa.string()),
     ]
@@ -58,20 +62,20 @@ _FLUSH_ROWS: Final = 1 << 20
 _FLUSH_BYTES: Final = 192 << 20
 
 RecordOf: TypeAlias = Callable[[int], str]
-"""The whole record behind a row number, made only for rows that are refused."""
+"""The whole record behind a row number, made only for rows that are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestTask:
     """One source on its way into tables. `type_key` is None for graph records, which name their types themselves, and
-    for sources that only queries read: of these, only records without columns arrive, to be refused.
+    for sources that only queries read: of these, only records without columns arrive, to be rejected.
 
-    Ids that the graph makes up depend on `seed` and the row alone, so a task that runs twice makes the same ones.
-    `most_rejected` bounds what one task keeps of its refused rows; the tally counts them all.
+    Ids that the graph generates depend on `seed` and the row alone, so a task that runs twice makes the same ones.
+    `most_rejected` limits how many rejected rows one task keeps; the tally counts them all.
     """
 
     catalog: bytes
-    tables: Mapping[str, TableAddress]
+    tables: Mapping[str, RemoteTable]
     seed: str
     millis: int
     type_key: str | None = None
@@ -86,7 +90,27 @@ class IngestTask:
 
 
 class TooManyRejectedError(Exception):
-    """Raised inside an executor; the driver turns it into an error of our family."""
+    """Raised inside an executor, with the text of a `TooManyRejected`; the driver makes a `ConstraintError` of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyRejected:
+    """Sent by a task that rejected more rows than the run may leave out: the row at which it stopped."""
+
+    row: int
+    type: str
+    id: str | None
+    problems: list[dict[str, Any]]
+
+    def to_text(self) -> str:
+        """One line, which survives the way through Spark's own error."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def in_text(cls, text: str) -> TooManyRejected | None:
+        """What a task said, within the text that Spark made of its error."""
+        _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
+        return cls(**json.loads(rest.split("\n", 1)[0])) if found else None
 
 
 class _Ingest:
@@ -100,7 +124,7 @@ class _Ingest:
         self._buffers: dict[str, _Buffer] = {}
         self._outcomes: list[dict[str, Any]] = []
         self._accepted: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
+        self._rejected: dict[str, int] = {}
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -112,8 +136,8 @@ class _Ingest:
             yield from self._drained()
         for key in list(self._buffers):
             self._flush(key)
-        for key in sorted({*self._accepted, *self._refused}):
-            counts = {"rows": self._accepted.get(key, 0), "rejected": self._refused.get(key, 0)}
+        for key in sorted({*self._accepted, *self._rejected}):
+            counts = {"rows": self._accepted.get(key, 0), "rejected": self._rejected.get(key, 0)}
             self._outcomes.append({"kind": TALLY, "type": key, **counts})
         yield from self._drained()
 
@@ -143,11 +167,11 @@ class _Ingest:
                 at.update((int(n), row) for row, n in enumerate(numbers))
             return loose_record(type_, loose, at[number])
 
-        self._refuse(rejected, record_of)
+        self._reject(rejected, record_of)
         yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False), record_of
 
     def _without_corrupt(self, type_key: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that the file reader could not split into columns are refused as a whole."""
+        """Rows that the file reader could not split into columns are rejected as a whole."""
         names = batch.schema.names
         rest = batch.drop_columns([name for name in (CORRUPT_COLUMN, FLAW_COLUMN) if name in names])
         if CORRUPT_COLUMN not in names or (corrupt := batch.column(CORRUPT_COLUMN)).null_count == len(corrupt):
@@ -155,7 +179,8 @@ class _Ingest:
         numbers = _numbers(batch)
         for row in np.flatnonzero(corrupt.is_valid().to_numpy(zero_copy_only=False)).tolist():
             reason = batch.column(FLAW_COLUMN)[row].as_py() if FLAW_COLUMN in names else MALFORMED_RECORD
-            self._refuse_row(type_key, int(numbers[row]), [(type_key, None, reason)], corrupt[row].as_py())
+            problem = _problem(None, reason, ConstraintRule.RECORD)
+            self._reject_row(type_key, int(numbers[row]), None, [problem], corrupt[row].as_py())
         return rest.filter(corrupt.is_null())
 
     def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
@@ -172,7 +197,7 @@ class _Ingest:
                 at.update((int(n), text) for n, text in zip(numbers, texts, strict=True))
             return at[number].decode(errors="backslashreplace")
 
-        self._refuse([_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
+        self._reject([_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
         for key, typed in decoded.by_type.items():
             if len(typed):
                 yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
@@ -183,28 +208,29 @@ class _Ingest:
 
         return seeded_ulids(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}", self._task.millis)
 
-    # Refusing
+    # Rejecting
 
-    def _refuse(self, rejected: list[RejectedRow], record_of: RecordOf) -> None:
+    def _reject(self, rejected: list[RejectedRow], record_of: RecordOf) -> None:
         by_row: dict[int, list[RejectedRow]] = {}
         for row in rejected:
             by_row.setdefault(row.line, []).append(row)
         for number, rows in sorted(by_row.items()):
-            problems = [(row.type_key, row.property, row.reason) for row in rows]
-            self._refuse_row(rows[0].type_key or "", number, problems, lambda n=number: record_of(n))
+            problems = [_problem(row.property, row.reason, row.rule) for row in rows]
+            first = rows[0]
+            self._reject_row(first.type_key or "", number, first.entity_id, problems, lambda n=number: record_of(n))
 
-    def _refuse_row(
-        self, type_key: str, number: int, problems: list[tuple[str | None, str | None, str]], record: Any
+    def _reject_row(
+        self, type_key: str, number: int, entity_id: str | None, problems: list[dict[str, str | None]], record: Any
     ) -> None:
-        """Keep a refused row: once, with all that is wrong with it, and whole. `record` is a text or makes one."""
-        self._refused[type_key] = self._refused.get(type_key, 0) + 1
-        total = sum(self._refused.values())
+        """Keep a rejected row: once, with all of its violations, and whole. `record` is a text or makes one."""
+        self._rejected[type_key] = self._rejected.get(type_key, 0) + 1
+        total = sum(self._rejected.values())
         if self._task.stop_beyond is not None and total > self._task.stop_beyond:
-            raise TooManyRejectedError(problems[0][2])
+            raise TooManyRejectedError(TooManyRejected(number, type_key, entity_id, problems).to_text())
         if total <= self._task.most_rejected:
-            told = json.dumps([{"type": t, "property": p, "reason": r} for t, p, r in problems])
             kept = record if isinstance(record, str) else record()
-            self._outcomes.append({"kind": REJECTED, "type": type_key, "row": number, "problems": told, "record": kept})
+            described = {"type": type_key, "row": number, "id": entity_id, "problems": json.dumps(problems)}
+            self._outcomes.append({"kind": REJECTED, **described, "record": kept})
 
     # Writing
 
@@ -229,8 +255,8 @@ class _Ingest:
         type_ = self._types[key]
         if not any(prop.type.is_blob for prop in type_.property_list):
             return rows, numbers
+        from omnigraph.engine.bulk.external_cells import admitted_blobs
         from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS
-        from omnigraph.pipeline.blobs import admitted_blobs
 
         policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
         rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
@@ -238,23 +264,22 @@ class _Ingest:
             return rows, numbers
         for row, (name, reason) in sorted(refused.items()):
             number = int(numbers[row])
-            self._refuse_row(key, number, [(key, name, reason)], lambda n=number: record_of(n))
+            problem = _problem(name, reason, ConstraintRule.BLOB)
+            entity_id = rows.column("id")[row].as_py()
+            self._reject_row(key, number, entity_id, [problem], lambda n=number: record_of(n))
         keep = np.ones(rows.num_rows, np.bool_)
         keep[list(refused)] = False
         return rows.filter(pa.array(keep)), numbers[keep]
 
     def _flush(self, key: str) -> None:
         from omnigraph.engine.columns import as_table_rows, table_schema
-        from omnigraph.storage.tables.distributed import write_new_fragments
 
         buffer = self._buffers.pop(key)
         type_ = self._types[key]
         rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
         numbers = np.concatenate(buffer.numbers)
         start = 0
-        for text in write_new_fragments(
-            self._task.tables[key], rows, table_schema(type_), replaces=self._task.replaces
-        ):
+        for text in self._task.tables[key].write(rows, table_schema(type_), replaces=self._task.replaces):
             count = int(json.loads(text)["physical_rows"])
             here = numbers[start : start + count]
             start += count
@@ -270,7 +295,11 @@ class _Ingest:
             )
 
 
-MALFORMED_RECORD: Final = "the record is malformed: it does not have the columns of its file"
+MALFORMED_RECORD: Final = Sentence.MALFORMED_ROW.text(reason="it does not have the columns of its file")
+
+
+def _problem(property: str | None, reason: str, rule: ConstraintRule) -> dict[str, str | None]:
+    return {"property": property, "reason": reason, "rule": rule.value}
 
 
 class _Buffer:
@@ -296,16 +325,3 @@ def _renumbered(row: RejectedRow, number: int) -> RejectedRow:
 def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
     return numbers
-
-
-def packed_positions(numbers: NDArray[np.int64]) -> bytes:
-    """Row numbers of a fragment, in order, as the runs they mostly are: each by its first number and its length."""
-    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
-    lengths = np.diff(starts, append=len(numbers))
-    return zlib.compress(np.stack([numbers[starts], lengths]).astype("<i8").tobytes(), 1)
-
-
-def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
-    firsts, lengths = np.frombuffer(zlib.decompress(packed), "<i8").reshape(2, -1)
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())

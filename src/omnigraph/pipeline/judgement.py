@@ -1,7 +1,7 @@
-"""The order in which the incoming rows of a run are judged, until all that is left is valid together.
+"""The order of the checks on the incoming rows of a run, until the rows that are left satisfy all rules together.
 
-Ids first, then uniqueness, endpoints and cardinality. The order matters: a refused node takes the edges that end in
-it along. Only where refused rows would have replaced stored ones is everything judged once more.
+Ids first, then uniqueness, endpoints and cardinality. The order matters: edges that end in a rejected node are rejected
+as well. Only where rejected rows would have replaced stored ones do all checks run once more.
 """
 
 from __future__ import annotations
@@ -14,26 +14,32 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.api.enums import LoadMode
+from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.engine.bulk.places import OFFSET_BITS, PLACE
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline import checks
-from omnigraph.pipeline.checks import Question
+from omnigraph.pipeline.checks import Check
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.matching import REPEAT, ROLE, TAKEN
 from omnigraph.pipeline.model import Pipeline
-from omnigraph.pipeline.rejections import RefusedRows, refused_by_checks
-from omnigraph.pipeline.suspicion import Suspects, suspects
-from omnigraph.storage.tables.distributed import OFFSET_BITS, PLACE
+from omnigraph.pipeline.rejections import RejectedRows, rejected_by_checks
+from omnigraph.pipeline.suspicion import CandidateKeys, candidate_keys
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _OpenCheck:
+    """A check that has candidates."""
+
     key: str
-    question: Question
-    suspects: Suspects
+    check: Check
+    candidates: CandidateKeys
+
+    def violations(self) -> DataFrame:
+        return self.check.violations(self.candidates)
 
 
-class Judgement:
-    """Judges the tables of one attempt. `refuse` is told of refused rows and raises when the run must end."""
+class CheckSequence:
+    """Checks the tables of one attempt. `refuse` gets rejected rows and raises when the run must end."""
 
     def __init__(
         self,
@@ -54,21 +60,21 @@ class Judgement:
         self._replacing: list[str] = []
         self._kept: list[DataFrame] = []
 
-    def judge(self) -> None:
-        # One job asks everything; most runs end there.
-        ids, *rules = self._ask([self._ids(), *(rule() for rule in self._rules)])
-        changed = self._judge_ids(ids)
-        refused = self._judge_rules(None if changed else rules)
-        # A refused row that would have replaced a stored one brings that one back, which may break a rule anew.
-        while refused and self._replacing:
-            refused = self._judge_rules(None)
+    def run(self) -> None:
+        # One job finds the candidates of all checks; most runs have none.
+        ids, *rules = self._with_candidates([self._ids(), *(rule() for rule in self._rules)])
+        changed = self._check_ids(ids)
+        rejected = self._check_rules(None if changed else rules)
+        # Where a rejected row would have replaced a stored one, that one stays and may break a rule in turn.
+        while rejected and self._replacing:
+            rejected = self._check_rules(None)
         for node in list(self._tables.types("node")):
             checks.refuse_orphans(self._tables, node)
         for key in self._replacing:
             self._replace_stored(key)
 
     def release(self) -> None:
-        """Let go of what Spark kept; the frames of refused rows can't be read afterwards."""
+        """Free what Spark keeps; the frames of rejected rows can't be read afterwards."""
         for frame in self._kept:
             frame.unpersist()
 
@@ -77,28 +83,28 @@ class Judgement:
         return self._kept[-1]
 
     def _may_meet(self, key: str) -> bool:
-        """Whether an id of this type can occur twice or be stored already; ids that the run made up can't."""
+        """Whether an id of this type can occur twice or be stored already; ids that the run generated can't."""
         type_ = self._tables.by_key[key].type
         if isinstance(type_, NodeType) and type_.key:
             return True
         graph_sources = any(source.is_graph for source in self._pipeline.sources.values())
         return graph_sources or any("id" in m.select for m in self._pipeline.mappings if m.type_key == key)
 
-    def _ask(self, rules: Sequence[Sequence[tuple[str, Question]]]) -> list[list[_Asked]]:
-        """Per rule the questions that anybody is suspected in, with the suspects."""
-        asked = [question.suspicion for rule in rules for _, question in rule if question.suspicion is not None]
-        answers = iter(suspects(asked))
-        found = []
+    def _with_candidates(self, rules: Sequence[Sequence[tuple[str, Check]]]) -> list[list[_OpenCheck]]:
+        """Per rule the checks that have candidates, with the candidates."""
+        frames = [check.candidates for rule in rules for _, check in rule if check.candidates is not None]
+        found = iter(candidate_keys(frames))
+        opened = []
         for rule in rules:
-            answered = [(key, q, None if q.suspicion is None else next(answers)) for key, q in rule]
-            found.append([_Asked(key, q, who) for key, q, who in answered if who is None or len(who)])
-        return found
+            each = [_OpenCheck(key, c, None if c.candidates is None else next(found)) for key, c in rule]
+            opened.append([c for c in each if c.candidates is None or len(c.candidates)])
+        return opened
 
-    def _judge_ids(self, asked: Sequence[_Asked]) -> bool:
+    def _check_ids(self, opened: Sequence[_OpenCheck]) -> bool:
         """Whether rows were taken out because of their ids."""
-        if not asked:
+        if not opened:
             return False
-        self._met = {a.key: self._keep(a.question.verdict(a.suspects)) for a in asked}
+        self._met = {c.key: self._keep(c.violations()) for c in opened}
         by_role = [frame.groupBy(ROLE.name).count().withColumn("type", F.lit(key)) for key, frame in self._met.items()]
         counts = {(row["type"], row[ROLE.name]): row["count"] for row in checks.all_of(by_role).collect()}
         changed = False
@@ -109,29 +115,29 @@ class Judgement:
                 if self._keeps_last(key):
                     self.superseded[key] = self._tables.take_out(key, found)
                 else:
-                    self._take_out(found)
+                    self._reject(found)
             if counts.get((key, TAKEN)):
                 if self._pipeline.mode is LoadMode.APPEND:
                     changed = True
-                    self._take_out(checks.taken_ids(key, met))
+                    self._reject(checks.taken_ids(key, met))
                 else:
                     self._replacing.append(key)
         return changed
 
-    def _judge_rules(self, asked: Sequence[Sequence[_Asked]] | None) -> int:
-        """How many rows break a rule and were refused.
+    def _check_rules(self, opened: Sequence[Sequence[_OpenCheck]] | None) -> int:
+        """How many rows break a rule and were rejected.
 
-        `asked` is right up to the first rule that refuses rows; later rules are asked again on what is left.
+        `opened` is valid up to the first rule that rejects rows; later rules look for candidates in what is left.
         """
-        refused = 0
+        rejected = 0
         for number, rule in enumerate(self._rules):
-            broken = self._ask([rule()])[0] if refused or asked is None else asked[number]
+            broken = self._with_candidates([rule()])[0] if rejected or opened is None else opened[number]
             if broken:
-                refused += self._take_out(checks.all_of([a.question.verdict(a.suspects) for a in broken]))
-        return refused
+                rejected += self._reject(checks.all_of([c.violations() for c in broken]))
+        return rejected
 
     @property
-    def _rules(self) -> tuple[Callable[[], list[tuple[str, Question]]], ...]:
+    def _rules(self) -> tuple[Callable[[], list[tuple[str, Check]]], ...]:
         return (self._shared_values, self._dangling, self._outside_cardinality)
 
     def _keeps_last(self, key: str) -> bool:
@@ -139,14 +145,14 @@ class Judgement:
         keyed = isinstance(type_, NodeType) and bool(type_.key)
         return self._pipeline.quality.keeps_last(self._pipeline.mode, keyed=keyed)
 
-    def _ids(self) -> list[tuple[str, Question]]:
+    def _ids(self) -> list[tuple[str, Check]]:
         return [(key, self._met_ids(key)) for key in sorted(self._tables.by_key) if self._may_meet(key)]
 
-    def _met_ids(self, key: str) -> Question:
+    def _met_ids(self, key: str) -> Check:
         merges = self._pipeline.mode is LoadMode.MERGE
         return checks.met_ids(self._tables, key, merges=merges, keep_last=self._keeps_last(key))
 
-    def _shared_values(self) -> list[tuple[str, Question]]:
+    def _shared_values(self) -> list[tuple[str, Check]]:
         tables = self._tables
         return [
             (key, checks.shared_values(tables, key, members))
@@ -154,27 +160,27 @@ class Judgement:
             for members in tables.by_key[key].type.uniques
         ]
 
-    def _dangling(self) -> list[tuple[str, Question]]:
+    def _dangling(self) -> list[tuple[str, Check]]:
         edges = [edge.type for edge in self._tables.types("edge") if isinstance(edge.type, EdgeType)]
         return [(edge.type_key, checks.dangling(self._tables, edge)) for edge in edges]
 
-    def _outside_cardinality(self) -> list[tuple[str, Question]]:
+    def _outside_cardinality(self) -> list[tuple[str, Check]]:
         found = [(edge.key, checks.outside_cardinality(self._tables, edge.key)) for edge in self._tables.types("edge")]
-        return [(key, question) for key, question in found if question is not None]
+        return [(key, check) for key, check in found if check is not None]
 
-    def _take_out(self, found: DataFrame) -> int:
-        """Refuse rows, of any types, that a check found: each once, whatever is wrong with it."""
-        # Of an edge that dangles at both ends, `src` is told before `dst`.
-        problems = F.sort_array(F.collect_set(F.struct("property", "reason")), asc=False).alias("problems")
+    def _reject(self, found: DataFrame) -> int:
+        """Take out the rows, of any types, that break a rule: each once, with all of its violations."""
+        # Of an edge that has neither of its nodes, `src` comes before `dst`.
+        problems = F.sort_array(F.collect_set(F.struct("property", "reason", "rule")), asc=False).alias("problems")
         found = self._keep(found.groupBy("type", PLACE).agg(problems))
         counts = {row[0]: row[1] for row in found.groupBy("type").count().collect()}
         for key, count in sorted(counts.items()):
             places = found.where(F.col("type") == key).drop("type")
             incoming = self._tables.by_key[key]
-            rows = RefusedRows(self._tables.txn.root.location, incoming.type, incoming.all_rows)
+            rows = RejectedRows(EntityRecords.of(self._tables.txn.snapshot, incoming.type, incoming.all_rows))
             fragment, offset = F.shiftright(PLACE, OFFSET_BITS), F.col(PLACE).bitwiseAND((1 << OFFSET_BITS) - 1)
-            told = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "problems")
-            self.frames.append(refused_by_checks(told, self._positions(key), rows))
+            located = places.select(fragment.cast("int").alias("_fragment"), offset.alias("_offset"), "problems")
+            self.frames.append(rejected_by_checks(located, self._positions(key), rows))
             self.rejected += count
             self.rejected_by_type[key] = self.rejected_by_type.get(key, 0) + count
             self._refuse(self.rejected, self.frames[-1])
@@ -197,6 +203,6 @@ class Judgement:
         return checks.all_of(frames)
 
     def _replace_stored(self, key: str) -> None:
-        """Take out the stored rows whose id comes in again. Refused rows no longer replace anything."""
-        met = self._met_ids(key).verdict(None) if self.rejected_by_type.get(key) else self._met[key]
+        """Take out the stored rows whose id comes in again. Rejected rows no longer replace anything."""
+        met = self._met_ids(key).violations(None) if self.rejected_by_type.get(key) else self._met[key]
         self._tables.note_updated(key, self._tables.take_out(key, checks.replaced_places(met)))

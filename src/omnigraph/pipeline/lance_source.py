@@ -11,21 +11,21 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.engine.bulk.pinned_table import ForeignDataset, foreign_dataset
 from omnigraph.pipeline.scanning import TableScan, scan_frame
-from omnigraph.storage.tables.datasets import PinnedDataset, pinned_dataset
 
 
 @dataclass(frozen=True, slots=True)
 class LanceSource:
     uri: str
-    dataset: PinnedDataset
+    dataset: ForeignDataset
 
     @classmethod
     def opened(cls, uri: str, options: Mapping[str, str]) -> LanceSource:
         """`version` picks a version; every other option goes to the object store."""
         version = options.get("version")
         store = {name: value for name, value in options.items() if name != "version"}
-        return cls(uri, pinned_dataset(uri, None if version is None else int(version), store))
+        return cls(uri, foreign_dataset(uri, None if version is None else int(version), store))
 
     @property
     def fingerprint(self) -> str:
@@ -33,12 +33,10 @@ class LanceSource:
 
     def frame(self, spark: SparkSession, expressions: Sequence[str] | None = None) -> DataFrame:
         """The rows, with the columns that some Spark SQL expressions over them may name; all without expressions."""
-        columns = tuple(self.dataset.schema.names)
+        columns = tuple(self.dataset.table.schema.names)
         if expressions is not None:
             columns = spelled(columns, expressions)
-        return scan_frame(
-            spark, TableScan(self.dataset.address, self.dataset.fragments, self.dataset.schema, columns, {})
-        )
+        return scan_frame(spark, TableScan(self.dataset.table, columns, {}))
 
 
 def spelled(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:

@@ -6,40 +6,27 @@ by `omnigraph optimize --engine spark`. Executors write files; the driver alone 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.api.pipeline import Progress
 from omnigraph.api.upkeep import OptimizeReport, PendingIndex, TableOptimized
+from omnigraph.engine.bulk.compaction import BulkCompaction, same_content_plan
+from omnigraph.engine.bulk.index_build import waiting_indexes
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.publish import Intent
 from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.topology_upkeep import refresh_topologies
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.indexing import index_tables, waiting_indexes
+from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.report import Stages
 from omnigraph.pipeline.sources import spark_errors
-from omnigraph.pipeline.tasks import on_executors
-from omnigraph.storage.models import TableState
-from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress
+from omnigraph.pipeline.tasks import texts_of
 
 TARGET_ROWS: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Compacted:
-    """A table after its rewrites, and how many fragments they took and made."""
-
-    state: TableState
-    removed: int = 0
-    added: int = 0
 
 
 def optimize_on_spark(
@@ -62,67 +49,29 @@ def optimize_on_spark(
     before = {key: txn.base.tables[key] for key in chosen}
     with spark_errors("optimize"):
         with stages.stage("compact", f"{len(chosen)} tables"):
-            compacted = _compacted(spark, txn, before, target_rows)
+            compaction = BulkCompaction(txn.resources, before, target_rows)
+            compacted = compaction.staged(texts_of(spark, [task.run for task in compaction.tasks]))
         with stages.stage("index"):
             latest = {key: (type_, compacted[key].state) for key, type_ in chosen.items()}
-            indexed = index_tables(spark, txn.root, latest)
+            indexed = index_tables(spark, txn.resources, latest)
     after = {key: indexed.get(key, table.state) for key, table in compacted.items()}
-    changed = {key: StagedTable(state) for key, state in after.items() if state != before[key]}
+    plan = same_content_plan(before, after)
     published = None
-    if changed:
+    if plan.staged:
         with stages.stage("publish"):
-            published = workspace.publish(txn, PublishPlan(staged=changed, strict=True))
+            published = workspace.publish(txn, plan)
     refresh_topologies(workspace.snapshot(branch))
     rows = [
         TableOptimized(
             type_key=key,
             fragments_removed=compacted[key].removed,
             fragments_added=compacted[key].added,
-            committed=key in changed,
+            committed=key in plan.staged,
             pending_indexes=tuple(
-                PendingIndex(each.property, each.reason) for each in waiting_indexes(txn.root, type_, after[key])
+                PendingIndex(each.property, each.reason) for each in waiting_indexes(txn.resources, type_, after[key])
             ),
         )
         for key, type_ in chosen.items()
     ]
     commit = None if published is None else receipt_of(published.entry)
     return OptimizeReport.of(workspace.uri, branch, tuple(rows), commit)
-
-
-def _compacted(
-    spark: SparkSession, txn: WriteTxn, states: Mapping[str, TableState], target_rows: int
-) -> dict[str, _Compacted]:
-    staging = FragmentStaging(txn.root.reader, txn.root.trace)
-    plans = [
-        (key, task) for key, state in sorted(states.items()) for task in staging.plan_compaction(state, target_rows)
-    ]
-    results: dict[str, list[str]] = {}
-    if plans:
-        shipped = [(TableAddress.of(txn.root.location, states[key]), task) for key, task in plans]
-        rows = on_executors(spark, len(plans), _compactor(shipped), "task long, result string").collect()
-        for number, result in sorted((row[0], row[1]) for row in rows):
-            results.setdefault(plans[number][0], []).append(result)
-    return {
-        key: _rewritten(staging, state, results[key]) if key in results else _Compacted(state)
-        for key, state in states.items()
-    }
-
-
-def _rewritten(staging: FragmentStaging, state: TableState, results: list[str]) -> _Compacted:
-    told = [json.loads(result) for result in results]
-    return _Compacted(
-        staging.apply_compaction(state, results).state,
-        sum(len(result["original_fragments"]) for result in told),
-        sum(len(result["new_fragments"]) for result in told),
-    )
-
-
-def _compactor(
-    shipped: list[tuple[TableAddress, str]],
-) -> Callable[[int], Iterator[pa.RecordBatch]]:
-    def compact(number: int) -> Iterator[pa.RecordBatch]:
-        from omnigraph.storage.tables.distributed import run_compaction
-
-        yield pa.RecordBatch.from_pydict({"task": [number], "result": [run_compaction(*shipped[number])]})
-
-    return compact

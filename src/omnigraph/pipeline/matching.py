@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.pipeline.bucketing import Hashes, buckets_of, crowded, every_hash, key_hashes
-from omnigraph.storage.ordered import contained
-from omnigraph.storage.tables.distributed import PLACE
+from omnigraph.engine.bulk.key_hashes import Hashes, among, buckets_of, crowded, every_hash, key_hashes
+from omnigraph.engine.bulk.places import PLACE
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
 """What meeting an equal id makes of a row: a new one that gives way to another new one, a new one that a stored one
@@ -67,7 +66,7 @@ def _together(new: pa.Table, stored: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return rows
     hashes = key_hashes([rows.column("id").combine_chunks()])
-    return rows.filter(pa.array(contained(hashes, crowded(hashes, 1))))
+    return rows.filter(pa.array(among(hashes, crowded(hashes, 1))))
 
 
 def unknown(values: pa.ChunkedArray, ids: pa.Array) -> Hashes:

@@ -6,11 +6,8 @@ table is the catalog's business.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +26,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from omnigraph.engine.bulk import predicates
+from omnigraph.engine.bulk.pinned_table import PinnedTable
 from omnigraph.engine.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
@@ -37,8 +36,6 @@ from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import Scalar
 from omnigraph.pipeline.scanning import TableScan, scan_frame
-from omnigraph.storage.tables.distributed import TableAddress, fragments_of
-from omnigraph.storage.tables.reading import identifier, quoted
 
 _COMPARISONS: dict[type[Filter], str] = {
     EqualTo: "=",
@@ -72,10 +69,9 @@ def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | Non
         if name not in physical:
             hint = did_you_mean(name, physical)
             raise BadRequestError(f"{type_.name} has no property '{name}'" + (f"; {hint}" if hint else ""))
-    table = snapshot.table(type_.type_key)
-    address = TableAddress.of(snapshot.root.location, table.state)
+    table = PinnedTable.of(snapshot.resources, snapshot.table(type_.type_key).state)
     wanted = tuple(physical[name] for name in chosen)
-    return TableScan(address, tuple(fragments_of(table)), table_schema(type_), wanted, names)
+    return TableScan(replace(table, schema=table_schema(type_)), wanted, names)
 
 
 def to_spark(
@@ -147,28 +143,24 @@ class FilteringTypeReader(TypeReader):
             else:
                 conditions.append(text)
         if conditions:
-            self._scan = replace(self._scan, filter=" AND ".join(f"({text})" for text in conditions))
+            self._scan = replace(self._scan, filter=predicates.all_of(conditions))
 
     def _condition(self, condition: Filter) -> str | None:
         attribute: tuple[str, ...] = getattr(condition, "attribute", ())
         column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
         if column is None:
             return None
-        name = identifier(column)
         if isinstance(condition, IsNull):
-            return f"{name} IS NULL"
+            return predicates.is_null(column)
         if isinstance(condition, IsNotNull):
-            return f"{name} IS NOT NULL"
+            return predicates.is_not_null(column)
         if isinstance(condition, In):
-            listed = [_literal(value) for value in condition.value]
-            return None if not listed or None in listed else f"{name} IN ({', '.join(map(str, listed))})"
-        value = _literal(getattr(condition, "value", None))
-        if value is None:
-            return None
+            return predicates.is_one_of(column, condition.value)
+        value = getattr(condition, "value", None)
         if isinstance(condition, StringStartsWith):
-            return f"starts_with({name}, {value})"
+            return predicates.starts_with(column, value)
         operator = _COMPARISONS.get(type(condition))
-        return None if operator is None else f"{name} {operator} {value}"
+        return None if operator is None else predicates.compares(column, operator, value)
 
 
 def comparable_columns(type_: TableType) -> dict[str, str]:
@@ -177,15 +169,3 @@ def comparable_columns(type_: TableType) -> dict[str, str]:
         prop.name: prop.column for prop in type_.property_list if prop.type.scalar in _COMPARABLE and not prop.type.list
     }
     return {**{column: column for column in type_.system_columns}, **properties}
-
-
-def _literal(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, int) or (isinstance(value, Decimal) and value == value.to_integral_value()):
-        return str(int(value))
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        return f"date '{value.isoformat()}'"
-    return None

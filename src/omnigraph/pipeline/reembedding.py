@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.api.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
+from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
+from omnigraph.engine.bulk.predicates import all_of, is_not_null, is_null
+from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.workspace import GraphHandle
@@ -27,9 +30,6 @@ from omnigraph.pipeline.model import EmbedStep, SparkSettings
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.tasks import on_executors
-from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.distributed import FragmentStaging, TableAddress, fragment_descriptions
-from omnigraph.storage.tables.reading import identifier
 
 
 def reembed(
@@ -84,49 +84,40 @@ class _Reembedding:
         (task,) = embed_tasks([EmbedStep(type_.name, self.step.property)], txn.snapshot.catalog, self.config)[
             type_.type_key
         ]
-        key, state = type_.type_key, txn.state(type_.type_key)
-        described = fragment_descriptions(txn.root.reader.open(state))
-        new = [number for number, text in described.items() if text not in self._done]
-        address = TableAddress.of(txn.root.location, state)
-        for number, rewritten in self._embedded(address, task, new):
-            self._done[described[number]] = rewritten
-        found = [text for each in described.values() if (text := self._done[each]) is not None]
-        if not found:
+        key = type_.type_key
+        rewrite = ColumnRewrite(txn, key, self._done)
+        for number, rewritten in self._embedded(rewrite.table, task, rewrite.undone()):
+            rewrite.note(number, rewritten)
+        staged = rewrite.staged()
+        if staged is None:
             return PublishPlan(staged={})
-        staged = FragmentStaging(txn.root.reader, txn.root.trace).with_rewritten_columns(state, found)
         if self.index:
-            indexed = index_tables(self.spark, txn.root, {key: (type_, staged.state)}).get(key, staged.state)
-            staged = StagedTable(indexed, staged.changes)
+            indexed = index_tables(self.spark, txn.resources, {key: (type_, staged.state)})
+            staged = replace(staged, state=indexed.get(key, staged.state))
         return PublishPlan(staged={key: staged}, details={"embed.model": self.config.model})
 
     def _embedded(
-        self, address: TableAddress, task: EmbedTask, fragments: Sequence[int]
+        self, table: RemoteTable, task: EmbedTask, fragments: Sequence[int]
     ) -> Iterator[tuple[int, str | None]]:
         if not fragments:
             return
-        work = _rewriter(address, task, fragments, self.only_missing)
+        work = _rewriter(table, task, fragments, self.only_missing)
         for row in on_executors(self.spark, len(fragments), work, "fragment long, rewritten string").collect():
             yield row[0], row[1]
 
 
 def _rewriter(
-    address: TableAddress, task: EmbedTask, fragments: Sequence[int], only_missing: bool
+    table: RemoteTable, task: EmbedTask, fragments: Sequence[int], only_missing: bool
 ) -> Callable[[int], Iterator[pa.RecordBatch]]:
-    wanted = f"{identifier(task.source)} IS NOT NULL"
-    if only_missing:
-        wanted += f" AND {identifier(task.target)} IS NULL"
+    wanted = all_of([is_not_null(task.source), *([is_null(task.target)] if only_missing else [])])
 
     def rewrite(number: int) -> Iterator[pa.RecordBatch]:
-        from omnigraph.storage.tables.distributed import rewrite_column
-
-        type_ = address.open().schema.field(task.target).type
-        rewritten = rewrite_column(
-            address,
+        rewritten = table.with_column(
             fragments[number],
             task.target,
             [task.source],
             wanted,
-            lambda rows: task.vectors(rows.column(0), type_),
+            lambda rows, type_: task.vectors(rows.column(0), type_),
         )
         schema = pa.schema([("fragment", pa.int64()), ("rewritten", pa.string())])
         yield pa.record_batch([[fragments[number]], [rewritten]], schema=schema)

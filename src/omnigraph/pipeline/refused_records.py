@@ -1,11 +1,11 @@
-"""Refused rows as graph records, so that a person can correct them and `load` can take them back.
+"""Rejected rows as graph records, which a person corrects and `load` takes back.
 
-A value that fits its property is written as `load` wants it; one that does not fit stays as it came, to be corrected.
+The envelope is that of the export form. A value that fits its property is written as `load` reads it; one that does
+not fit stays as it came, to be corrected.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
 import json
 import math
@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from omnigraph.engine.export_form import blob_text, graph_record
 from omnigraph.engine.kernels.loose import coerce_arrow
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.types import NUMERIC, Scalar
 
-# What JSON has types for. Dates and texts are read as they are written.
+# Types that JSON has. Dates and texts are read as they are written.
 _CONVERTED: Final = frozenset({*NUMERIC, Scalar.BOOL})
 
 
@@ -33,8 +34,7 @@ def loose_record(type_: TableType, batch: pa.RecordBatch, row: int) -> str:
         elif (given := _json_value(cell[0].as_py())) is not None or name != "id":
             text = str(given) if isinstance(given, int) else given
             (ends if type_.kind == "edge" and name in ("from", "to") else data)[name] = text
-    envelope = {"edge": type_.name, **ends} if type_.kind == "edge" else {"type": type_.name}
-    return json.dumps({**envelope, "data": data}, ensure_ascii=False)
+    return json.dumps(graph_record(type_, data, ends), ensure_ascii=False)
 
 
 def _value(prop: Property, cell: pa.Array) -> Any:
@@ -47,7 +47,7 @@ def _value(prop: Property, cell: pa.Array) -> Any:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, bytes):
-        return "base64:" + base64.b64encode(value).decode()
+        return blob_text(value)
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,98 +1,88 @@
-"""Rows that can't be taken, wherever that was found out, and what is told about them.
+"""Rejected rows of a run: where each came from, which rules it breaks, and the record itself.
 
-The row kernels refuse rows before they are written; the checks refuse rows that were written already and say so by
-place. Both end up as one frame of (source, row number, reason), which never visits the driver as a whole.
+The row kernels reject rows before they are written; the checks reject rows that executors have written already, by
+place. Both become one frame with a row per rejected row, of which the driver reads only the first few.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.api import wire
 from omnigraph.api.pipeline import RejectedSample, RowProblem
-from omnigraph.errors import RowsRejectedError
-from omnigraph.language.catalog import TableType
+from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
+from omnigraph.pipeline.ingest import TooManyRejected
+from omnigraph.pipeline.row_numbers import unpacked_positions
 from omnigraph.pipeline.sources import RowIndex
-from omnigraph.storage.location import Location
-from omnigraph.storage.models import TableState
 
-_PROBLEMS: Final = "array<struct<property:string,reason:string>>"
-REJECTED_SCHEMA: Final = f"source string, row long, type string, problems {_PROBLEMS}, record string, checked boolean"
-_PROBLEMS_ARROW: Final = pa.list_(pa.struct([("property", pa.string()), ("reason", pa.string())]))
+_PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
+REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
+_PROBLEMS_ARROW: Final = pa.list_(
+    pa.struct([("property", pa.string()), ("reason", pa.string()), ("rule", pa.string())])
+)
 _REJECTED_ARROW: Final = pa.schema(
     [
         ("source", pa.string()),
         ("row", pa.int64()),
         ("type", pa.string()),
+        ("id", pa.string()),
         ("problems", _PROBLEMS_ARROW),
         ("record", pa.string()),
-        ("checked", pa.bool_()),
     ]
 )
 
 
-def refused_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
+def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
     """Rejected rows of one source's ingest, with all problems of each."""
-    return outcomes.where("kind = 'rejected'").select(
-        F.lit(source).alias("source"), "row", "type", F.from_json("problems", _PROBLEMS).alias("problems"), "record",
-        F.lit(False).alias("checked"),
-    )  # fmt: skip
+    problems = F.from_json("problems", _PROBLEMS).alias("problems")
+    rows = outcomes.where("kind = 'rejected'")
+    return rows.select(F.lit(source).alias("source"), "row", "type", "id", problems, "record")
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedRows:
-    """What an executor needs to tell of rows that were written, in the version that has them all."""
+class RejectedRows:
+    """What an executor needs to read rejected rows back: the table version that has all incoming rows."""
 
-    location: Location
-    type: TableType
-    state: TableState
+    records: EntityRecords
 
-    def __call__(self, refused: pa.Table, positions: pa.Table) -> pa.Table:
-        from omnigraph.engine.entities import TypeState
-        from omnigraph.engine.export import entity_lines
-        from omnigraph.pipeline.ingest import unpacked_positions
-        from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
-
-        if not refused.num_rows:
+    def __call__(self, rejected: pa.Table, positions: pa.Table) -> pa.Table:
+        if not rejected.num_rows:
             return _REJECTED_ARROW.empty_table()
         numbers = unpacked_positions(positions.column("positions")[0].as_py())
         source = positions.column("source")[0].as_py()
-        refused = refused.sort_by("_offset")
-        offsets = refused.column("_offset").to_numpy()
-        rows = TypeState(TableReader(self.location), self.type, self.state)
-        # A fragment that was just written has all of its rows, so offsets count its row ids.
-        row_ids = fragment_row_ids(rows.table, [refused.column("_fragment")[0].as_py()])[offsets]
+        rejected = rejected.sort_by("_offset")
+        offsets = rejected.column("_offset").to_numpy()
+        # A fragment that was just written has all of its rows, so offsets count them.
+        found = list(self.records.with_ids([rejected.column("_fragment")[0].as_py()], offsets))
         return pa.table(
             [
                 [source] * len(offsets),
                 numbers[offsets],
-                [self.type.type_key] * len(offsets),
-                refused.column("problems"),
-                [line.decode() for line in entity_lines(rows, row_ids)],
-                [True] * len(offsets),
+                [self.records.type.type_key] * len(offsets),
+                [entity_id for entity_id, _ in found],
+                rejected.column("problems"),
+                [line.decode() for _, line in found],
             ],
             schema=_REJECTED_ARROW,
         )
 
 
-def refused_by_checks(refused: DataFrame, positions: DataFrame, rows: RefusedRows) -> DataFrame:
-    """Rows refused by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
+def rejected_by_checks(rejected: DataFrame, positions: DataFrame, rows: RejectedRows) -> DataFrame:
+    """Rows rejected by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
 
     `positions` has one row per incoming fragment: `_fragment`, `source`, `positions`.
     """
 
-    def describe(refused: pa.Table, positions: pa.Table) -> pa.Table:
-        return rows(refused, positions)
+    def describe(rejected: pa.Table, positions: pa.Table) -> pa.Table:
+        return rows(rejected, positions)
 
-    return refused.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
+    return rejected.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
 
 
 def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) -> list[RejectedSample]:
@@ -103,18 +93,39 @@ def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) ->
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
-    problems = tuple(RowProblem(problem["property"], problem["reason"]) for problem in row["problems"])
-    return RejectedSample.of(at.source, at.file, at.row, row["type"] or None, problems, row["record"], row["checked"])
+    problems = tuple(RowProblem(p["property"], p["reason"], ConstraintRule(p["rule"])) for p in row["problems"])
+    return RejectedSample.of(at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"])
 
 
 def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
-    """The end of a run because of its rows."""
-    first = shown[0] if shown else None
-    conflict = None
-    # Of the checks, only those of ids blame the id.
-    if first is not None and first.checked and first.property == "id" and first.type_key and first.record:
-        conflict = (first.type_key, str(json.loads(first.record)["data"]["id"]))
-    return RowsRejectedError(total, [sample.message() for sample in shown], allowed, conflict)
+    """The error that ends a run because of its rejected rows; its fields are those of the first."""
+    first = shown[0]
+    return RowsRejectedError(
+        total,
+        [sample.message() for sample in shown],
+        allowed,
+        rule=_rule(first.problems[0]),
+        type_key=first.type_key,
+        property=first.problems[0].property,
+        entity_id=first.entity_id,
+        line=first.row,
+    )
+
+
+def too_many_rejected(stopped: TooManyRejected, source: str, index: RowIndex) -> ConstraintError:
+    """The error of a run that may leave out no more rows, about the row at which a task of this source stopped."""
+    first = _sample({**asdict(stopped), "source": source, "record": None}, {source: index})
+    message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
+    problem = first.problems[0]
+    return ConstraintError(
+        _rule(problem), first.type_key, problem.property, first.entity_id, first.row, message=message
+    )
+
+
+def _rule(problem: RowProblem) -> ConstraintRule:
+    if problem.rule is None:
+        raise AssertionError("what a run found wrong with a row names the rule")
+    return problem.rule
 
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:
@@ -122,7 +133,7 @@ def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> Data
 
     def resolve(batches: Any) -> Any:
         for batch in batches:
-            resolved = [wire.to_builtins(_sample(row, indexes)) for row in batch.to_pylist()]
+            resolved = [_sample(row, indexes).quarantined() for row in batch.to_pylist()]
             yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINE_ARROW)
 
     return rejected.mapInArrow(resolve, QUARANTINE_SCHEMA)

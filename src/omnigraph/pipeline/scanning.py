@@ -13,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.pipeline.bucketing import Hashes, key_hashes, with_whole_key
+from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
+from omnigraph.engine.bulk.pinned_table import PinnedTable
+from omnigraph.engine.bulk.places import PLACE
 from omnigraph.pipeline.tasks import on_executors
 from omnigraph.pipeline.transport import spark_schema, to_transport, transport_schema
-from omnigraph.storage.ordered import contained
-from omnigraph.storage.tables.distributed import PLACE, FragmentSummary, TableAddress
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 1 << 20
@@ -36,7 +36,7 @@ class KeyFilter:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch = with_whole_key(batch, self.columns)
-        return batch.filter(pa.array(contained(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
+        return batch.filter(pa.array(among(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,7 @@ class TableScan:
     `among` is applied after `filter`, to columns of the scan.
     """
 
-    address: TableAddress
-    fragments: tuple[FragmentSummary, ...]
-    schema: pa.Schema
+    table: PinnedTable
     columns: tuple[str, ...]
     names: Mapping[str, str]
     filter: str | None = None
@@ -57,7 +55,7 @@ class TableScan:
 
     @property
     def result_schema(self) -> pa.Schema:
-        fields = [self.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
+        fields = [self.table.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
 
     @property
@@ -67,24 +65,15 @@ class TableScan:
 
     @property
     def fragment_ids(self) -> list[int]:
-        return [fragment.id for fragment in self.fragments]
+        return self.table.fragment_ids
 
     @property
     def rows(self) -> int:
-        return sum(fragment.rows for fragment in self.fragments)
+        return self.table.rows
 
     def groups(self, rows_per_task: int = _ROWS_PER_TASK) -> list[tuple[int, ...]]:
         """Fragments by task, in order."""
-        groups: list[tuple[int, ...]] = []
-        current: list[int] = []
-        rows = 0
-        for fragment in self.fragments:
-            if current and rows + fragment.rows > rows_per_task:
-                groups.append(tuple(current))
-                current, rows = [], 0
-            current.append(fragment.id)
-            rows += fragment.rows
-        return [*groups, tuple(current)] if current else groups
+        return self.table.groups(rows_per_task)
 
     def bytes_per_row(self) -> float:
         """About what a row takes in memory, told by the first ones."""
@@ -94,19 +83,16 @@ class TableScan:
     def read(
         self, fragment_ids: Sequence[int], *, limit: int | None = None, batch_rows: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        from omnigraph.storage.tables.distributed import scan_fragments
-
         if not fragment_ids:
             return
-        blobs = any(isinstance(self.schema.field(c).type, pa.ExtensionType) for c in self.columns)
-        batches = scan_fragments(
-            self.address,
+        blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in self.columns)
+        batches = self.table.remote.scan(
             fragment_ids,
             self.columns,
             filter=self.filter,
             limit=limit,
             batch_rows=batch_rows,
-            with_places=self.places,
+            places=self.places,
             blobs_as_bytes=blobs,
         )
         names = list(self.result_schema.names)

@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from omnigraph.engine.bulk.run_keys import last_number
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.task_errors import noting_fields
 from omnigraph.pipeline.writing import Sink, WrittenRows
-from omnigraph.storage.models import IDEMPOTENCY_WINDOW, LogEntry
 
 # Spark tells the tasks of a streaming query which query they work for; the committing process is told nothing.
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
@@ -34,7 +35,8 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_PROPERTY) if context else None
-        return replace(self._sink.written(iterator), stream=self._stream or query)
+        with noting_fields():
+            return replace(self._sink.written(iterator), stream=self._stream or query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         streams = {m.stream for m in messages if isinstance(m, WrittenRows) and m.fragments}
@@ -43,9 +45,9 @@ class TypeStreamWriter(DataSourceStreamArrowWriter):
         stream = streams.pop()
         if stream is None:
             raise BadRequestError("Spark named no query for this stream; give it a name with the option runKey")
-        self._sink.publish(
-            messages, f"{_prefix(stream)}{batchId}", unless=lambda txn: is_committed(txn, stream, batchId)
-        )
+        key = f"{_prefix(stream)}{batchId}"
+        with noting_fields():
+            self._sink.publish(messages, key, unless=lambda txn: is_committed(txn, stream, batchId))
 
 
 def _prefix(stream: str) -> str:
@@ -53,21 +55,6 @@ def _prefix(stream: str) -> str:
 
 
 def is_committed(txn: WriteTxn, stream: str, batch: int) -> bool:
-    """Whether the history of the branch holds this batch of the stream, however many commits came after it.
-
-    Every log entry remembers the last keys of its branch. When those name no batch of the stream, the oldest of them
-    leads to an entry that remembers older ones. Batches are committed in order, so the first one found decides.
-    """
-    prefix = _prefix(stream)
-    entry = txn.base
-    while True:
-        for record in reversed(entry.recent_keys):
-            if record.key.startswith(prefix):
-                return int(record.key.removeprefix(prefix)) >= batch
-        if len(entry.recent_keys) < IDEMPOTENCY_WINDOW:
-            return False
-        place = txn.ref.locate(entry.recent_keys[0].version)
-        older = txn.root.log.entry(place.branch_id, place.version)
-        if not isinstance(older, LogEntry) or older.commit.id == entry.commit.id:
-            return False
-        entry = older
+    """Whether the history of the branch holds this batch of the stream."""
+    last = last_number(txn, _prefix(stream))
+    return last is not None and last >= batch

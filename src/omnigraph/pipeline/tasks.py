@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -29,6 +29,18 @@ def on_executors(
                 yield from work(number)
 
     return map_batches(spark.range(0, count, 1, count), run, schema)
+
+
+def texts_of(spark: SparkSession, tasks: Sequence[Callable[[], str]]) -> list[str]:
+    """What each of these tasks gives, in their order; every one of them is a task of Spark's."""
+    if not tasks:
+        return []
+
+    def work(number: int) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"task": [number], "text": [tasks[number]()]})
+
+    rows = on_executors(spark, len(tasks), work, "task long, text string").collect()
+    return [text for _, text in sorted((row[0], row[1]) for row in rows)]
 
 
 def map_batches(frame: DataFrame, work: OnBatches, schema: StructType | str) -> DataFrame:

@@ -22,7 +22,7 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.tables.reading import manifest_name, reclaimed
+from omnigraph.storage.tables.failing import manifest_name, reclaimed
 
 RECLAIMS_FOLDER: Final = "__manifest/reclaims"
 _TAKEN: Final = ".taken"

@@ -1,7 +1,7 @@
-"""The constraint stage: whether the graph as a change would leave it satisfies every rule that spans rows.
+"""The constraint stage: checks every rule that spans rows on the graph as a change would leave it.
 
-Loads, mutations and merges call `check_constraints` with their change and the pinned snapshot. Rules of single rows
-(`@range`, `@check`, enums) were judged before by the row kernels.
+Loads, mutations and merges call `check_constraints` with their change and the pinned snapshot. The row kernels have
+checked the rules of single rows (`@range`, `@check`, enums) before. Sentences come from `language.violations`.
 """
 
 from omnigraph.engine.constraints.image import FinalImage

@@ -6,8 +6,9 @@ does not break a minimum by itself, and a node that goes with the change no long
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +16,7 @@ from omnigraph.engine.change import TypeChange
 from omnigraph.engine.constraints.image import FinalImage
 from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.language.catalog import Cardinality, EdgeType
+from omnigraph.language.violations import Sentence
 
 _UNBOUNDED = Cardinality()
 
@@ -37,11 +39,35 @@ def miscounted_sources(image: FinalImage, change: TypeChange) -> Iterator[Violat
     gone = image.disappeared(edge.from_type)
     stored = image.survivors(edge.type_key, ["id", "src"], ("src", set(touched)))
     counts = _counted(pa.chunked_array([*change.rows.column("src").chunks, *stored.column("src").chunks], pa.string()))
-    for source in touched:
-        bound = _broken_bound(edge.cardinality, counts.get(source, 0))
-        if bound is not None and source not in gone:
-            found = f"source '{source}' has {counts.get(source, 0)} edges ({bound})"
-            yield Violation(edge.type_key, f"@card violation on edge {edge.name}: {found}")
+    broken = {
+        source: found
+        for source in touched
+        if source not in gone and (found := _broken_bound(edge.cardinality, counts.get(source, 0))) is not None
+    }
+    written = _rows_by_source(change, broken) if broken else {}
+    for source, (sentence, bound) in broken.items():
+        count, rows = counts.get(source, 0), written.get(source, [])
+        # Of too many edges the earliest may stay, so the first one beyond them breaks the rule.
+        surplus = count - bound if sentence is Sentence.TOO_MANY_EDGES else len(rows)
+        row = rows[max(0, len(rows) - surplus)] if rows else None
+        yield Violation(
+            sentence,
+            edge.type_key,
+            sentence.text(type=edge.name, source=source, count=count, bound=bound),
+            "src",
+            None if row is None else change.ids[row].as_py(),
+            change,
+            row,
+        )
+
+
+def _rows_by_source(change: TypeChange, sources: Iterable[str]) -> dict[str, list[int]]:
+    """The rows of a change that have one of these sources."""
+    column = change.rows.column("src")
+    found: dict[str, list[int]] = {}
+    for row in np.flatnonzero(pc.is_in(column, value_set=pa.array(list(sources), pa.string())).to_numpy()).tolist():
+        found.setdefault(column[row].as_py(), []).append(row)
+    return found
 
 
 def _sources_that_lost(image: FinalImage, change: TypeChange) -> set[str]:
@@ -59,7 +85,7 @@ def _counted(sources: pa.ChunkedArray) -> dict[str, int]:
     return dict(zip(tally.field("values").to_pylist(), tally.field("counts").to_pylist(), strict=True))
 
 
-def _broken_bound(cardinality: Cardinality, count: int) -> str | None:
+def _broken_bound(cardinality: Cardinality, count: int) -> tuple[Sentence, int] | None:
     if cardinality.maximum is not None and count > cardinality.maximum:
-        return f"max {cardinality.maximum}"
-    return f"min {cardinality.minimum}" if count < cardinality.minimum else None
+        return Sentence.TOO_MANY_EDGES, cardinality.maximum
+    return (Sentence.TOO_FEW_EDGES, cardinality.minimum) if count < cardinality.minimum else None

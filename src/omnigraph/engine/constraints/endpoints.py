@@ -1,7 +1,7 @@
 """Referential integrity: every edge of the final image ends in nodes of the final image.
 
 New and changed edges are checked against the nodes they name. When an overwrite makes nodes disappear, the edges
-that stay are checked as well; deletes take their incident edges along and need no such look.
+that stay are checked as well; deletes remove the incident edges themselves and need no such check.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from omnigraph.engine.change import TypeChange
 from omnigraph.engine.constraints.image import FinalImage
 from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.violations import ORPHAN_REMEDY, Sentence
 
 
 def check_endpoints(image: FinalImage, order: Sequence[TypeChange]) -> None:
-    """Raise for the first edge, of the first edge type in `order`, that would point at no node."""
+    """Raise for the first edge, of the first edge type in `order`, that ends in no node."""
     refuse(dangling_edges(image, order))
     for change in order:
         if isinstance(change.type, NodeType) and change.replaces:
@@ -51,10 +52,14 @@ def orphaned_edges(image: FinalImage, change: TypeChange) -> Iterator[Violation]
                 orphans.column("id").to_pylist(), orphans.column(end).to_pylist(), strict=True
             ):
                 yield Violation(
+                    Sentence.ORPHANED_EDGE,
                     edge.type_key,
-                    f"edge {edge.name} '{entity_id}' would be orphaned: {end} '{missing}' not found in {node.name}",
+                    Sentence.ORPHANED_EDGE.text(
+                        type=edge.name, entity_id=entity_id, end=end, node_id=missing, node=node.name
+                    ),
+                    end,
                     entity_id,
-                    remedy=f"keep the node, or load {edge.name} in the same overwrite",
+                    remedy=ORPHAN_REMEDY.format(type=edge.name),
                     absent_node=(node.type_key, missing),
                 )
 
@@ -85,10 +90,13 @@ def _dangling(change: TypeChange, end: str, node_type: str, absent: set[str]) ->
     for row in np.flatnonzero(lacking).tolist():
         node = values[row].as_py()
         yield Violation(
+            Sentence.DANGLING_EDGE,
             change.type_key,
-            f"edge {change.type.name}: {end} '{node}' not found in {node_type}",
+            Sentence.DANGLING_EDGE.text(type=change.type.name, end=end, node_id=node, node=node_type),
+            end,
             change.ids[row].as_py(),
-            change.where(row),
+            change,
+            row,
             absent_node=(f"node:{node_type}", node),
         )
 

@@ -1,7 +1,7 @@
-"""The graph as a change would leave it: the change laid over the pinned snapshot, read only where a rule asks.
+"""The graph as a change would leave it: the change applied to the pinned snapshot, read only where a rule needs rows.
 
-Every question notes what its answer rests on. Tables that the change writes need no note: the publish machine
-compares those as a whole anyway.
+Every read is recorded in the read set. Tables that the change writes are left out of it: the publish machine compares
+those as a whole anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Among: TypeAlias = tuple[str, Collection[str | int]]
 
 
 class FinalImage:
-    """One change over one snapshot. Not shared between threads, except for the probes it starts itself."""
+    """One change applied to one snapshot. Not shared between threads, except for the probes it starts itself."""
 
     def __init__(self, txn: WriteTxn, change: GraphChange) -> None:
         self.snapshot = txn.snapshot

@@ -1,7 +1,7 @@
 """The order of the constraint stage: uniqueness, then endpoints, then cardinality; the first violation is raised.
 
 Which types come first differs between a load (sorted type keys) and a mutation (nodes before edges), so the caller
-gives the order. Returns what the verdict rests on, for the publish machine.
+gives the order. Returns the read set of the checks, which the publish machine compares with a moved head.
 """
 
 from __future__ import annotations

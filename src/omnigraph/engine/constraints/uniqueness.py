@@ -18,7 +18,7 @@ from omnigraph.engine.constraints.violation import Violation, refuse
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import IndexKind, NodeType, TableType
 from omnigraph.language.types import PropertyType, Scalar
-from omnigraph.language.values import format_date, format_datetime
+from omnigraph.language.violations import Sentence, members_name, members_value, the_property, value_text
 
 _PROBED_VALUES = 1_000
 # Names that no property column can have.
@@ -36,7 +36,7 @@ def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
     if not change.rows.num_rows:
         return
     if isinstance(change.type, NodeType) and change.type.key:
-        yield from _repeats(change, change.type.key, _comparable(change.rows, ["id"]), ["id"])
+        yield from _repeats(change, Sentence.SHARED_KEY, change.type.key, _comparable(change.rows, ["id"]), ["id"])
     for members in change.type.uniques:
         yield from _broken(image, change, members)
 
@@ -49,7 +49,7 @@ def _broken(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> 
     given = rows.filter(_all_valid(rows, columns))
     if not given.num_rows:
         return
-    yield from _repeats(change, members, given, columns)
+    yield from _repeats(change, Sentence.SHARED_VALUE, members, given, columns)
     if change.replaces:
         return
     stored = _comparable(
@@ -59,10 +59,12 @@ def _broken(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> 
     clashes = given.select([*columns, _ROW]).join(holders, keys=columns, join_type="inner")
     ordered = clashes.sort_by([(_ROW, "ascending"), (_HOLDER, "ascending")])
     for row, holder in zip(ordered.column(_ROW).to_pylist(), ordered.column(_HOLDER).to_pylist(), strict=True):
-        yield _violation(change, members, columns, row, holder)
+        yield _violation(change, Sentence.SHARED_VALUE, members, row, holder)
 
 
-def _repeats(change: TypeChange, members: tuple[str, ...], rows: pa.Table, columns: list[str]) -> Iterator[Violation]:
+def _repeats(
+    change: TypeChange, sentence: Sentence, members: tuple[str, ...], rows: pa.Table, columns: list[str]
+) -> Iterator[Violation]:
     """Rows of the change itself that repeat the tuple of an earlier one."""
     groups = rows.group_by(columns).aggregate([(_ROW, "min"), (_ROW, "count")])
     repeated = groups.filter(pc.greater(groups.column(f"{_ROW}_count"), 1))
@@ -70,21 +72,21 @@ def _repeats(change: TypeChange, members: tuple[str, ...], rows: pa.Table, colum
         return
     together = rows.select([*columns, _ROW]).join(repeated, keys=columns, join_type="inner")
     later = together.filter(pc.greater(together.column(_ROW), together.column(f"{_ROW}_min"))).sort_by(_ROW)
-    shown = [_column(change.type, m) for m in members]
     for row, first in zip(later.column(_ROW).to_pylist(), later.column(f"{_ROW}_min").to_pylist(), strict=True):
-        yield _violation(change, members, shown, row, change.ids[first].as_py())
+        yield _violation(change, sentence, members, row, change.ids[first].as_py())
 
 
-def _violation(change: TypeChange, members: tuple[str, ...], columns: list[str], row: int, holder: str) -> Violation:
-    values = [_shown(change.rows.column(column)[row]) for column in columns]
-    named, value = (members[0], values[0]) if len(members) == 1 else (_tuple(members), _tuple(values))
-    taker: str = change.ids[row].as_py()
-    reason = f"@unique violation on {change.type.name}.{named}: value '{value}' held by '{holder}' and '{taker}'"
-    return Violation(change.type_key, reason, taker, change.where(row))
-
-
-def _tuple(texts: tuple[str, ...] | list[str]) -> str:
-    return f"({', '.join(texts)})"
+def _violation(change: TypeChange, sentence: Sentence, members: tuple[str, ...], row: int, holder: str) -> Violation:
+    values = [_shown(change, name, row) for name in members]
+    entity_id: str = change.ids[row].as_py()
+    reason = sentence.text(
+        type=change.type.name,
+        property=members_name(members),
+        value=members_value(values),
+        holder=holder,
+        entity_id=entity_id,
+    )
+    return Violation(sentence, change.type_key, reason, the_property(members), entity_id, change, row)
 
 
 def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:
@@ -136,11 +138,11 @@ def _refuse_incomparable(type_: TableType, name: str, values: pa.ChunkedArray) -
         raise BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {prop.type}")
 
 
-def _shown(value: pa.Scalar) -> str:
+def _shown(change: TypeChange, name: str, row: int) -> str:
+    value = change.rows.column(_column(change.type, name))[row]
     if pa.types.is_date(value.type):
-        return format_date(value.cast(pa.int32()).as_py())
-    if pa.types.is_timestamp(value.type):
-        return format_datetime(value.cast(pa.int64()).as_py())
-    if pa.types.is_boolean(value.type):
-        return "true" if value.as_py() else "false"
-    return str(value.as_py())
+        value = value.cast(pa.int32())
+    elif pa.types.is_timestamp(value.type):
+        value = value.cast(pa.int64())
+    prop = change.type.properties.get(name)
+    return value_text(Scalar.STRING if prop is None else prop.type.scalar, value.as_py())

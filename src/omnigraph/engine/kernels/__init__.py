@@ -1,7 +1,7 @@
-"""Row kernels: bytes or loose Arrow columns in, typed rows and reasons for refusal out.
+"""Row kernels: bytes or loosely typed Arrow columns in, typed rows and violations out.
 
 Pure functions of their arguments: no store, no snapshot, no global state, so that the in-process loader and Spark
-executors run the same code. What needs other rows (uniqueness, endpoints, cardinality) is not decided here.
+executors run the same code. Rules that span rows (uniqueness, endpoints, cardinality) are checked elsewhere.
 """
 
 from omnigraph.engine.kernels.decode import decode, decode_collecting

@@ -1,7 +1,7 @@
 """Columns of loose values to typed Arrow arrays, with a reason for every row that does not fit.
 
 Called for each property of a type by the record and batch readers, and by updates for the columns they assign. A
-column whose Python types are uniform goes to Arrow in one call; anything else is judged value by value with the
+column whose Python types are uniform goes to Arrow in one call; anything else is converted value by value with the
 rules of `scalars`. Both ways give the same array.
 """
 

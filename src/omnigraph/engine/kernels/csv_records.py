@@ -1,7 +1,7 @@
 """CSV text into records, by the letter of RFC 4180: a quoted value may hold anything, an unquoted one no quote.
 
 Works on the bytes of UTF-8, block by block, with a bounded memory. A block is proven well-formed as a whole, by where
-its quotes stand; only the record that breaks the proof is looked at by itself. A record with a misplaced or unclosed
+its quotes stand; only the record that breaks the proof is read by itself. A record with a misplaced or unclosed
 quote has no certain end: it ends with its first line, so that it does not swallow the rows below, and what follows is
 read anew from there.
 """
@@ -30,7 +30,7 @@ UNCLOSED_QUOTE: Final = "a quote is not closed"
 class Records:
     """Whole records within `text`, which stands at `offset` of the input, in order and without their line ends.
 
-    `fields` counts the values of each; that of a record with a flaw means nothing. Empty lines are no records.
+    `fields` counts the values of each; that of a record with a flaw is undefined. Empty lines are not records.
     """
 
     text: bytes

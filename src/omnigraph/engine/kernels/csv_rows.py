@@ -1,8 +1,8 @@
-"""CSV bytes in any encoding to columns of texts by the names of the header, with bad records told apart.
+"""CSV bytes in any encoding to columns of texts by the names of the header, with bad records kept apart.
 
 The in-process loader and Spark executors read CSV here. A value that is absent is null, a quoted empty one is an empty
 text. A record is bad when its quotes are misplaced, when it has another number of values than the header, or when its
-bytes are not in the encoding; it is left out and told with its whole text. Typing values is not done here.
+bytes are not in the encoding; it is left out and returned with its whole text. Values are not typed here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.kernels.csv_records import Records, RecordSplitter
 from omnigraph.errors import BadRequestError
+from omnigraph.language.violations import Sentence
 
 _UTF_8: Final = frozenset({"utf-8", "utf-8-sig", "ascii"})
 _BOM: Final = codecs.BOM_UTF8
@@ -129,11 +130,11 @@ class CsvReader:
             raise AssertionError(f"{count} proven records were read as {len(values[0])} rows")
         rows = np.arange(first, first + len(records))
         columns = pa.record_batch(values if count else values * len(names), names=list(names))
-        told = (
+        rejected = (
             BadRecord(first + number, reason, records.record(number).decode(errors="backslashreplace"))
             for number, reason in sorted(bad.items())
         )
-        return CsvBlock(columns, rows[good], tuple(told))
+        return CsvBlock(columns, rows[good], tuple(rejected))
 
     def _bad(self, records: Records) -> dict[int, str]:
         """Records that can't be taken, with the reason."""
@@ -141,13 +142,13 @@ class CsvReader:
         width = len(self.header)
         for number in np.flatnonzero(records.fields != width).tolist():
             count = int(records.fields[number])
-            told = "1 value" if count == 1 else f"{count} values"
-            bad.setdefault(number, f"it has {told} where its file has {width} column{'s' if width > 1 else ''}")
+            values = "1 value" if count == 1 else f"{count} values"
+            bad.setdefault(number, f"it has {values} where its file has {width} column{'s' if width > 1 else ''}")
         if _undecodable(records.text):
             for number in range(len(records)):
                 if number not in bad and _undecodable(records.record(number)):
                     bad[number] = f"it has bytes that are not {self._dialect.encoding}"
-        return {number: f"the record is malformed: {reason}" for number, reason in bad.items()}
+        return {number: Sentence.MALFORMED_ROW.text(reason=reason) for number, reason in bad.items()}
 
 
 def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:

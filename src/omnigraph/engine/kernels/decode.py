@@ -1,7 +1,7 @@
-"""NDJSON graph batches to typed rows per type: the front door of every load.
+"""NDJSON graph batches to typed rows per type: the first step of every load.
 
-Works block by block, so that Python objects exist for one block only, and keeps going past stage-two failures until
-the whole input is framed: the failure that is reported is the first in stage order, wherever it stands.
+Works block by block, so that Python objects exist for one block only, and goes on after a violation until the whole
+input is read: the violation that is raised is the first in stage order, wherever it stands in the input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def decode(
     limits: Limits = DEFAULT_LIMITS,
     mint: Mint = new_ulids,
 ) -> DecodedInput:
-    """Typed rows of the whole input, or a BadRequestError for its first failure in stage order.
+    """Typed rows of the whole input, or a ConstraintError for its first violation in stage order.
 
     Value constraints (`@range`, `@check`, enum) are part of it. Raises ResourceLimitError beyond `limits`. `mint`
     makes ids for entities that have none.

@@ -23,7 +23,7 @@ from omnigraph.errors import ResourceLimitError
 
 # Small enough that the Python objects of one block stay in cache and are gone before the collector ages them.
 _BLOCK_BYTES: Final = 256 << 10
-_SUSPECT_LINES: Final = 16
+_REPROVEN_LINES: Final = 16
 _STREAM_BLOCK: Final = 50_000
 _WHITESPACE: Final = re.compile(r"[ \t\r\n]+")
 _REMEDY: Final = (
@@ -97,7 +97,7 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
             if _may_overflow(chunk):
                 raise MalformedError
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MalformedError):
-            # Not one value per line, or a bad one: from here on only a scanner can tell where values end.
+            # Not one value per line, or a bad one: from here on only a scanner finds where values end.
             yield from _stream_blocks(b"".join([chunk, *chunks]), meter, record)
             return
         meter.count_rows(len(values))
@@ -109,9 +109,9 @@ def parse_exactly(text: bytes, *, unique_members: bool) -> object:
     """One JSON value with every rule applied; raises MalformedError."""
     try:
         value: object = _parse(text)
-        suspect = unique_members and not _has_distinct_members(text, value)
-        if suspect or _may_overflow(text):
-            json.loads(text, object_pairs_hook=_distinct_members if suspect else None, parse_int=_refuse_overflow)
+        may_repeat = unique_members and not _has_distinct_members(text, value)
+        if may_repeat or _may_overflow(text):
+            json.loads(text, object_pairs_hook=_distinct_members if may_repeat else None, parse_int=_refuse_overflow)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         surrogate = b"\\u" in text and _has_lone_surrogate(text)
         raise MalformedError("a string holds a lone surrogate" if surrogate else _reason(error)) from None
@@ -128,10 +128,10 @@ def _strict_block(positions: Sequence[int], texts: list[bytes]) -> Block:
             break
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-    # One bad line makes a block suspect, but only its neighbours need to be proven again.
-    if len(texts) <= _SUSPECT_LINES:
+    # One bad line fails the proof of a block; smaller blocks are proven again, so that few lines are read exactly.
+    if len(texts) <= _REPROVEN_LINES:
         return _line_by_line(positions, texts)
-    cuts = [slice(start, start + _SUSPECT_LINES) for start in range(0, len(texts), _SUSPECT_LINES)]
+    cuts = [slice(start, start + _REPROVEN_LINES) for start in range(0, len(texts), _REPROVEN_LINES)]
     parts = [_strict_block(positions[cut], texts[cut]) for cut in cuts]
     return Block(
         list(chain.from_iterable(part.positions for part in parts)),
@@ -154,7 +154,7 @@ def _line_by_line(positions: Sequence[int], texts: Sequence[bytes]) -> Block:
 
 
 def _has_distinct_members(text: bytes, value: object) -> bool:
-    """Whether parsing kept every member, at any depth; False may also mean that it can't be told this way.
+    """Whether parsing kept every member, at any depth; False may also mean that this proof does not apply.
 
     A repeated member is lost when a text is parsed and written back, and the quotes of its name with it. Nothing
     else changes the number of quotes, unless the text spells a quote as `\\u0022`.
@@ -206,7 +206,7 @@ def _stream_blocks(data: bytes, meter: _Meter, record: int) -> Iterator[Block]:
             try:
                 _, stop = scan(text, at)
             except (ValueError, RecursionError) as error:
-                # Without the end of this value there is no telling where the next one begins.
+                # Without the end of this value the beginning of the next one is unknown.
                 malformed.append((record, f"{_reason(error)}; nothing after it can be read"))
                 at = end
                 break

@@ -1,7 +1,7 @@
 """Arrow columns of any source to the typed columns of a catalog.
 
 Spark, Parquet and CSV readers give integers and floats of any width, decimals, texts for numbers, timestamps of any
-unit. What loses nothing is taken; what remains is judged by the same value rules as JSON, so the reasons are the same.
+unit. A cast that loses nothing is taken; other values go through the same rules as JSON, with the same reasons.
 """
 
 from __future__ import annotations

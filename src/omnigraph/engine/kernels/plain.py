@@ -1,7 +1,7 @@
 """The two plain forms of a record, read from a line in one step.
 
 Almost every line of almost every input is one of them, and reading it straight into its form is much cheaper than
-into a dictionary that is then taken apart. Whatever does not fit is an ordinary JSON value, judged by `envelope`.
+into a dictionary that is then taken apart. Any other line is an ordinary JSON value, which `envelope` checks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lines of a quarantine taken back: what a pipeline refused, corrected, among the records of a load.
+"""Quarantine lines in the input of a load: rows that a pipeline rejected and a person has corrected.
 
-A quarantine line tells where a row came from and why it was refused, and holds the row as a graph record. No graph
-record has these members, so a loader may look at every line. One line stays one line: positions keep their meaning.
+A quarantine line names where a row came from and why it was rejected, and holds the row as a graph record. No graph
+record has these members, so they can be recognised in any input. One line stays one line: line numbers stay right.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the kernels hand to their callers: typed rows of one type, rejected rows, and the bounds of a decode.
+"""What the row kernels return: typed rows of one type, rejected rows, and the limits of a decode.
 
-The in-process loader raises the first rejection; the Spark pipeline keeps them all. Both see the same reasons.
+The in-process loader raises the first rejection, the Spark pipeline keeps them all. Both see the same violations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import ConstraintError, ConstraintRule
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.ordered import contained
 
@@ -30,7 +30,7 @@ class Grammar(Enum):
 
 
 class Stage(IntEnum):
-    """When a row is judged; a stage is complete before the next begins."""
+    """When a row is checked; a stage is complete before the next begins."""
 
     ENVELOPE = 1
     FIELDS = 2
@@ -43,24 +43,31 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """One reason why one row can't be taken. A row with several bad properties is rejected once for each."""
+    """One violation of one row. A row with several bad properties is rejected once for each.
+
+    `entity_id` is known where the record names its id or its key is complete.
+    """
 
     line: int
     type_key: str | None
     property: str | None
     reason: str
     stage: Stage
+    rule: ConstraintRule
+    entity_id: str | None = None
 
     def message(self, unit: str = "line") -> str:
         where = f"{unit} {self.line}"
         return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
 
-    def error(self, unit: str = "line") -> BadRequestError:
-        return BadRequestError(self.message(unit))
+    def error(self, unit: str = "line") -> ConstraintError:
+        return ConstraintError(
+            self.rule, self.type_key, self.property, self.entity_id, self.line, message=self.message(unit)
+        )
 
 
 def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, TableType]) -> RejectedRow:
-    """The rejection a caller is told about: envelopes, then node types, then edge types, then value constraints.
+    """The rejection to raise: envelopes, then node types, then edge types, then value constraints.
 
     Within a type the stages follow each other, within a stage the properties, within a property the lines. Value
     constraints follow sorted type keys. Node and edge types come sorted by name.

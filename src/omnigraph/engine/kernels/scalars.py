@@ -23,7 +23,6 @@ MANAGED_PREFIX: Final = "base64:"
 
 # JSON integers live in these bounds; a token beyond them counts as a float.
 _INTEGER_TOKENS: Final = (-(2**63), 2**64 - 1)
-_LONGEST_SHOWN: Final = 80
 
 
 class UnfitError(Exception):
@@ -40,7 +39,7 @@ def stored_scalar(scalar: Scalar, value: object) -> Stored:
 
 
 def shape_of(value: object) -> str:
-    """How a message names what was found."""
+    """How a message names the JSON type of a value."""
     match value:
         case None:
             return "null"
@@ -58,11 +57,6 @@ def shape_of(value: object) -> str:
             return "an array"
         case _:
             return "an object"
-
-
-def shown(text: str) -> str:
-    """A value as messages quote it; long ones are cut."""
-    return f"'{text}'" if len(text) <= _LONGEST_SHOWN else f"'{text[:_LONGEST_SHOWN]}…'"
 
 
 def is_integer_token(value: object) -> bool:

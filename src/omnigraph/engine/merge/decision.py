@@ -19,11 +19,11 @@ from omnigraph.api.enums import ConflictKind, EntityKind, Operation, Side
 from omnigraph.api.merge import MergeConflict
 from omnigraph.engine.change import TypeChange
 from omnigraph.engine.diff import TypeDelta, ends_of, equal_entities
-from omnigraph.engine.entities import TypeState, row_ids_of
+from omnigraph.engine.entities import TypeState
 from omnigraph.engine.equality import equal_values
 from omnigraph.engine.merge.resolution import conflict
 from omnigraph.storage.models import ChangeCounts
-from omnigraph.storage.tables.differing import ROW_ID
+from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
 
 Decide: TypeAlias = Callable[[ConflictKind, str, str], Side | None]
 Overrides: TypeAlias = Mapping[str, Side]
@@ -147,14 +147,19 @@ def _changes(delta: TypeDelta) -> pa.Table:
     for op in Operation:
         rows = delta.part(op).select([name for name in schema.names if name != OP])
         if op is Operation.DELETE:
-            rows = rows.set_column(rows.column_names.index(ROW_ID), ROW_ID, pa.nulls(rows.num_rows, pa.uint64()))
+            rows = _without_row_ids(rows)
         parts.append(rows.append_column(OP, pa.array([op.value] * rows.num_rows, pa.string())).cast(schema))
     return pa.concat_tables(parts).sort_by("id")
 
 
 def _schema(state: TypeState) -> pa.Schema:
     fields = [pa.field(name, pa.string()) for name in state.keys]
-    return pa.schema([*fields, pa.field(ROW_ID, pa.uint64()), pa.field(OP, pa.string())])
+    return pa.schema([*fields, ROW_ID_FIELD, pa.field(OP, pa.string())])
+
+
+def _without_row_ids(rows: pa.Table) -> pa.Table:
+    """A deleted entity has no row in the later state."""
+    return rows.set_column(rows.column_names.index(ROW_ID), ROW_ID, pa.nulls(rows.num_rows, ROW_ID_FIELD.type))
 
 
 def _without(changes: pa.Table, ids: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -175,11 +180,10 @@ def _restored(ids: Sequence[str], giver: TypeState, receiver: TypeState) -> pa.T
     there, here = giver.keys_among(ids), receiver.keys_among(ids)
     known = pc.is_in(there.column("id"), value_set=here.column("id"))
     removed = here.filter(pc.invert(pc.is_in(here.column("id"), value_set=there.column("id"))))
-    removed = removed.set_column(removed.column_names.index(ROW_ID), ROW_ID, pa.nulls(removed.num_rows, pa.uint64()))
     parts = [
         _as_op(there.filter(known), Operation.UPDATE),
         _as_op(there.filter(pc.invert(known)), Operation.INSERT),
-        _as_op(removed, Operation.DELETE),
+        _as_op(_without_row_ids(removed), Operation.DELETE),
     ]
     return pa.concat_tables([part.cast(schema) for part in parts])
 

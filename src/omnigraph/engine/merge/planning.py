@@ -181,9 +181,9 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
         if structural:
             return MergePlan(states, receiver, types, decisions, structural)
         change = _brought(decisions, receiver, states.resources.limits)
-        verdict = validate(states.txn(receiver), change, receiver.other)
-        if not _settle(types, verdict.orphans, resolutions):
-            return MergePlan(states, receiver, types, decisions, verdict.conflicts)
+        found = validate(states.txn(receiver), change, receiver.other)
+        if not _settle(types, found.orphans, resolutions):
+            return MergePlan(states, receiver, types, decisions, found.conflicts)
 
 
 def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:

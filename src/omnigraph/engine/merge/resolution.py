@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from omnigraph.api.enums import ConflictKind
 from omnigraph.api.merge import MergeConflict
+from omnigraph.errors import ConstraintRule
 
 
-def conflict(kind: ConflictKind, type_key: str, entity_id: str | None, message: str) -> MergeConflict:
-    return MergeConflict.of(type_key, entity_id, kind.value, message)
+def conflict(
+    kind: ConflictKind,
+    type_key: str,
+    entity_id: str | None,
+    message: str,
+    rule: ConstraintRule | None = None,
+    property: str | None = None,
+) -> MergeConflict:
+    """A conflict of two branches; a broken constraint names its rule and property."""
+    return MergeConflict.of(type_key, entity_id, kind.value, message, rule, property)

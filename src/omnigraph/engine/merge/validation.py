@@ -1,13 +1,13 @@
-"""Whether a merged graph keeps every rule, judged on what one side takes over from the other.
+"""Constraint checks of a merge, on the entities that one side takes over from the other.
 
-The receiving side satisfied all rules by itself, so only the transferred entities, and what they touch, can break one.
+The receiving side satisfies all rules by itself, so only the transferred entities, and what they touch, can break one.
 All violations are reported together: values, uniqueness, endpoints, cardinality, each by type and id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -20,9 +20,11 @@ from omnigraph.engine.constraints.cardinality import miscounted_sources
 from omnigraph.engine.constraints.endpoints import dangling_edges, orphaned_edges
 from omnigraph.engine.constraints.uniqueness import shared_values
 from omnigraph.engine.constraints.violation import Violation
-from omnigraph.engine.kernels.values import violations
+from omnigraph.engine.kernels.typed import missing_value
+from omnigraph.engine.kernels.values import forbidden_values
 from omnigraph.engine.merge.resolution import conflict
 from omnigraph.engine.publish import WriteTxn
+from omnigraph.errors import ConstraintRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +37,34 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Every violation, and those of them that are edges without a node, which a person may settle."""
+class Validation:
+    """Every violation as a conflict, and those of them that are edges without a node, which a resolution may settle."""
 
     conflicts: list[MergeConflict]
     orphans: dict[MergeConflict, Orphan]
 
 
-def validate(receiver: WriteTxn, change: GraphChange, giving: Side) -> Verdict:
-    """Judge `change`, which the side `giving` brings, laid over the receiver's state."""
+def validate(receiver: WriteTxn, change: GraphChange, giving: Side) -> Validation:
+    """Check `change`, which the side `giving` brings, against the receiver's state."""
     image = FinalImage(receiver, change)
     order = [change.by_type[key] for key in sorted(change.by_type)]
-    verdict = Verdict([], {})
+    found = Validation([], {})
     for type_change in order:
-        verdict.conflicts.extend(_broken_values(type_change))
+        found.conflicts.extend(_broken_values(type_change))
     for type_change in order:
-        found = sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or "")
-        verdict.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in found)
+        shared = sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or "")
+        found.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in shared)
     for violation, edge_side in _orphans(image, order, giving):
         reported = _as_conflict(ConflictKind.ORPHAN_EDGE, violation)
-        verdict.conflicts.append(reported)
+        found.conflicts.append(reported)
         if violation.absent_node is not None and violation.entity_id is not None:
             edge = (violation.type_key, violation.entity_id)
-            verdict.orphans[reported] = Orphan(edge, violation.absent_node, edge_side)
+            found.orphans[reported] = Orphan(edge, violation.absent_node, edge_side)
     for type_change in order:
         for violation in miscounted_sources(image, type_change):
-            verdict.conflicts.append(_as_conflict(ConflictKind.CARDINALITY_VIOLATION, violation))
-    return verdict
+            # A source has the wrong number of edges, so no single edge is to blame.
+            found.conflicts.append(_as_conflict(ConflictKind.CARDINALITY_VIOLATION, replace(violation, entity_id=None)))
+    return found
 
 
 def _orphans(image: FinalImage, order: Sequence[TypeChange], giving: Side) -> list[tuple[Violation, Side]]:
@@ -77,16 +80,18 @@ def _broken_values(change: TypeChange) -> Iterator[MergeConflict]:
     for prop in change.type.property_list:
         if not prop.type.nullable and not prop.type.is_blob:
             for row in np.flatnonzero(pc.is_null(change.rows.column(prop.column)).to_numpy()).tolist():
-                reason = f"non-nullable property '{prop.name}' of {change.type.name} has no value"
-                yield _value_conflict(change, row, reason)
-    for violation in violations(change.type, change.rows):
-        yield _value_conflict(change, violation.row, violation.reason)
+                sentence = missing_value(change.type, prop)
+                yield _value_conflict(change, row, sentence.rule, prop.name, sentence.text(property=prop.name))
+    for found in forbidden_values(change.type, change.rows):
+        yield _value_conflict(change, found.row, found.rule, found.property, found.reason)
 
 
-def _value_conflict(change: TypeChange, row: int, reason: str) -> MergeConflict:
+def _value_conflict(change: TypeChange, row: int, rule: ConstraintRule, property: str, reason: str) -> MergeConflict:
     message = f"{reason} (entity '{change.ids[row].as_py()}')"
-    return conflict(ConflictKind.VALUE_CONSTRAINT_VIOLATION, change.type_key, None, message)
+    kind = ConflictKind.VALUE_CONSTRAINT_VIOLATION
+    return conflict(kind, change.type_key, None, message, rule, property)
 
 
 def _as_conflict(kind: ConflictKind, violation: Violation) -> MergeConflict:
-    return conflict(kind, violation.type_key, violation.entity_id, violation.reason)
+    rule, property = violation.sentence.rule, violation.property
+    return conflict(kind, violation.type_key, violation.entity_id, violation.reason, rule, property)

@@ -1,6 +1,6 @@
 """Mutations: the write statements of the query language, executed as one commit.
 
-`Graph.mutate` comes in here; everything else is reached through `mutate`.
+`Graph.mutate` calls `mutate`, the only entry point.
 """
 
 from omnigraph.engine.mutate.mutation import MutationRequest, mutate

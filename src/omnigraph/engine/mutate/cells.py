@@ -1,4 +1,4 @@
-"""What the cells of a statement stand for: literals, parameters and the instant of the request."""
+"""The values of the cells of a statement: literals, parameters and the instant of the request."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def evaluate(value: ir.Value, bound: Mapping[str, BoundValue]) -> BoundValue:
         case ir.Now():
             return bound[ir.NOW_PARAMETER]
         case _:
-            raise AssertionError(f"{type(value).__name__} is no cell of a statement")
+            raise AssertionError(f"{type(value).__name__} is not a cell of a statement")

@@ -1,7 +1,7 @@
-"""The one comparison of an update or delete: an exact test on a column, and a filter that narrows the scan.
+"""The predicate of an update or delete: an exact test on a column, and a filter that narrows the scan.
 
-The test is the truth, for stored and for pending rows alike. The filter may only leave out rows that the test would
-refuse, so it exists only for types whose comparison in the store is known to be the same.
+The test decides, for stored and for pending rows alike. The filter may leave out only rows that fail the test, so it
+exists only for types that the store is known to compare in the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
-from omnigraph.storage.tables.reading import identifier, literal
+from omnigraph.storage.tables.predicates import identifier, literal
 
 _TESTS: Final[dict[Operator, Callable[..., Any]]] = {
     Operator.EQUAL: pc.equal,
@@ -147,6 +147,6 @@ def _compare_floats(values: Any, op: Operator, value: int | float) -> Any:
     return _TESTS[exact](wide, near)
 
 
-def _constant(values: Any, verdict: bool) -> Any:
-    """The same verdict for every row that has a value."""
-    return pc.if_else(pc.is_valid(values), verdict, None)
+def _constant(values: Any, outcome: bool) -> Any:
+    """The same outcome for every row that has a value."""
+    return pc.if_else(pc.is_valid(values), outcome, None)

@@ -1,7 +1,7 @@
 """Inserts and updates of one mutation, statement after statement, over the pinned head.
 
-Later statements see earlier ones: an update tests stored rows as this mutation has left them. Whether the result is
-allowed is decided afterwards, once, on the final image.
+Later statements see earlier ones: the predicate of an update is tested on stored rows as this mutation has left them.
+Constraints are checked afterwards, once, on the final image.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import pyarrow.compute as pc
 
 from omnigraph.api.limits import Limits
 from omnigraph.engine.change import GraphChange
-from omnigraph.engine.kernels import RejectedRow, type_records
+from omnigraph.engine.kernels import RejectedRow, Stage, type_records
+from omnigraph.engine.kernels.scalars import shape_of
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.mutate.inserts import UNIT, WaitingInserts, refuse_first
 from omnigraph.engine.mutate.pending import PendingRows
 from omnigraph.engine.mutate.stored import StoredRows, refuse_beyond
 from omnigraph.engine.publish import WriteTxn
-from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
+from omnigraph.language.violations import Sentence
 
 
 class Construction:
-    """The state of a mutation that makes things."""
+    """The state of a mutation that inserts and updates."""
 
     def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], limits: Limits) -> None:
         self._txn = txn
@@ -70,7 +71,7 @@ class Construction:
                 yield statement.type, Condition(statement.where, evaluate(statement.where.value, self._values))
 
     def _settle_inserts(self) -> None:
-        """Inserts so far become pending rows, before anybody looks at those or complains about something later."""
+        """Inserts so far become pending rows, before a later statement reads them or fails for a reason of its own."""
         for typed in self._waiting.take():
             self._pending_of(typed.type).insert(typed)
 
@@ -78,7 +79,9 @@ class Construction:
         node_id = evaluate(insert.source if end == "from" else insert.target, self._values)
         if not isinstance(node_id, str):
             self._settle_inserts()
-            raise BadRequestError(f"{UNIT} {number}: {insert.type.type_key}: '{end}' must be a node id, got null")
+            sentence = Sentence.NO_NODE_ID
+            reason = sentence.text(name=end, shape=shape_of(node_id))
+            raise RejectedRow(number, insert.type.type_key, end, reason, Stage.ENVELOPE, sentence.rule).error(UNIT)
         return node_id
 
     def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:

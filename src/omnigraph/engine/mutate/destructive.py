@@ -19,7 +19,7 @@ from omnigraph.language.query.params import BoundValue
 
 
 class Destruction:
-    """The state of a mutation that removes things."""
+    """The state of a mutation that deletes."""
 
     def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue]) -> None:
         self._txn = txn

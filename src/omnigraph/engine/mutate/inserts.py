@@ -1,7 +1,7 @@
-"""Inserts that wait to be typed: as many as follow each other become one block of rows per type.
+"""Inserts that wait to be typed: consecutive ones become one block of rows per type.
 
-Typing a row alone costs as much as typing a thousand together. Nobody sees the difference: rows keep their order, and
-of all that is wrong the earliest statement is named.
+Typing one row costs as much as typing a thousand together. The result is the same: rows keep their order, and of all
+violations that of the earliest statement is raised.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WaitingInserts:
             block.targets.append(endpoints[1])
 
     def take(self) -> Iterator[TypedRows]:
-        """Everything that waited, typed, or the reason why the earliest bad statement has no row."""
+        """All waiting inserts as typed rows; raises the violation of the earliest statement that has one."""
         blocks, self._blocks = self._blocks, {}
         rejected: list[RejectedRow] = []
         typed = [
@@ -66,6 +66,6 @@ class WaitingInserts:
 
 
 def refuse_first(rejected: list[RejectedRow]) -> None:
-    """Raise for the earliest statement, and of its reasons for the one that is judged first."""
+    """Raise for the earliest statement, and of its violations the one that is checked first."""
     if rejected:
         raise min(rejected, key=lambda row: (row.line, row.stage)).error(UNIT)

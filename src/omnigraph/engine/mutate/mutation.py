@@ -1,8 +1,8 @@
 """Mutations: the statements of one query become one commit, or nothing.
 
-`Graph.mutate` calls `mutate`. A mutation either makes things, statement after statement, each seeing the ones before,
-or removes things from the committed state; the language refuses a mix. What it relied on goes into the read set, so
-that unrelated commits of others do not disturb it.
+`Graph.mutate` calls `mutate`. A mutation either inserts and updates, statement after statement, each seeing the ones
+before it, or deletes from the committed state; the language refuses a mix. What it has read goes into the read set, so
+that unrelated commits of other writers do not conflict with it.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ class _Mutation:
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=_together(checked, made.tables_read - change.by_type.keys()),
             strict=not plan.is_insert_only,
-            details={_RECEIPT: self._told(plan, made)},
+            details={_RECEIPT: self._receipt_details(plan, made)},
         )
 
-    def _told(self, plan: WritePlan, made: Construction | Destruction) -> str:
+    def _receipt_details(self, plan: WritePlan, made: Construction | Destruction) -> str:
         return json.dumps(
             {"query": plan.name, "affected_nodes": made.affected_nodes, "affected_edges": made.affected_edges}
         )
@@ -121,14 +121,14 @@ def _together(checked: ReadSet, tables: set[str]) -> ReadSet:
 
 
 def _receipt(published: PublishedCommit) -> MutationReceipt:
-    told = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
-    if told is None:
-        raise ConflictError("this idempotency key belongs to a write that was no mutation; choose another key")
+    details = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a mutation; choose another key")
     return MutationReceipt(
         branch=published.branch,
-        query_name=told["query"],
-        affected_nodes=told["affected_nodes"],
-        affected_edges=told["affected_edges"],
+        query_name=details["query"],
+        affected_nodes=details["affected_nodes"],
+        affected_edges=details["affected_edges"],
         actor_id=published.entry.commit.actor,
         commit=receipt_of(published.entry),
     )

@@ -2,7 +2,7 @@
 
 A row that came from the store keeps its blobs until a statement assigns them; such cells are marked, never read.
 Rows are written to the end and found by id, so a statement costs what it touches and not what was written before it;
-only a condition on something else than the key looks at all of them.
+only a predicate on another property than the key scans all of them.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PendingRows:
         return self._parts[0]
 
     def _completed(self, stored: pa.Table) -> pa.Table:
-        """Rows from the store with the blob cells that they keep, which nobody reads."""
+        """Rows from the store with placeholders for the blob cells that they keep."""
         given = dict(zip(stored.column_names, stored.columns, strict=True))
         return pa.table(
             [

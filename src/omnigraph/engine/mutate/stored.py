@@ -18,7 +18,7 @@ from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.tables.reading import identifier, literal
+from omnigraph.storage.tables.predicates import identifier, literal
 
 _Place: TypeAlias = tuple[str, str]
 """A table and one of its columns."""
@@ -60,7 +60,7 @@ class StoredRows:
         return self._tested(type_, condition, columns)
 
     def _together(self, place: _Place, columns: Sequence[str]) -> _FoundTogether | None:
-        """What one lookup finds for all statements; None when that is too much, so that each has to be judged alone."""
+        """The rows that one lookup finds for all statements; None when they are too many to be held together."""
         found = self._found.get(place)
         if found is None:
             rows = self._all_sought(place, columns)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.bindings import Indices, Mask, RowIds, RowSpace
+from omnigraph.engine.query.bindings import Indices, Mask, RowSpace
 from omnigraph.engine.query.counting import Counts, added_up
 from omnigraph.storage.ordered import is_ascending
+from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""

@@ -8,7 +8,7 @@ distinct words: words never influence each other, and any ASCII character that i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.storage.tables.indexing import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.searching import analysed
 
@@ -36,12 +37,38 @@ _LOWERED: Final = np.array([ord(chr(b).lower()) if b < 128 else b for b in range
 _ASCII_LOWERING: Final = {b: b + 32 for b in range(ord("A"), ord("Z") + 1)}
 _ASCII_BREAKS: Final = re.compile(r"[^0-9A-Za-z\x80-\U0010ffff]+")
 
-_REMEMBERED_WORDS: Final = 1 << 18
+_WORD_BYTES: Final = 64 << 20
+_BYTES_PER_WORD: Final = 256
 _WORDS_PER_CALL: Final = 8192
 # Survives analysis as itself, so positions after it count from a known place.
 _ANCHOR: Final = "zq"
 
-_remembered: dict[str, tuple[str, ...]] = {}
+
+class _KnownWords:
+    """The tokens of words met before. Emptied when it is full: the words of the texts at hand come back at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._tokens: dict[str, tuple[str, ...]] = {}
+
+    def among(self, words: Collection[str]) -> dict[str, tuple[str, ...]]:
+        tokens_of = self._tokens
+        return {word: tokens for word in words if (tokens := tokens_of.get(word)) is not None}
+
+    def learn(self, fresh: Mapping[str, tuple[str, ...]]) -> None:
+        if self.held_bytes() + len(fresh) * _BYTES_PER_WORD > self.limit:
+            self.clear()
+        if len(fresh) * _BYTES_PER_WORD <= self.limit:
+            self._tokens.update(fresh)
+
+    def held_bytes(self) -> int:
+        return len(self._tokens) * _BYTES_PER_WORD
+
+    def clear(self) -> None:
+        self._tokens = {}
+
+
+_KNOWN_WORDS: Final = SHARED_MEMORY.add("words", _KnownWords(_WORD_BYTES))
 
 
 def tokens_of(text: str) -> list[str]:
@@ -125,7 +152,7 @@ def _words(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 def _tokens_of_words(words: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The tokens of each word. Words met before are remembered, up to a bound."""
-    known = {word: tokens for word in words if (tokens := _remembered.get(word)) is not None}
+    known = _KNOWN_WORDS.among(words)
     unknown = [word for word in words if word not in known]
     fresh: dict[str, tuple[str, ...]] = {word: () if word.isascii() else tuple(tokens_of(word)) for word in unknown}
     plain = iter([word for word in unknown if word and word.isascii()])
@@ -133,8 +160,5 @@ def _tokens_of_words(words: Collection[str]) -> dict[str, tuple[str, ...]]:
         # ASCII words are one word to the tokenizer too, so a position tells which word a token came from.
         for token, position in analysed(" ".join((_ANCHOR, *batch)), _ANALYSIS)[1:]:
             fresh[batch[position - 1]] = (token,)
-    if len(_remembered) + len(fresh) > _REMEMBERED_WORDS:
-        _remembered.clear()
-    if len(fresh) <= _REMEMBERED_WORDS:
-        _remembered.update(fresh)
+    _KNOWN_WORDS.learn(fresh)
     return known | fresh

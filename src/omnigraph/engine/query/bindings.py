@@ -1,7 +1,7 @@
 """Rows of a running query: one column of stable row ids per variable, and the numbering of a set of row ids.
 
 Every operator takes `Bindings` and returns new ones; property values are fetched from the tables only when something
-needs them. Row ids are kept as int64 because NumPy arithmetic on uint64 is lossy; Lance never issues one above 2^63.
+needs them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.counting import Counts, multiplied, total
 from omnigraph.storage.ordered import distinct
+from omnigraph.storage.tables.rows import RowIds
 
-RowIds: TypeAlias = NDArray[np.int64]
 Indices: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 

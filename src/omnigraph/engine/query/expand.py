@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.adjacency import Adjacency, cumulated
-from omnigraph.engine.query.bindings import Bindings, Indices, Mask, RowIds, RowSpace
+from omnigraph.engine.query.bindings import Bindings, Indices, Mask, RowSpace
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.counting import Counts, added_up
 from omnigraph.engine.query.filter import filtered
@@ -21,6 +21,7 @@ from omnigraph.engine.query.layered import Neighbours
 from omnigraph.engine.query.neighbours import neighbours_of
 from omnigraph.language.query import ir
 from omnigraph.storage.ordered import distinct, merged, numbered
+from omnigraph.storage.tables.rows import RowIds
 
 # Visited marks of one batch of sources: one byte per source and node.
 _VISITED_BYTES = 1 << 26

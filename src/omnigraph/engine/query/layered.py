@@ -25,9 +25,10 @@ from omnigraph.engine.query.adjacency import (
     spread,
     stands_between,
 )
-from omnigraph.engine.query.bindings import GrownRowSpace, Indices, Mask, RowIds, RowSpace
+from omnigraph.engine.query.bindings import GrownRowSpace, Indices, Mask, RowSpace
 from omnigraph.engine.query.counting import Counts, added_up
 from omnigraph.storage.ordered import contained, distinct, is_ascending, merged, places
+from omnigraph.storage.tables.rows import RowIds
 
 # A layer is copied by every commit and searched by every hop; folding it copies the base. So it may hold a share of
 # the entries of the base, more of a small one than of a large one.

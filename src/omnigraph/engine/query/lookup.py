@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.adjacency import Adjacency, of_edges, of_pairs
-from omnigraph.engine.query.bindings import Indices, RowIds, RowSpace
+from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.properties import one_array, row_ids_of
+from omnigraph.engine.query.properties import one_array
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.ordered import merged
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import rows_with
+from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
 _ENDS = {
     Direction.OUT: (("src", "dst"),),
@@ -72,7 +72,7 @@ class _Walk:
         reached = []
         columns = ["src", "dst", "id"] if self._with_edges else ["src", "dst"]
         for near, far in _ENDS[direction]:
-            found = rows_with(self._edges, near, ids.to_pylist(), columns)
+            found = by_row_id(self._edges.rows_among(near, ids.to_pylist(), columns, row_ids=True))
             if near == "dst" and direction is Direction.BOTH:
                 found = found.filter(pc.not_equal(found.column("src"), found.column("dst")))
             source = frontier.rows[pc.index_in(found.column(near), value_set=ids).to_numpy()]
@@ -88,7 +88,7 @@ class _Walk:
 
     def _rows_of(self, ids: pa.ChunkedArray) -> RowIds:
         """The node of each id, -1 for a dangling one."""
-        found = rows_with(self._ends, "id", pc.unique(ids).to_pylist(), ["id"])
+        found = self._ends.rows_among("id", pc.unique(ids).to_pylist(), ["id"], row_ids=True)
         if not len(found):
             return np.full(len(ids), -1, np.int64)
         index = pc.fill_null(pc.index_in(ids, value_set=one_array(found.column("id"))), -1).to_numpy()

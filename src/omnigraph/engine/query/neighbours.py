@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from omnigraph.engine.query.bindings import RowIds
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.layered import Neighbours
 from omnigraph.engine.query.lookup import explored
@@ -18,7 +17,8 @@ from omnigraph.engine.query.traversal_mode import TraversalMode
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import index_coverage
+from omnigraph.storage.tables.indexing import index_coverage
+from omnigraph.storage.tables.rows import RowIds
 
 # Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
 _LOOKUP = 2.5e-3

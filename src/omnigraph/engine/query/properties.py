@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.bindings import Indices, RowIds, RowSpace
+from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.storage.ordered import is_ascending
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import ROW_ID, rows_by_id, table_key, take_rows
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of
 
 # Measured on a local disk: picking a row costs about as much as reading this many bytes in sequence.
 _BYTES_PER_PICK = 10_000
@@ -75,7 +74,7 @@ class Properties:
     def located(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
         """The values of a stored column for `rows`. The table holds every row it is asked for."""
         self.load(table, variable, [column], rows)
-        slice_ = self._whole.get((table_key(table), column)) or self._partial[table_key(table), variable, column]
+        slice_ = self._whole.get((table.key, column)) or self._partial[table.key, variable, column]
         return Located(slice_.values, slice_.space.positions(rows))
 
     def load(self, table: Table, variable: str, columns: Sequence[str], rows: RowIds) -> None:
@@ -84,27 +83,27 @@ class Properties:
         if not missing:
             return
         if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing):
-            read = rows_by_id(table, missing)
+            read = by_row_id(table.read(missing, row_ids=True))
             space = RowSpace(row_ids_of(read))
             for name in missing:
                 values = one_array(read.column(name))
                 self._budget.hold(values.nbytes)
-                self._whole[table_key(table), name] = _Slice(space, values)
+                self._whole[table.key, name] = _Slice(space, values)
             return
         wanted = RowSpace.of(rows)
-        read = take_rows(table, wanted.rows, missing)
+        read = table.take(wanted.rows, missing)
         for name in missing:
             self._keep(table, variable, name, _Slice(wanted, one_array(read.column(name))))
 
     def _covers(self, table: Table, variable: str, column: str, rows: RowIds) -> bool:
-        if (table_key(table), column) in self._whole:
+        if (table.key, column) in self._whole:
             return True
-        partial = self._partial.get((table_key(table), variable, column))
+        partial = self._partial.get((table.key, variable, column))
         return partial is not None and bool(partial.space.contains(rows).all())
 
     def _keep(self, table: Table, variable: str, column: str, slice_: _Slice) -> None:
         """Only the newest partial read of a variable's column stays: rows move on, they seldom come back."""
-        key = (table_key(table), variable, column)
+        key = (table.key, variable, column)
         if (old := self._partial.pop(key, None)) is not None:
             self._budget.release(old.values.nbytes)
         self._budget.hold(slice_.values.nbytes)
@@ -130,10 +129,3 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_string(column.type) and column.nbytes >= _INT32_OFFSETS:
         column = column.cast(pa.large_string())
     return column.combine_chunks()
-
-
-def row_ids_of(read: pa.Table) -> RowIds:
-    ids = one_array(read.column(ROW_ID)).to_numpy(zero_copy_only=False)
-    assert is_ascending(ids)
-    rows: RowIds = ids.view(np.int64)
-    return rows

@@ -16,7 +16,7 @@ from omnigraph.engine.query.context import Plain, ReadContext
 from omnigraph.engine.text_lookup import equals_any, lookup_column
 from omnigraph.language.query import ir
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
-from omnigraph.storage.tables.reading import quoted
+from omnigraph.storage.tables.predicates import quoted
 
 NEVER: Final = "false"
 

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query import search
-from omnigraph.engine.query.bindings import Bindings, RowIds, RowSpace, concatenated
+from omnigraph.engine.query.bindings import Bindings, RowSpace, concatenated
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.embedding import query_vector
 from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
 from omnigraph.storage.ordered import numbered
+from omnigraph.storage.tables.rows import RowIds
 
-_NO_ROWS = RankedRows(np.empty(0, np.uint64), np.empty(0, np.float64))
+_NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
 
 
 def matching_rows(
@@ -29,7 +30,7 @@ def matching_rows(
     if text is None or not context.has_column(predicate.field):
         return np.empty(0, np.int64)
     edits = None if predicate.max_edits is None else context.constant(predicate.max_edits)
-    found = search.text_match(
+    return search.text_match(
         context.table(predicate.field.owner),
         predicate.field.prop.column,
         str(text),
@@ -37,7 +38,6 @@ def matching_rows(
         None if edits is None else int(edits),  # type: ignore[arg-type]
         _candidates(rows, filter),
     )
-    return found.view(np.int64)
 
 
 def ranked_nodes(
@@ -70,7 +70,7 @@ def rank_scan(
     ranked = ranked_nodes(plan.rank, keep, rows, context, filter=filter)
     # Beyond the best ones there are others that have a score too.
     context.scores[plan.rank] = _scores(ranked, complete=keep is None or len(ranked.row_ids) < keep)
-    return Bindings({plan.rank.field.variable: ranked.row_ids.view(np.int64)}, len(ranked.row_ids))
+    return Bindings({plan.rank.field.variable: ranked.row_ids}, len(ranked.row_ids))
 
 
 def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
@@ -78,7 +78,7 @@ def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
     bound = rows.rows[plan.rank.field.variable]
     ranked = ranked_nodes(plan.rank, plan.keep, RowSpace.of(bound).rows, context)
     context.scores[plan.rank] = _scores(ranked, complete=plan.keep is None)
-    places = _places(ranked.row_ids.view(np.int64), bound)
+    places = _places(ranked.row_ids, bound)
     order = np.argsort(places, kind="stable")
     return rows.take(order[np.count_nonzero(places < 0) :])
 
@@ -89,13 +89,13 @@ def fused(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext
     if plan.rank.k is not None and (not isinstance(k, int) or k <= 0):
         raise BadRequestError("the constant k of rrf() must be greater than zero")
     result = search.fuse(
-        first.rows[plan.variable].view(np.uint64),
-        second.rows[plan.variable].view(np.uint64),
+        first.rows[plan.variable],
+        second.rows[plan.variable],
         plan.limit,
         search.DEFAULT_FUSION_K if not isinstance(k, int) else k,
     )
     rows = concatenated([first, second]).take(result.rows)
-    ranked = RankedRows(rows.rows[plan.variable].view(np.uint64), result.scores)
+    ranked = RankedRows(rows.rows[plan.variable], result.scores)
     context.scores[plan.rank] = _scores(ranked, complete=True)
     return rows
 
@@ -110,7 +110,7 @@ def scores_of(rank: ir.Ranking, rows: RowIds, context: ReadContext) -> NodeScore
 
 
 def _scores(ranked: RankedRows, *, complete: bool) -> NodeScores:
-    rows, first, _ = numbered(ranked.row_ids.view(np.int64))
+    rows, first, _ = numbered(ranked.row_ids)
     return NodeScores(RowSpace(rows), np.asarray(ranked.values, np.float64)[first], complete)
 
 
@@ -124,4 +124,4 @@ def _places(ranked: RowIds, rows: RowIds) -> NDArray[np.int64]:
 
 
 def _candidates(rows: RowIds | None, filter: str | None) -> Candidates:
-    return Candidates(filter, None if rows is None else rows.view(np.uint64))
+    return Candidates(filter, None if rows is None else rows)

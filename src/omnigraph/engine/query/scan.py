@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from omnigraph.engine.query.bindings import Bindings, RowIds
+from omnigraph.engine.query.bindings import Bindings
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.filter import filtered
-from omnigraph.engine.query.properties import row_ids_of
 from omnigraph.engine.query.pushdown import split_pushed
 from omnigraph.engine.query.ranking import matching_rows
 from omnigraph.language.query import ir
-from omnigraph.storage.tables.rows import index_coverage, rows_by_id
+from omnigraph.storage.tables.indexing import index_coverage
+from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
     if rows is None:
         columns = eager_columns(plan, wanted, context)
         table = context.table(plan.type)
-        read = rows_by_id(table, columns, filter=part.filter, limit=limit if not part.rest else None)
+        enough = None if part.rest else limit
+        read = by_row_id(table.read(columns, filter=part.filter, limit=enough, row_ids=True))
         rows = row_ids_of(read)
         context.budget.step(rows.nbytes)
         context.properties.remember(table, plan.variable, rows, read)

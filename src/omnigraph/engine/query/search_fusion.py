@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.search_rows import Measures, RowIds
+from omnigraph.engine.query.search_rows import Measures
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.ordered import numbered
+from omnigraph.storage.tables.rows import RowIds
 
 DEFAULT_FUSION_K: Final = 60
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import analyse_column
-from omnigraph.engine.query.search_rows import RowIds
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.ordered import counted
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.searching import ROW_ID, FragmentContent, rows_of
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.searching import FragmentContent
 
 POSTINGS_BYTES: Final = 512 << 20
 
@@ -34,7 +34,7 @@ class Postings:
     def __init__(self, rows: pa.Table, column: str) -> None:
         texts = rows.column(column).combine_chunks()
         analysed = analyse_column(texts)
-        all_ids: RowIds = rows.column(ROW_ID).to_numpy()
+        all_ids = row_ids_of(rows)
         lengths = np.bincount(analysed.texts, minlength=len(texts))
         order = np.argsort(all_ids)
         order = order[lengths[order] > 0]
@@ -82,5 +82,5 @@ def fragment_postings(table: Table, column: str, fragment: FragmentContent) -> P
     key = (*fragment.name, column)
     if (known := _POSTINGS.get(key)) is not None:
         return known
-    rows = rows_of(table, [column], fragment_ids=frozenset((fragment.fragment_id,)))
+    rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
     return _POSTINGS.keep(key, Postings(rows, column))

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from omnigraph.storage.ordered import distinct, places
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.searching import ROW_ID, rows_of, take_rows
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
-RowIds = NDArray[np.uint64]
 Measures = NDArray[np.float64]
 
 _MEASURE_BITS: Final = 40
@@ -47,8 +46,8 @@ class RankedRows(NamedTuple):
 def candidate_rows(table: Table, candidates: Candidates, columns: list[str]) -> pa.Table:
     """The candidates with some of their columns and `_rowid`, in any order."""
     if candidates.rows is None:
-        return rows_of(table, columns, filter=candidates.filter)
-    return take_rows(table, distinct(candidates.rows), columns, candidates.filter)
+        return table.read(columns, filter=candidates.filter, row_ids=True)
+    return table.select(distinct(candidates.rows), columns, filter=candidates.filter)
 
 
 def settled(measures: Measures) -> Measures:
@@ -78,9 +77,9 @@ def best_first(table: Table, row_ids: RowIds, costs: Measures, k: int | None = N
 
 def _id_order(table: Table, row_ids: RowIds) -> NDArray[np.int64]:
     """The rank of each row's entity id among these rows. Arrow compares UTF-8, which is code point order."""
-    rows = take_rows(table, row_ids, ["id"])
+    rows = table.select(row_ids, ["id"])
     ranks = pc.rank(rows.column("id"), "ascending", tiebreaker="first").to_numpy().astype(np.int64)
-    stored = rows.column(ROW_ID).to_numpy()
+    stored = row_ids_of(rows)
     order = np.argsort(stored)
     found, _ = places(stored[order], row_ids)
     ordered: NDArray[np.int64] = ranks[order][found]

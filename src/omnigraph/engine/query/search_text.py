@@ -24,7 +24,6 @@ from omnigraph.engine.query.search_rows import (
     Candidates,
     Measures,
     RankedRows,
-    RowIds,
     best_first,
     candidate_rows,
     settled,
@@ -34,7 +33,8 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
 from omnigraph.storage.ordered import contained, distinct
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.searching import ROW_ID, fragment_contents, rows_of
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.searching import fragment_contents
 
 DEFAULT_MAX_EDITS: Final = 2
 
@@ -67,7 +67,7 @@ def text_match(
             raise BadRequestError(f"fuzzy needs a distance of at least 0, not {edits}")
     tokens = list(dict.fromkeys(token for _, token in query_words(text)))
     if not tokens:
-        return np.empty(0, np.uint64)
+        return np.empty(0, np.int64)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
         postings = Postings(candidate_rows(table, candidates, [column]), column)
         return postings.rows_with_any(_accepted(postings, tokens, edits))
@@ -78,7 +78,7 @@ def text_match(
         found = [rows[contained(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
         found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
-    rows = distinct(np.concatenate(found)) if found else np.empty(0, np.uint64)
+    rows = distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
     return rows if candidates.rows is None else rows[contained(rows, candidates.rows)]
 
 
@@ -96,7 +96,7 @@ def bm25(
     """
     terms = _terms(text)
     if not terms or k == 0:
-        return RankedRows(np.empty(0, np.uint64), np.empty(0, np.float64))
+        return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
     corpus = Corpus(table, column)
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
@@ -141,8 +141,7 @@ class Corpus:
         """The rows of the analysed part that pass a filter, perhaps with others."""
         everywhere = self.indexed is not None and self.indexed.moved.size
         fragments = None if everywhere else frozenset(content.fragment_id for content in self._loose)
-        rows: RowIds = rows_of(self.table, [], filter=filter, fragment_ids=fragments).column(ROW_ID).to_numpy()
-        return rows
+        return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=fragments))
 
 
 class Formula:
@@ -213,7 +212,7 @@ def _scored_rows(table: Table, column: str, candidates: Candidates, formula: For
     counts = np.array([[c.get(term.token, 0) for c in counted] for term in formula.terms], np.int64)
     lengths = np.array([sum(c.values()) for c in counted], np.int64)
     matching = counts.any(axis=0)
-    row_ids: RowIds = rows.column(ROW_ID).to_numpy()
+    row_ids = row_ids_of(rows)
     return row_ids[matching], formula.scores(counts[:, matching], lengths[matching])
 
 
@@ -233,7 +232,7 @@ def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: 
             every = _scored_indexed(corpus.table, corpus.indexed, candidates.filter, formula)
             parts.append(every if candidates.rows is None else _only(every, candidates.rows))
     if not parts:
-        return np.empty(0, np.uint64), np.empty(0, np.float64)
+        return np.empty(0, np.int64), np.empty(0, np.float64)
     return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
 
 

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.query.analyzer import counts_of
 from omnigraph.engine.query.search_postings import Postings
-from omnigraph.engine.query.search_rows import Measures, RowIds
+from omnigraph.engine.query.search_rows import Measures
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.ordered import distinct, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
 from omnigraph.storage.tables.searching import (
-    ROW_ID,
     SCORE,
     ColumnIndex,
     FragmentContent,
@@ -33,8 +33,6 @@ from omnigraph.storage.tables.searching import (
     index_of,
     indexed_documents,
     matching_rows,
-    rows_of,
-    take_rows,
 )
 
 K1: Final = 1.2
@@ -110,14 +108,14 @@ class IndexedTexts:
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
         """The trusted rows that share a token with the text."""
         rows = matching_rows(table, self.column, text, filter=filter, max_edits=max_edits)
-        row_ids: RowIds = rows.column(ROW_ID).to_numpy()
+        row_ids = row_ids_of(rows)
         return row_ids[self.trusted(row_ids)[1]]
 
     def best(self, table: Table, terms: Sequence[Term], filter: str | None, limit: int) -> Proposals:
         """Up to `limit` of the best documents by Lance's score."""
         text = " ".join(term.word for term in terms for _ in range(term.weight))
         rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
-        positions, known = self.trusted(rows.column(ROW_ID).to_numpy())
+        positions, known = self.trusted(row_ids_of(rows))
         scores = rows.column(SCORE).to_numpy().astype(np.float64)
         return Proposals(positions[known], scores[known], None if rows.num_rows < limit else float(scores.min()))
 
@@ -131,7 +129,7 @@ class IndexedTexts:
     def occurrences(self, table: Table, term: Term, filter: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The documents that hold a term, as positions, and how often each holds it."""
         rows = matching_rows(table, self.column, term.word, filter=filter)
-        positions, known = self.trusted(rows.column(ROW_ID).to_numpy())
+        positions, known = self.trusted(row_ids_of(rows))
         positions = positions[known]
         return positions, self.frequencies(table, term, positions, rows.column(SCORE).to_numpy()[known])
 
@@ -159,9 +157,9 @@ class IndexedTexts:
     def counted(self, table: Table, terms: Sequence[Term], positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """How often documents hold each term (one row per term), by reading their texts."""
         row_ids = self.row_ids[positions]
-        rows = take_rows(table, row_ids, [self.column])
+        rows = table.select(row_ids, [self.column])
         counts = counts_of(rows.column(self.column).to_pylist())
-        stored: RowIds = rows.column(ROW_ID).to_numpy()
+        stored = row_ids_of(rows)
         order = np.argsort(stored)
         found, _ = places(stored[order], row_ids)
         table_of_counts = np.array([[c.get(term.token, 0) for c in counts] for term in terms], np.int64)
@@ -170,7 +168,7 @@ class IndexedTexts:
     def _look_up(self, table: Table, term: Term) -> IndexedTerm:
         # One trusted document with its score tells Lance's idf; as many as have moved could stand before it.
         rows = matching_rows(table, self.column, term.word, limit=1 + self.moved.size)
-        positions, known = self.trusted(rows.column(ROW_ID).to_numpy())
+        positions, known = self.trusted(row_ids_of(rows))
         if not known.any():
             return IndexedTerm(0, 0.0)
         first = np.flatnonzero(known)[:1]
@@ -224,7 +222,7 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
         known, known_lengths = indexed_documents(table, segment)
         documents += known.size
         tokens += int(known_lengths.sum(dtype=np.int64))
-        now = np.sort(rows_of(table, [], fragment_ids=segment.fragment_ids).column(ROW_ID).to_numpy())
+        now = np.sort(row_ids_of(table.read([], row_ids=True, fragments=segment.fragment_ids)))
         stays = places(now, known)[1]
         row_ids.append(known[stays])
         lengths.append(known_lengths[stays])
@@ -241,7 +239,7 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
         row_ids=trusted[order],
         lengths=trusted_lengths[order],
         moved=moved,
-        moved_postings=Postings(take_rows(table, moved, [column]), column),
+        moved_postings=Postings(table.select(moved, [column]), column),
         gone=_texts_of(table, column, index, np.sort(np.concatenate(left))),
         lance_documents=documents,
         lance_tokens=tokens,

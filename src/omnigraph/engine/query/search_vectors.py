@@ -18,7 +18,6 @@ from omnigraph.engine.query.search_rows import (
     Candidates,
     Measures,
     RankedRows,
-    RowIds,
     best_first,
     candidate_rows,
     settled,
@@ -27,7 +26,8 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexing import VECTOR_INDEX_KIND
-from omnigraph.storage.tables.searching import DISTANCE, ROW_ID, ColumnIndex, index_of, nearest_rows
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.searching import DISTANCE, ColumnIndex, index_of, nearest_rows
 
 # A bound of the relative error of Lance's single precision sums, generous for thousands of dimensions.
 _PROPOSAL_ERROR: Final = 1e-5
@@ -106,7 +106,7 @@ def _measured(
 ) -> RankedRows:
     """The k closest of some rows by their stored vectors."""
     present, matrix = _matrix(rows.column(column))
-    row_ids: RowIds = rows.column(ROW_ID).to_numpy()[present]
+    row_ids: RowIds = row_ids_of(rows)[present]
     distances = np.empty(row_ids.size, np.float64)
     for start in range(0, row_ids.size, _ROWS_PER_STEP):
         step = slice(start, start + _ROWS_PER_STEP)

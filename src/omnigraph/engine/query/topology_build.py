@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.adjacency import of_edges, of_pairs
 from omnigraph.engine.query.bindings import RowSpace
 from omnigraph.engine.query.layered import Neighbours
-from omnigraph.engine.query.properties import one_array, row_ids_of
+from omnigraph.engine.query.properties import one_array
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import rows_by_id
+from omnigraph.storage.tables.rows import by_row_id, row_ids_of
 
 # Resolving builds a hash table over all node ids each time, so it is done for many edges at once.
 _EDGES_PER_RESOLVE = 4_000_000
@@ -51,7 +51,7 @@ def built(
     batches: Iterable[pa.Table]
     if with_edges:
         # Edge ids decide the order of everything, so the whole table is read before anything is made of it.
-        read = rows_by_id(edges, columns)
+        read = by_row_id(edges.read(columns, row_ids=True))
         batches = [read] if len(read) else []
     else:
         batches = _batches(edges, columns)
@@ -108,7 +108,7 @@ class _Ids:
 
     @classmethod
     def of(cls, table: Table) -> _Ids:
-        read = rows_by_id(table, ["id"])
+        read = by_row_id(table.read(["id"], row_ids=True))
         return cls(RowSpace(row_ids_of(read)), one_array(read.column("id")))
 
     def positions(self, wanted: pa.ChunkedArray) -> NDArray[np.int32]:

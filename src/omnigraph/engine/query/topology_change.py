@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.bindings import Indices, RowSpace, grown
 from omnigraph.engine.query.layered import Neighbours, Pairs, changed
-from omnigraph.engine.query.properties import one_array, row_ids_of
+from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.topology_build import Tables, TwoWays
 from omnigraph.storage.ordered import contained, places
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.differing import changed_row_count
-from omnigraph.storage.tables.rows import RowChanges, row_changes, rows_with, table_key
+from omnigraph.storage.tables.differing import RowChanges, VersionDiff
+from omnigraph.storage.tables.rows import by_row_id, row_ids_of
 
 # Beyond this share of changed rows, or this many rows that went away, building anew is cheaper.
 _CHANGED_SHARE: Final = 4
@@ -36,7 +36,7 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
     """How many rows lie between two states, by their manifests. None when they are too many to derive one."""
     total = 0
     for old, new, columns in zip(before, after, (_ENDS, ["id"], ["id"]), strict=True):
-        rows = 0 if table_key(old) == table_key(new) else changed_row_count(old, new, columns)
+        rows = VersionDiff.of(old, new, columns, columns).row_count
         if rows > _most_rows(new):
             return None
         total += rows
@@ -46,10 +46,10 @@ def rows_to_read(before: Tables, after: Tables) -> int | None:
 def derived(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     """The older topology brought to the state of `after`. None when too much changed, or in a way that can't be told
     from row ids: two branches numbered different nodes alike, or nodes in between."""
-    edges = row_changes(before[0], after[0], _ENDS, at_most=_most_rows(after[0]))
-    sources = row_changes(before[1], after[1], ["id"], at_most=_most_rows(after[1]))
-    one_type = table_key(after[1]) == table_key(after[2])
-    targets = sources if one_type else row_changes(before[2], after[2], ["id"], at_most=_most_rows(after[2]))
+    edges = _changes(before[0], after[0], _ENDS)
+    sources = _changes(before[1], after[1], ["id"])
+    one_type = after[1].key == after[2].key
+    targets = sources if one_type else _changes(before[2], after[2], ["id"])
     if edges is None or sources is None or targets is None:
         return None
     if len(edges.old) + len(sources.old) + len(targets.old) > _LOST_ROWS:
@@ -86,6 +86,12 @@ def derived(older: TwoWays, before: Tables, after: Tables) -> TwoWays | None:
     )
 
 
+def _changes(old: Table, new: Table, columns: list[str]) -> RowChanges | None:
+    """In which rows two versions differ; None when they are too many to be read."""
+    diff = VersionDiff.of(old, new, columns, columns)
+    return None if diff.row_count > _most_rows(new) else diff.changes(columns)
+
+
 def _most_rows(table: Table) -> int:
     return max(_CHANGED_ROWS_AT_LEAST, table.state.rows // _CHANGED_SHARE)
 
@@ -110,7 +116,7 @@ def _naming(edges: Table, column: str, changes: RowChanges, dangling: bool) -> p
     of the same id may have replaced, and where edges dangle those that name a new one."""
     ids = [changes.old.column("id"), *([changes.new.column("id")] if dangling else [])]
     named = pc.unique(pa.chunked_array([chunk for column in ids for chunk in column.chunks], pa.string()))
-    return rows_with(edges, column, named.to_pylist(), _ENDS).select(_ENDS)
+    return edges.rows_among(column, named.to_pylist(), _ENDS)
 
 
 def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
@@ -118,7 +124,7 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
     if not len(lost):
         return lost
     sources, targets = (pc.unique(lost.column(name)) for name in _ENDS)
-    still = rows_with(edges, "src", sources.to_pylist(), _ENDS)
+    still = edges.rows_among("src", sources.to_pylist(), _ENDS)
 
     def codes(table: pa.Table) -> Indices:
         source = pc.fill_null(pc.index_in(table.column("src"), value_set=sources), -1).to_numpy().astype(np.int64)
@@ -131,7 +137,7 @@ def _without_parallels(lost: pa.Table, edges: Table) -> pa.Table:
 def _resolved(nodes: Table, space: RowSpace, columns: Sequence[pa.ChunkedArray]) -> list[Indices]:
     """The position of each node by its id, -1 where there is none: one lookup for all columns."""
     together = pc.unique(pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()))
-    found = rows_with(nodes, "id", together.to_pylist(), ["id"])
+    found = by_row_id(nodes.rows_among("id", together.to_pylist(), ["id"], row_ids=True))
     at = np.append(space.positions(row_ids_of(found)), -1)
     ids = one_array(found.column("id"))
     return [at[pc.fill_null(pc.index_in(column, value_set=ids), -1).to_numpy()] for column in columns]

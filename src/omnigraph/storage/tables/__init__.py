@@ -1,11 +1,12 @@
-"""Lance tables. This package, and nothing else in OmniGraph, calls pylance on a graph's data.
+"""Lance tables. This package, and nothing else in OmniGraph, calls pylance or holds an object of its making.
 
-Reading goes through `Table`, a view of one immutable version; writing through `Staging`, whose every method returns
-a *detached* version that belongs to no lineage and that nobody sees until a log entry names it. The attached HEAD
-of a dataset stays at its empty version 1 for ever.
+Reading goes through `Table`, a view of one immutable version (`rows`); writing through `Staging`, whose every method
+returns a *detached* version that belongs to no lineage and that nobody sees until a log entry names it. The attached
+HEAD of a dataset stays at its empty version 1 for ever.
 """
 
-from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.staging import StagedTable, Staging
 
 __all__ = ["StagedTable", "Staging", "Table", "TableReader"]

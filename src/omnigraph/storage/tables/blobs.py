@@ -1,27 +1,49 @@
-"""Blob columns: their shape as Lance wants it, and the cells that are stored in one.
+"""Blob columns: their shape as Lance wants it, the descriptors of their cells, and the content behind them.
 
-The shape is for the catalog-to-schema mapping and for writers that have cells as plain structs. A stored cell is found
-without touching its bytes; those are read by range, and an external one is never opened here.
+The shape is for the catalog-to-schema mapping and for writers that have cells as plain structs. A read gives
+descriptors, which say what a cell holds without its bytes; those are read by range through `Table.blobs`. An external
+object is never opened here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import lance
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from lance.blob import BlobType
+from numpy.typing import NDArray
 
 from omnigraph.errors import BlobIntegrityError
-from omnigraph.storage.tables.reading import Table, identifier, quoted
 
 _INLINE, _PACKED, _DEDICATED, _EXTERNAL = range(4)
 _KINDS: Final = frozenset({_INLINE, _PACKED, _DEDICATED, _EXTERNAL})
+_COMPARED_BYTES: Final = 4 << 20
+
+_DESCRIPTOR: Final = pa.struct(
+    [
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("position", pa.uint64(), nullable=False),
+        pa.field("size", pa.uint64(), nullable=False),
+        pa.field("blob_id", pa.uint32(), nullable=False),
+        pa.field("blob_uri", pa.string(), nullable=False),
+    ]
+)
 
 
 def blob_field(name: str, *, nullable: bool) -> pa.Field:
     """The field of a blob column in a table schema."""
     return lance.blob_field(name, nullable=nullable)
+
+
+def read_field(stored: pa.Field) -> pa.Field:
+    """How a stored column comes out of a read: a blob column as descriptors, any other one as it is."""
+    return stored.with_type(_DESCRIPTOR) if isinstance(stored.type, BlobType) else stored
 
 
 def blob_column(data: pa.Array, uri: pa.Array, valid: pa.Array) -> pa.Array:
@@ -39,42 +61,88 @@ def blob_column(data: pa.Array, uri: pa.Array, valid: pa.Array) -> pa.Array:
     return pa.ExtensionArray.from_storage(type_, cells)
 
 
+# Descriptors
+
+
+@dataclass(frozen=True)
+class BlobDescriptors:
+    """What a blob column says of some rows without their bytes. A null cell is valid in none of the arrays."""
+
+    valid: NDArray[np.bool_]
+    external: NDArray[np.bool_]
+    uri: pa.ChunkedArray
+    position: NDArray[np.uint64]
+    size: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, descriptors: pa.ChunkedArray) -> BlobDescriptors:
+        valid = descriptors.is_valid().to_numpy()
+
+        def member(name: str) -> NDArray[np.uint64]:
+            values: NDArray[np.uint64] = pc.fill_null(pc.struct_field(descriptors, name), 0).to_numpy()
+            return values
+
+        external = valid & (member("kind") == _EXTERNAL)
+        return cls(valid, external, pc.struct_field(descriptors, "blob_uri"), member("position"), member("size"))
+
+    @property
+    def managed(self) -> NDArray[np.bool_]:
+        managed: NDArray[np.bool_] = self.valid & ~self.external
+        return managed
+
+
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
     """A cell that holds a value: bytes of the graph's own, or a reference to a caller's object when `uri` is set."""
 
-    row_id: int
     size: int
     uri: str | None = None
     offset: int = 0
 
 
-def find_row(table: Table, column: str, entity_id: str) -> pa.Table:
-    """The one row with an id, or none: its row id and the descriptor of its blob."""
-    return table.read([column], filter=f"{identifier('id')} = {quoted(entity_id)}", row_ids=True)
-
-
-def stored_blob(rows: pa.Table, column: str) -> StoredBlob | None:
-    """The cell of a row that `find_row` found; None when it is null."""
-    cell = rows.column(column)[0].as_py()
+def stored_blob(cell: dict[str, Any] | None) -> StoredBlob | None:
+    """What one descriptor says; None when the cell is null."""
     if cell is None:
         return None
-    if rows.num_rows != 1 or cell["kind"] not in _KINDS:
-        raise BlobIntegrityError(f"{rows.num_rows} rows have the id, the first holds a cell of kind {cell['kind']}")
-    row_id = rows.column("_rowid")[0].as_py()
+    if cell["kind"] not in _KINDS:
+        raise BlobIntegrityError(f"the cell is of the unknown kind {cell['kind']}")
     if cell["kind"] == _EXTERNAL:
         if not cell["blob_uri"]:
             raise BlobIntegrityError("an external reference names no object")
-        return StoredBlob(row_id, cell["size"], cell["blob_uri"], cell["position"])
-    return StoredBlob(row_id, cell["size"])
+        return StoredBlob(cell["size"], cell["blob_uri"], cell["position"])
+    return StoredBlob(cell["size"])
 
 
-def blob_bytes(table: Table, column: str, blob: StoredBlob, start: int, length: int) -> bytes:
-    """A range of a managed cell."""
-    if not length:
-        return b""
-    with table.reading():
-        file = table.dataset.take_blobs(column, ids=[blob.row_id])[0]
-        if file is None or file.size() != blob.size:
-            raise BlobIntegrityError("the value has another length than its descriptor says")
-        return bytes(file.read_range(start, length))
+# Content
+
+
+class BlobContent:
+    """The bytes of one managed cell, read when they are asked for."""
+
+    def __init__(self, file: Any, reading: Callable[[], AbstractContextManager[None]]) -> None:
+        if file is None:
+            raise BlobIntegrityError("a cell that should hold a value is null")
+        self._file = file
+        self.reading = reading
+
+    def __len__(self) -> int:
+        return int(self._file.size())
+
+    def read(self) -> bytes:
+        """All of it."""
+        with self.reading():
+            return bytes(self._file.readall())
+
+    def part(self, start: int, length: int) -> bytes:
+        with self.reading():
+            return bytes(self._file.read_range(start, length))
+
+    def equals(self, other: BlobContent) -> bool:
+        """Whether both hold the same bytes; read a few megabytes at a time, and no further than they agree."""
+        if len(self) != len(other):
+            return False
+        return all(self.part(*range_) == other.part(*range_) for range_ in _ranges(len(self)))
+
+
+def _ranges(size: int) -> Iterable[tuple[int, int]]:
+    return ((start, min(_COMPARED_BYTES, size - start)) for start in range(0, size, _COMPARED_BYTES))

@@ -18,7 +18,8 @@ from omnigraph.errors import IntegrityError
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tables.failing import damaged_files, standing_files
-from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import Table
 
 _OWN_FILE: Final = (1, 2)
 """The kinds of blob cells whose bytes lie in a file beside the rows."""
@@ -48,11 +49,11 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
     table = reader.open(state)
     named = table.files()
     standing = standing_files(objects, state)
-    found = dict(damaged_files(state, table.dataset, standing))
+    found = dict(damaged_files(state, table._dataset, standing))
     for check in (_unreadable_deletions, _damaged_blobs):
         found |= dict(_checked(check, table, standing, found))
     damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
-    fragments = table.dataset.get_fragments()
+    fragments = table._fragments()
     return CheckedTable(len(named), sum(f.metadata.num_rows for f in fragments), len(fragments), damaged)
 
 
@@ -63,7 +64,7 @@ def _checked(
     check: _Check, table: Table, standing: Mapping[str, int], known: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """What a check finds, fragment by fragment; those with damaged files can't be read any further."""
-    for fragment in table.dataset.get_fragments():
+    for fragment in table._fragments():
         files = [f"data/{file.path}" for file in fragment.metadata.files]
         if known.keys().isdisjoint([*files, fragment.deletion_file()]):
             try:
@@ -76,8 +77,7 @@ def _unreadable_deletions(table: Table, fragment: Any, _: Mapping[str, int]) -> 
     deletions = fragment.deletion_file()
     if deletions is not None:
         try:
-            with table.reading():
-                live = table.dataset.scanner(columns=[], with_row_id=True, fragments=[fragment]).to_table().num_rows
+            live = table.read([], row_ids=True, fragments=[fragment.fragment_id]).num_rows
         except IntegrityError as error:
             yield deletions, error.reason
         else:
@@ -87,13 +87,12 @@ def _unreadable_deletions(table: Table, fragment: Any, _: Mapping[str, int]) -> 
 
 def _damaged_blobs(table: Table, fragment: Any, standing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Large blobs: the descriptors say how far each file must reach."""
-    ids = {field.name(): field.id() for field in table.dataset.lance_schema.fields()}
+    ids = {field.name(): field.id() for field in table._dataset.lance_schema.fields()}
     for column in (field.name for field in table.schema if isinstance(field.type, BlobType)):
         holders = [file.path for file in fragment.metadata.files if ids[column] in file.fields]
         if not holders:
             continue
-        with table.reading():
-            cells = table.dataset.scanner(columns=[column], fragments=[fragment]).to_table().column(column)
+        cells = table.read([column], fragments=[fragment.fragment_id]).column(column)
         kind, number, position, size = (pc.struct_field(cells, n) for n in ("kind", "blob_id", "position", "size"))
         reach: dict[int, int] = {}
         own = pc.is_in(kind, value_set=pa.array(_OWN_FILE, kind.type))

@@ -14,8 +14,8 @@ from typing import Any
 from lance import FragmentMetadata, LanceOperation
 from lance.optimize import CompactionTask
 
-from omnigraph.storage.tables.reading import Table
 from omnigraph.storage.tables.row_versions import condensed
+from omnigraph.storage.tables.rows import Table
 
 # The planner's own defaults, spelled out: a task that did not come from the planner has to carry all of them.
 _OPTIONS: dict[str, Any] = {
@@ -64,23 +64,22 @@ def rewrite_fragments(table: Table, fragment_ids: Set[int], *, spare_ids: int = 
     `spare_ids` leaves that many fragment ids to writers who go on from the same version: an index segment is bound
     to the ids of its fragments, so those must still be free when the rewrite is committed on a later version.
     """
-    dataset = table.dataset
-    chosen = [f.metadata for f in dataset.get_fragments() if f.fragment_id in fragment_ids]
+    chosen = [f.metadata for f in table._fragments() if f.fragment_id in fragment_ids]
     if not chosen or (len(chosen) == 1 and chosen[0].deletion_file is None and len(chosen[0].files) == 1):
         return None
     task = CompactionTask.from_json(  # type: ignore[attr-defined]
         json.dumps(
             {
                 "task": {"fragments": [f.to_json() for f in chosen]},
-                "read_version": dataset.version,
+                "read_version": table._dataset.version,
                 "options": _OPTIONS,
             }
         )
     )
     with table.writing("compacting"):
-        result = json.loads(task.execute(dataset).json())
+        result = json.loads(task.execute(table._dataset).json())
     # The result numbers all its fragments 0; they need ids that this version does not use yet.
-    unused = max(f.fragment_id for f in dataset.get_fragments()) + 1 + spare_ids
+    unused = max(f.fragment_id for f in table._fragments()) + 1 + spare_ids
     created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
     replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
     return Rewritten(tuple(replaced), tuple(created))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import lance
 import pyarrow as pa
@@ -17,14 +17,16 @@ import pyarrow as pa
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.failures import reason_of
 from omnigraph.storage.location import Location
-from omnigraph.storage.tables.distributed import FragmentSummary, TableAddress
+from omnigraph.storage.tables.distributed import FragmentSummary
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedDataset:
     """One version of a dataset. `digest` names its files: a dataset made anew at the same place has another."""
 
-    address: TableAddress
+    uri: str
+    version: str
+    options: Mapping[str, str] = field(repr=False)
     schema: pa.Schema
     fragments: tuple[FragmentSummary, ...]
     digest: str
@@ -42,7 +44,9 @@ def pinned_dataset(uri: str, version: int | None = None, options: Mapping[str, s
     fragments = [fragment.metadata for fragment in dataset.get_fragments()]
     named = json.dumps([location.uri, dataset.version, [fragment.to_json() for fragment in fragments]])
     return PinnedDataset(
-        TableAddress(location.uri, str(dataset.version), store),
+        location.uri,
+        str(dataset.version),
+        store,
         dataset.schema,
         tuple(FragmentSummary(f.id, f.num_rows, f.files[0].path if f.files else "") for f in fragments),
         hashlib.sha256(named.encode()).hexdigest(),

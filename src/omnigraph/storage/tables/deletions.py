@@ -16,7 +16,7 @@ import pyarrow as pa
 from lance.file import LanceFileSession
 from numpy.typing import NDArray
 
-from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.rows import Table
 
 _LIST_SUFFIX: Final = ".arrow"
 
@@ -30,7 +30,7 @@ def deleted_offsets(table: Table, fragment: Any) -> NDArray[np.uint32] | None:
         return None
     with table.reading(), tempfile.TemporaryDirectory(prefix="omnigraph-") as folder:
         file = Path(folder) / "deletions"
-        session = LanceFileSession(table.dataset.uri, storage_options=table.dataset.latest_storage_options())
+        session = LanceFileSession(table._dataset.uri, storage_options=table._dataset.latest_storage_options())
         session.download_file(name, str(file))
         offsets: NDArray[np.uint32] = pa.ipc.open_file(file.read_bytes()).read_all().column(0).to_numpy()
     return np.sort(offsets)

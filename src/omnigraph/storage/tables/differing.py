@@ -1,26 +1,25 @@
 """What two versions of one table do not share, found from their manifests before any data is read.
 
 Fragments with the same files hold the same rows, whatever happened around them. Of a fragment that only lost rows,
-only the lost rows count. So the cost of a comparison is that of the change and not that of the table. Equal rows may
-still be among the result (compaction moves them); telling those apart is the caller's work.
+only the lost rows count. So the cost of a comparison is that of the change and not that of the table. Diffs, merges
+and change feeds pair the rows by entity id and compare values; a topology is derived from rows paired by row id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.storage.ordered import contained
+from omnigraph.storage.ordered import contained, places
 from omnigraph.storage.tables.deletions import deleted_offsets
-from omnigraph.storage.tables.reading import Table
-from omnigraph.storage.tables.taking import RowIds, take_rows
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID_FIELD, RowIds, Table, by_row_id, row_ids_of
 
-ROW_ID: Final = "_rowid"
-_ROW_ADDRESS: Final = "_rowaddr"
 _OFFSET_MASK: Final = np.uint64(0xFFFF_FFFF)
 
 # Beyond this many, listing the living rows of a fragment costs less than asking for the deleted ones.
@@ -29,48 +28,89 @@ _OFFSETS_PER_LOOKUP: Final = 1_000
 _Content: TypeAlias = tuple[tuple[tuple[str, tuple[int, ...]], ...], frozenset[str]]
 
 
-def all_rows(table: Table, keys: Sequence[str]) -> pa.Table:
-    """The key columns of every row, and its row id."""
-    return table.read(keys, row_ids=True)
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """Rows of `old` that `new` lacks or has otherwise, and the reverse. Both with row ids, ascending."""
+
+    old: pa.Table
+    new: pa.Table
 
 
-def differing_rows(
-    before: Table, after: Table, keys: Sequence[str], visible: tuple[Collection[str], Collection[str]]
-) -> tuple[pa.Table, pa.Table]:
-    """The key columns and row ids of the rows that only one of the versions holds in that place, per version.
+@dataclass(frozen=True)
+class VersionDiff:
+    """Two versions of a table: the fragments that only one of them has, and pairs of those that lost other rows."""
 
-    `visible` are the columns that count in each of them: a fragment that hides a column it has is another fragment.
-    """
-    old, new = _by_content(before, visible[0]), _by_content(after, visible[1])
-    lone_old = [fragment for content, fragment in old.items() if content not in new]
-    lone_new = [fragment for content, fragment in new.items() if content not in old]
-    lost: list[RowIds] = []
-    found: list[RowIds] = []
-    for content in old.keys() & new.keys():
-        if old[content].deletion_file() != new[content].deletion_file():
-            only_old, only_new = _deleted_in_one(before, old[content], after, new[content])
+    before: Table
+    after: Table
+    only_before: list[Any]
+    only_after: list[Any]
+    thinned: list[tuple[Any, Any]]
+
+    @classmethod
+    def of(
+        cls, before: Table, after: Table, visible_before: Collection[str], visible_after: Collection[str]
+    ) -> VersionDiff:
+        """By the manifests alone. The columns that count in each version are given: a fragment that hides a column
+        it has is another fragment."""
+        if before.key == after.key and set(visible_before) == set(visible_after):
+            return cls(before, after, [], [], [])
+        old, new = _by_content(before, visible_before), _by_content(after, visible_after)
+        return cls(
+            before,
+            after,
+            [fragment for content, fragment in old.items() if content not in new],
+            [fragment for content, fragment in new.items() if content not in old],
+            [
+                (old[content], new[content])
+                for content in old.keys() & new.keys()
+                if old[content].deletion_file() != new[content].deletion_file()
+            ],
+        )
+
+    @property
+    def row_count(self) -> int:
+        """About how many rows `rows` would give, without reading any."""
+        alone = sum(int(f.metadata.num_rows) for f in (*self.only_before, *self.only_after))
+        lost = (abs(int(old.metadata.num_deletions) - int(new.metadata.num_deletions)) for old, new in self.thinned)
+        return alone + sum(lost)
+
+    def rows(self, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+        """The key columns and row ids of the rows that only one of the versions holds in that place, per version.
+
+        Equal rows may be among them: compaction moves rows. Telling those apart is the caller's work.
+        """
+        lost: list[RowIds] = []
+        found: list[RowIds] = []
+        for old, new in self.thinned:
+            only_old, only_new = _deleted_in_one(self.before, old, self.after, new)
             lost.append(only_old)
             found.append(only_new)
-    return _rows(before, lone_old, lost, keys), _rows(after, lone_new, found, keys)
+        return _rows(self.before, self.only_before, lost, keys), _rows(self.after, self.only_after, found, keys)
+
+    def changes(self, columns: Sequence[str]) -> RowChanges:
+        """The rows that differ by row id and `columns`. Only for versions of one line, where row ids mean the same."""
+        old, new = map(by_row_id, self.rows(columns))
+        at, in_both = places(row_ids_of(old), row_ids_of(new))
+        in_old, in_new = at[in_both], np.flatnonzero(in_both)
+        same = np.ones(len(in_old), np.bool_)
+        for name in columns:
+            equal = pc.equal(old.column(name).take(pa.array(in_old)), new.column(name).take(pa.array(in_new)))
+            same &= pc.fill_null(equal, False).to_numpy(zero_copy_only=False).astype(bool)
+        keep_old, keep_new = np.ones(old.num_rows, np.bool_), np.ones(new.num_rows, np.bool_)
+        keep_old[in_old[same]] = False
+        keep_new[in_new[same]] = False
+        return RowChanges(old.filter(pa.array(keep_old)), new.filter(pa.array(keep_new)))
 
 
 def _by_content(table: Table, visible: Collection[str]) -> dict[_Content, Any]:
-    names = {field.id(): field.name() for field in table.dataset.lance_schema.fields() if field.name() in visible}
+    names = {field.id(): field.name() for field in table._dataset.lance_schema.fields() if field.name() in visible}
     fragments = {}
-    for fragment in table.dataset.get_fragments():
+    for fragment in table._fragments():
         # Not `path`: Lance makes a new class for every look at that, which costs more than all the rest here.
         files = tuple((file._path, tuple(file.fields)) for file in fragment.metadata.files)
         held = frozenset(names[field] for _, fields in files for field in fields if field in names)
         fragments[files, held] = fragment
     return fragments
-
-
-def changed_row_count(before: Table, after: Table, visible: Collection[str]) -> int:
-    """About how many rows `differing_rows` would give, by the manifests alone."""
-    old, new = _by_content(before, visible), _by_content(after, visible)
-    alone = [*(old[c] for c in old.keys() - new.keys()), *(new[c] for c in new.keys() - old.keys())]
-    deleted = [(old[c].metadata.num_deletions, new[c].metadata.num_deletions) for c in old.keys() & new.keys()]
-    return sum(int(f.metadata.num_rows) for f in alone) + sum(abs(int(was) - int(now)) for was, now in deleted)
 
 
 def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[RowIds, RowIds]:
@@ -90,32 +130,23 @@ def _deleted_in_one(before: Table, old: Any, after: Table, new: Any) -> tuple[Ro
 
 def _row_ids_at(table: Table, fragment: Any, offsets: NDArray[np.uint32]) -> RowIds:
     if not len(offsets):
-        return np.empty(0, np.uint64)
+        return np.empty(0, np.int64)
     addresses = ", ".join(str((fragment.fragment_id << 32) + offset) for offset in offsets.tolist())
-    with table.reading():
-        scanner = table.dataset.scanner(
-            columns=[], with_row_id=True, fragments=[fragment], filter=f"{_ROW_ADDRESS} IN ({addresses})"
-        )
-        rows: RowIds = scanner.to_table().column(ROW_ID).to_numpy()
-    return rows
+    listed = f"{ROW_ADDRESS} IN ({addresses})"
+    return row_ids_of(table.read([], filter=listed, row_ids=True, fragments=[fragment.fragment_id]))
 
 
 def _live_rows(table: Table, fragment: Any) -> tuple[NDArray[np.uint64], RowIds]:
-    with table.reading():
-        scanner = table.dataset.scanner(columns=[], with_row_id=True, with_row_address=True, fragments=[fragment])
-        rows = scanner.to_table()
-    return rows.column(_ROW_ADDRESS).to_numpy() & _OFFSET_MASK, rows.column(ROW_ID).to_numpy()
+    rows = table.read([ROW_ADDRESS], row_ids=True, fragments=[fragment.fragment_id])
+    return rows.column(ROW_ADDRESS).to_numpy() & _OFFSET_MASK, row_ids_of(rows)
 
 
 def _rows(table: Table, fragments: list[Any], row_ids: Iterable[RowIds], keys: Sequence[str]) -> pa.Table:
-    schema = pa.schema([*(table.schema.field(name) for name in keys), pa.field(ROW_ID, pa.uint64())])
-    parts = [schema.empty_table()]
-    if fragments:
-        with table.reading():
-            scanned = table.dataset.scanner(columns=list(keys), with_row_id=True, fragments=fragments).to_table()
-        parts.append(scanned.select(schema.names).cast(schema))
+    schema = pa.schema([*(table.schema.field(name) for name in keys), ROW_ID_FIELD])
+    scanned = table.read(keys, row_ids=True, fragments=[fragment.fragment_id for fragment in fragments])
+    parts = [scanned.select(schema.names).cast(schema)]
     for ids in row_ids:
         if len(ids):
-            taken = take_rows(table, ids, keys)
-            parts.append(taken.append_column(ROW_ID, pa.array(ids, pa.uint64())).cast(schema))
+            taken = table.take(ids, keys)
+            parts.append(taken.append_column(ROW_ID_FIELD, pa.array(ids.view(np.uint64))).cast(schema))
     return pa.concat_tables(parts)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import lance
 import pyarrow as pa
@@ -23,38 +23,30 @@ from lance.dataset import IndexFile
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionTask
 
-from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.compaction import numbered
 from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.indexing import TEXT_INDEX_KIND, IndexNeed, IndexSpec
-from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
-from omnigraph.storage.tables.taking import RowIds
-
-PLACE = "_place"
-"""Where a row stands: its fragment in the upper half, its physical offset there in the lower."""
-
-OFFSET_BITS = 32
-_OFFSET_MASK = (1 << OFFSET_BITS) - 1
-_ROW_ID = "_rowid"
 
 
-@dataclass(frozen=True, slots=True)
-class TableAddress:
-    """Where another process finds one table version. Carries the store options, which may hold credentials."""
+class TableAddress(Protocol):
+    """Where another process finds one table version. The options of the store may hold credentials."""
 
-    uri: str
-    version: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    @property
+    def uri(self) -> str: ...
 
-    @classmethod
-    def of(cls, location: Location, state: TableState) -> TableAddress:
-        return cls(location.child(state.path), state.version, dict(location.options))
+    @property
+    def version(self) -> str: ...
 
-    def open(self) -> Any:
-        with translated(f"can't open {self.uri}"):
-            return lance.dataset(self.uri, version=int(self.version), storage_options=dict(self.options) or None)
+    @property
+    def options(self) -> Mapping[str, str]: ...
+
+
+def _opened(address: TableAddress) -> Any:
+    with translated(f"can't open {address.uri}"):
+        return lance.dataset(address.uri, version=int(address.version), storage_options=dict(address.options) or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +58,13 @@ class FragmentSummary:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class RowPlaces:
-    """Rows of one fragment by their physical offsets."""
-
-    fragment: int
-    offsets: Sequence[int]
-
-
 def fragments_of(table: Table) -> list[FragmentSummary]:
-    return [
-        FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path)
-        for f in table.dataset.get_fragments()
-    ]
+    return [FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path) for f in table._fragments()]
 
 
 def fragment_descriptions(table: Table) -> dict[int, str]:
     """Fragments by id, as the JSON of all their files: equal texts hold equal rows."""
-    return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table.dataset.get_fragments()}
-
-
-def data_files(fragment: str) -> list[str]:
-    """The files that hold the rows of a written fragment, below the folder of its table."""
-    return [f"data/{file['path']}" for file in json.loads(fragment)["files"]]
+    return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table._fragments()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,43 +86,33 @@ def scan_fragments(
     *,
     filter: str | None = None,
     limit: int | None = None,
-    with_places: bool = False,
+    addresses: str | None = None,
     blobs_as_bytes: bool = False,
     batch_rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of some fragments; `with_places` adds where each stands, as `PLACE`."""
-    dataset = address.open()
+    """Rows of some fragments; `addresses` names a column for where each stands: fragment above, offset below."""
+    dataset = _opened(address)
     with translated(f"reading {address.uri}"):
         scanner = dataset.scanner(
             columns=list(columns),
             filter=filter,
             limit=limit,
             fragments=[dataset.get_fragment(i) for i in fragment_ids],
-            with_row_address=with_places,
+            with_row_address=addresses is not None,
             batch_size=batch_rows,
             blob_handling="all_binary" if blobs_as_bytes else None,
         )
         for batch in scanner.to_batches():
-            yield _with_places(batch) if with_places else batch
+            yield batch if addresses is None else _with_addresses(batch, addresses)
 
 
-def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.drop_columns(["_rowaddr"]).append_column(PLACE, batch.column("_rowaddr").view(pa.int64()))
+def _with_addresses(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    return batch.drop_columns([ROW_ADDRESS]).append_column(name, batch.column(ROW_ADDRESS).view(pa.int64()))
 
 
 def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
-    """The row ids of some fragments, in their order."""
-    with table.reading():
-        fragments = [table.dataset.get_fragment(i) for i in fragment_ids]
-        scanner = table.dataset.scanner(columns=[], fragments=fragments, with_row_id=True, scan_in_order=True)
-        row_ids: RowIds = scanner.to_table().column("_rowid").to_numpy()
-    return row_ids
-
-
-def take_rows(address: TableAddress, places: RowPlaces, columns: Sequence[str]) -> pa.Table:
-    """Rows by place, in the order given. Only for fragments without deletions."""
-    with translated(f"reading {address.uri}"):
-        return address.open().get_fragment(places.fragment).take(list(places.offsets), columns=list(columns))
+    """The row ids of some fragments, in the order of the table."""
+    return row_ids_of(table.read([], row_ids=True, fragments=fragment_ids))
 
 
 def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
@@ -154,7 +120,7 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
     with translated(f"writing {address.uri}"):
         written = write_fragments(
             rows.combine_chunks(),  # many small chunks take Lance twice as long
-            address.open(),
+            _opened(address),
             schema=schema,
             mode="overwrite" if replaces else "append",
             enable_stable_row_ids=True,
@@ -165,10 +131,10 @@ def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema
     return [json.dumps(fragment.to_json()) for fragment in written]
 
 
-def delete_rows(address: TableAddress, places: RowPlaces) -> str | None:
-    """A fragment without these rows, as JSON; None when it would be empty."""
+def delete_rows(address: TableAddress, fragment_id: int, offsets: Sequence[int]) -> str | None:
+    """A fragment without the rows at these offsets, as JSON; None when it would be empty."""
     with translated(f"writing {address.uri}"):
-        left = address.open().get_fragment(places.fragment).delete_rows(places.offsets)
+        left = _opened(address).get_fragment(fragment_id).delete_rows(offsets)
     return None if left is None else json.dumps(left.to_json())
 
 
@@ -178,13 +144,14 @@ def rewrite_column(
     target: str,
     columns: Sequence[str],
     filter: str,
-    compute: Callable[[pa.Table], pa.Array],
+    compute: Callable[[pa.Table, pa.DataType], pa.Array],
 ) -> str | None:
     """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches.
 
-    `compute` gets a few thousand rows of `columns` at a time. The new values are held until the file is written.
+    `compute` gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until
+    the file is written.
     """
-    dataset = address.open()
+    dataset = _opened(address)
     with translated(f"rewriting {target} of {address.uri}"):
         fragment = dataset.get_fragment(fragment_id)
         scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
@@ -192,12 +159,12 @@ def rewrite_column(
         for batch in scanner.to_batches():
             rows = pa.table(batch)
             if rows.num_rows:
-                made = compute(rows.select(list(columns)))
-                parts.append(pa.table({_ROW_ID: rows.column(_ROW_ID), target: made}))
+                made = compute(rows.select(list(columns)), dataset.schema.field(target).type)
+                parts.append(pa.table({ROW_ID: rows.column(ROW_ID), target: made}))
         if not parts:
             return None
         values = pa.concat_tables(parts)
-        metadata, fields, offsets = fragment.update_columns(values, left_on=_ROW_ID, with_offsets=True)
+        metadata, fields, offsets = fragment.update_columns(values, left_on=ROW_ID, with_offsets=True)
     rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows}
     return json.dumps({**rewritten, "offsets": base64.b64encode(offsets).decode()})
 
@@ -205,7 +172,7 @@ def rewrite_column(
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
     """One segment of an index over some fragments, as JSON."""
     with translated(f"indexing {address.uri}"):
-        segment = address.open().create_index_uncommitted(
+        segment = _opened(address).create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
         )
     return _segment_to_json(segment)
@@ -214,7 +181,7 @@ def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Se
 def run_compaction(address: TableAddress, task: str) -> str:
     """One planned rewrite, as the JSON of its result."""
     with translated(f"compacting {address.uri}"):
-        return str(CompactionTask.from_json(task).execute(address.open()).json())  # type: ignore[attr-defined]
+        return str(CompactionTask.from_json(task).execute(_opened(address)).json())  # type: ignore[attr-defined]
 
 
 # What the driver runs
@@ -274,21 +241,21 @@ class FragmentStaging(Staging):
 
     def _merged(self, table: Table, segments: list[Index]) -> Index:
         with table.writing("indexing"):
-            merged: Index = copy(table.dataset).merge_existing_index_segments(segments)
+            merged: Index = copy(table._dataset).merge_existing_index_segments(segments)
         return merged
 
     def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
         """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
         table = self._reader.open(base)
         with table.writing("compacting"):
-            plan = Compaction.plan(table.dataset, options={"target_rows_per_fragment": target_rows})
+            plan = Compaction.plan(table._dataset, options={"target_rows_per_fragment": target_rows})
         return [task.json() for task in plan.tasks]  # type: ignore[attr-defined]
 
     def apply_compaction(self, base: TableState, results: Sequence[str]) -> StagedTable:
         """The base with every planned rewrite in place."""
         table = self._reader.open(base)
         # A result numbers its fragments from 0; they need ids that this version does not use yet.
-        unused = max((f.fragment_id for f in table.dataset.get_fragments()), default=-1) + 1
+        unused = max((f.fragment_id for f in table._fragments()), default=-1) + 1
         groups = []
         for result in map(json.loads, results):
             created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
@@ -329,11 +296,3 @@ def _segment_from_json(text: str) -> Index:
         files=[IndexFile(path, size) for path, size in stored["files"]] or None,
         index_details=(kind, base64.b64decode(details)) if kind else None,
     )
-
-
-def grouped(places: Iterable[int]) -> list[RowPlaces]:
-    """Places by fragment, each fragment once, offsets in order."""
-    by_fragment: dict[int, set[int]] = {}
-    for place in places:
-        by_fragment.setdefault(place >> OFFSET_BITS, set()).add(place & _OFFSET_MASK)
-    return [RowPlaces(fragment, sorted(offsets)) for fragment, offsets in sorted(by_fragment.items())]

@@ -157,3 +157,9 @@ def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
 def manifest_name(number: int) -> str:
     """Attached versions are named so that the newest sorts first, detached ones by their number."""
     return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
+
+
+def attached_version(name: str) -> int | None:
+    """The number of the attached version whose manifest a file is, relative to the table; None for any other file."""
+    leaf = name.removeprefix("_versions/").removesuffix(".manifest")
+    return (1 << 64) - 1 - int(leaf) if name == f"_versions/{leaf}.manifest" and leaf.isdigit() else None

@@ -14,7 +14,8 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.failures import reason_of, storage_failure
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.failing import LANCE_ERRORS
-from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import Table
 
 BORN_WITH = 1
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 from lance.dataset import Index
 
 from omnigraph.language.catalog import Metric
-from omnigraph.storage.tables.reading import Table, identifier
+from omnigraph.storage.tables.predicates import identifier
+from omnigraph.storage.tables.rows import Table
 
 BTREE: Final = "BTREE"
 NGRAM: Final = "NGRAM"
@@ -88,7 +89,7 @@ def standing_indexes(table: Table) -> dict[str, tuple[Index, ...]]:
             )
             for segment in described.segments
         )
-        for described in table.indexes()
+        for described in table._described_indexes()
     }
 
 
@@ -97,18 +98,44 @@ def is_btree(name: str) -> bool:
     return name.endswith("_btree")
 
 
-def index_coverage(table: Table) -> dict[str, set[int]]:
-    """Which fragments of a version each of its indexes covers."""
-    living = {f.fragment_id for f in table.dataset.get_fragments()}
+@dataclass(frozen=True, slots=True)
+class IndexCoverage:
+    """How much of a table an index knows. Rows it does not know are found by scanning."""
+
+    indexed_rows: int
+    unindexed_rows: int
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.unindexed_rows
+
+
+def covered_fragments(table: Table) -> dict[str, set[int]]:
+    """Which fragments of a version each of its indexes covers, by index name."""
+    living = {f.fragment_id for f in table._fragments()}
     return {
         name: living & {fragment for segment in segments for fragment in segment.fragment_ids}
         for name, segments in standing_indexes(table).items()
     }
 
 
+def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexCoverage:
+    """How many rows the indexes on one column know, of one kind (`BTREE`, `INVERTED`…) when it is given."""
+    covered = {
+        fragment
+        for index in table._described_indexes()
+        if index.field_names == [column] and kind in (None, index.index_type.upper())
+        for segment in index.segments
+        for fragment in segment.fragment_ids
+    }
+    rows = {f.fragment_id: f.metadata.num_rows for f in table._fragments()}
+    indexed = sum(count for fragment, count in rows.items() if fragment in covered)
+    return IndexCoverage(indexed, sum(rows.values()) - indexed)
+
+
 def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
     """What index `spec` lacks in this version."""
-    living = [f.fragment_id for f in table.dataset.get_fragments()]
+    living = [f.fragment_id for f in table._fragments()]
     segments = standing_indexes(table).get(spec.name, ())
     covered = {fragment for segment in segments for fragment in segment.fragment_ids}
     missing = [fragment_id for fragment_id in living if fragment_id not in covered]
@@ -134,7 +161,7 @@ def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
 def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index:
     """One new segment over these fragments, written and not yet part of any version."""
     # Building one takes the dataset for itself: whoever reads or writes from the same version meanwhile would fail.
-    own = copy(table.dataset)
+    own = copy(table._dataset)
     with table.writing("indexing"):
         segment: Index = own.create_index_uncommitted(
             spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
@@ -156,9 +183,9 @@ def _holds_vectors(table: Table, column: str, fragment_id: int) -> bool:
 
 def _any_row(table: Table, fragment_ids: list[int], filter: str) -> bool:
     wanted = set(fragment_ids)
-    fragments = [f for f in table.dataset.get_fragments() if f.fragment_id in wanted]
+    fragments = [f for f in table._fragments() if f.fragment_id in wanted]
     with table.reading():
-        scanner = table.dataset.scanner(
+        scanner = table._dataset.scanner(
             columns=[], filter=filter, fragments=fragments, limit=1, with_row_id=True, use_scalar_index=False
         )
         return bool(scanner.to_table().num_rows)

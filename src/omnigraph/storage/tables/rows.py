@@ -1,14 +1,19 @@
-"""Reading by stable row id, and finding the rows in which two versions of a table differ.
+"""Reading rows of one immutable table version: by predicate, by value, by row id, and the content of their blobs.
 
-A row id names the same entity through every update within one line of versions; two branches may give the same new
-number to different rows, so versions are compared by the files they share and never by row ids alone. Called by the
-query runtime; nothing here writes.
+Every read of a graph's rows goes through `Table`. A row id names the same entity through every update within one line
+of versions; two branches may give the same new number to different rows, so ids of one version mean nothing in
+another (`differing` compares versions by the files they share).
+
+Lance plans a scan in time that grows with the square of its columns: seconds for one row of 5,000 columns. Taking
+rows by row id has no such cost, so a read of very many columns finds its rows by a scan of no column and takes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,146 +21,247 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
-from omnigraph.storage.ordered import places
-from omnigraph.storage.tables.differing import changed_row_count, differing_rows
-from omnigraph.storage.tables.reading import Table, quoted
-from omnigraph.storage.tables.wide import take
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import TableState
+from omnigraph.storage.ordered import contained, is_ascending
+from omnigraph.storage.tables.blobs import BlobContent, read_field
+from omnigraph.storage.tables.failing import manifest_name, translated
+from omnigraph.storage.tables.predicates import one_of
 
-ROW_ID = "_rowid"
+RowIds: TypeAlias = NDArray[np.int64]
+"""Lance numbers rows with unsigned 64-bit integers and never comes near 2^63; NumPy computes with signed ones."""
 
-# Measured: one long list is parsed once and walks the index in order, so it beats several short ones.
-_VALUES_PER_LOOKUP = 10_000
-# From here on one scan of the column costs less than looking the values up, with or without an index.
-_VALUES_PER_SCAN = 50_000
-# Each test of a batch hashes all the values first, so batches are large.
-_ROWS_PER_TEST = 1 << 20
+ROW_ID: Final = "_rowid"
+ROW_ID_FIELD: Final = pa.field(ROW_ID, pa.uint64())
+"""The row ids of rows that were read, as Lance gives them."""
+ROW_ADDRESS: Final = "_rowaddr"
+"""Where a row stands: its fragment in the upper half, its offset there in the lower. Can be read like a column."""
 
+WIDE_COLUMNS: Final = 500
+TAKEN_ROWS: Final = 4_096
+"""Up to so many rows of very many columns are taken by row id. For more of them a scan earns its planning back."""
 
-def table_key(table: Table) -> str:
-    """The table and its version: what is read under one key never changes."""
-    return f"{table.state.path}@{table.state.version}"
-
-
-def rows_by_id(
-    table: Table, columns: Sequence[str] = (), *, filter: str | None = None, limit: int | None = None
-) -> pa.Table:
-    """The rows that satisfy `filter`, with their row ids, ascending by row id."""
-    return _ascending(table.read(columns, filter=filter, limit=limit, row_ids=True))
-
-
-def rows_with(table: Table, column: str, values: Iterable[str], columns: Sequence[str]) -> pa.Table:
-    """The rows whose text `column` holds one of `values`, with their row ids, ascending by row id."""
-    wanted = list(values)
-    if len(wanted) > _VALUES_PER_SCAN:
-        return _ascending(_scanned_with(table, column, pa.array(wanted, pa.string()), columns))
-    parts = [
-        table.read(
-            columns,
-            filter=f"{column} IN ({', '.join(quoted(v) for v in wanted[start : start + _VALUES_PER_LOOKUP])})",
-            row_ids=True,
-        )
-        for start in range(0, len(wanted), _VALUES_PER_LOOKUP)
-    ]
-    return _ascending(pa.concat_tables(parts)) if parts else _nothing(table, columns)
+# One long list is parsed once and walks the index in order, so it beats several short ones.
+_VALUES_PER_LOOKUP: Final = 10_000
+# Measured with and without an index: beyond the list above and this share of the rows, one scan costs less.
+_LOOKUP_SHARE: Final = 200
+# Every batch of a scan hashes all wanted values anew, so batches are large.
+_ROWS_PER_SCANNED_BATCH: Final = 1 << 19
+# Above this share of the table a sequential scan is faster than fetching rows one by one.
+_TAKEN_SHARE: Final = 16
 
 
-def _scanned_with(table: Table, column: str, wanted: pa.Array, columns: Sequence[str]) -> pa.Table:
-    read = list(dict.fromkeys((*columns, column)))
-    with table.reading():
-        scanner = table.dataset.scanner(columns=read, with_row_id=True, batch_size=_ROWS_PER_TEST)
-        parts = [
-            pa.Table.from_batches([batch]).filter(pc.is_in(batch.column(column), value_set=wanted))
-            for batch in scanner.to_reader()
-        ]
-    return pa.concat_tables(parts).select([*columns, ROW_ID]) if parts else _nothing(table, columns)
+class Table:
+    """One table at one version. Everything read from it comes from that version."""
+
+    def __init__(self, state: TableState, dataset: Any, location: Location) -> None:
+        self.state = state
+        self._dataset = dataset
+        self._location = location
+
+    @cached_property
+    def key(self) -> str:
+        """The table and its version: what is read under one key never changes."""
+        return f"{self.state.path}@{self.state.version}"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Kept, because Lance makes it anew, column by column, each time it is asked."""
+        return self._dataset.schema
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        return frozenset(self.schema.names)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Lance reads this version: what goes wrong leaves as one of our errors, and names what is damaged."""
+        return translated(f"reading {self.state.path}", self._location, self.state, self._dataset)
+
+    def writing(self, doing: str = "writing") -> AbstractContextManager[None]:
+        """Lance writes files on top of this version, and reads it for that."""
+        return translated(f"{doing} {self.state.path}", self._location, self.state, self._dataset, only_reads=False)
+
+    # By predicate
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        row_ids: bool = False,
+        fragments: Collection[int] | None = None,
+    ) -> pa.Table:
+        """The rows that satisfy `filter`, of some fragments only if they are given; `row_ids` adds `ROW_ID`.
+
+        A blob column comes as the descriptors of its cells, without any content.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        chosen = None if fragments is None else [f for f in self._fragments() if f.fragment_id in fragments]
+        if chosen == []:
+            return self._no_rows(names, row_ids)
+        if chosen is None and len(names) > WIDE_COLUMNS:
+            rows = self._found_and_taken(names, filter, limit, row_ids)
+            if rows is not None:
+                return rows
+        with self.reading():
+            scanner = self._dataset.scanner(
+                columns=names, filter=filter, limit=limit, with_row_id=row_ids, fragments=chosen
+            )
+            return scanner.to_table()
+
+    def batches(
+        self, columns: Sequence[str] | None = None, *, filter: str | None = None, row_ids: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows as `read`, a batch at a time."""
+        names = self.schema.names if columns is None else list(columns)
+        if len(names) > WIDE_COLUMNS:
+            rows = self._found_and_taken(names, filter, None, row_ids)
+            if rows is not None:
+                yield from pa.RecordBatchReader.from_stream(rows)
+                return
+        with self.reading():
+            yield from self._dataset.scanner(columns=names, filter=filter, with_row_id=row_ids).to_reader()
+
+    def count(self, filter: str | None = None) -> int:
+        if filter is None:
+            return self.state.rows
+        with self.reading():
+            return int(self._dataset.count_rows(filter=filter))
+
+    def _found_and_taken(
+        self, columns: Sequence[str], filter: str | None, limit: int | None, row_ids: bool
+    ) -> pa.Table | None:
+        """What a scan of these columns would give, by row id; None when that is better done by a scan."""
+        found = self.read([], filter=filter, limit=limit, row_ids=True)
+        if found.num_rows > TAKEN_ROWS:
+            return None
+        rows = self.take(row_ids_of(found), columns)
+        return rows.append_column(ROW_ID_FIELD, found.column(ROW_ID)) if row_ids else rows
+
+    # By value
+
+    def existing_ids(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that the table holds."""
+        return set(self.rows_among("id", set(ids), ["id"]).column("id").to_pylist())
+
+    def rows_among(
+        self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
+    ) -> pa.Table:
+        """The rows whose `column` holds one of `values`: looked up when they are few, else found in one scan."""
+        parts = list(self.parts_among(column, values, columns, row_ids=row_ids))
+        return pa.concat_tables(parts) if parts else self._no_rows(columns, row_ids)
+
+    def parts_among(
+        self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
+    ) -> Iterator[pa.Table]:
+        """The same rows, some at a time."""
+        if not values or not self.state.rows:
+            return
+        wanted = list(values)
+        if len(wanted) > max(_VALUES_PER_LOOKUP, self.state.rows // _LOOKUP_SHARE):
+            yield from self._scanned_among(column, wanted, columns, row_ids)
+            return
+        for start in range(0, len(wanted), _VALUES_PER_LOOKUP):
+            listed = one_of(column, wanted[start : start + _VALUES_PER_LOOKUP])
+            for batch in self.batches(columns, filter=listed, row_ids=row_ids):
+                yield pa.table(batch)
+
+    def _scanned_among(
+        self, column: str, values: list[str | int], columns: Sequence[str], row_ids: bool
+    ) -> Iterator[pa.Table]:
+        wanted = pa.array(values, self.schema.field(column).type)
+        scanned = list(dict.fromkeys((*columns, column)))
+        kept = [*columns, ROW_ID] if row_ids else list(columns)
+        with self.reading():
+            scanner = self._dataset.scanner(columns=scanned, with_row_id=row_ids, batch_size=_ROWS_PER_SCANNED_BATCH)
+            for batch in scanner.to_reader():
+                yield pa.table(batch).filter(pc.is_in(batch.column(column), value_set=wanted)).select(kept)
+
+    # By row id
+
+    def take(self, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
+        """These columns of the rows with these ids, in this order. Every id must be of this version."""
+        wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
+        with self.reading():
+            parts = [
+                self._dataset._take_rows(wanted, columns=list(columns[start : start + WIDE_COLUMNS]))
+                for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
+            ]
+        if any(part.num_rows != len(row_ids) for part in parts):
+            raise IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
+        if len(parts) == 1:
+            return parts[0]
+        schema = pa.schema([field for part in parts for field in part.schema])
+        return pa.table([column for part in parts for column in part.columns], schema=schema)
+
+    def select(self, row_ids: RowIds, columns: Sequence[str], *, filter: str | None = None) -> pa.Table:
+        """Of the rows with these distinct ids those that exist and pass `filter`, with `ROW_ID`, in any order."""
+        if not row_ids.size:
+            return self._no_rows(columns, row_ids=True)
+        if row_ids.size * _TAKEN_SHARE > self.state.rows:
+            rows = self.read(columns, filter=filter, row_ids=True)
+            return rows.filter(pa.array(contained(row_ids_of(rows), row_ids)))
+        if filter is None:
+            with self.reading():
+                rows = self._dataset._take_rows(pa.array(row_ids.view(np.uint64)), columns=list(columns))
+            # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
+            if rows.num_rows == row_ids.size:
+                return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
+        listed = f"{ROW_ID} IN ({', '.join(map(str, row_ids.tolist()))})"
+        return self.read(columns, filter=listed if filter is None else f"{listed} AND ({filter})", row_ids=True)
+
+    def blobs(self, column: str, row_ids: Sequence[int] | RowIds) -> list[BlobContent]:
+        """The managed blobs of these rows, in this order; every row must have one. Content is read when asked for."""
+        if not len(row_ids):
+            return []
+        with self.reading():
+            files = self._dataset.take_blobs(column, ids=[int(row_id) for row_id in row_ids])
+        return [BlobContent(file, self.reading) for file in files]
+
+    # What the version is made of
+
+    def _fragments(self) -> list[Any]:
+        """As Lance knows them; only for the modules of this package, like everything of Lance's."""
+        return list(self._dataset.get_fragments())
+
+    def _described_indexes(self) -> list[Any]:
+        with self.reading():
+            return list(self._dataset.describe_indices())
+
+    def files(self) -> set[str]:
+        """Every file this version names, relative to the table: data, deletion vectors, its manifest.
+
+        An index segment is a directory whose content only Lance knows; it ends in a slash. Large blobs lie in
+        `data/<name>/` beside the data file `data/<name>.lance` and belong to it.
+        """
+        named = {f"_versions/{manifest_name(self.state.number)}"}
+        for fragment in self._fragments():
+            named.update(f"data/{file.path}" for file in fragment.metadata.files)
+            if (deletions := fragment.deletion_file()) is not None:
+                named.add(deletions)
+        for index in self._described_indexes():
+            named.update(f"_indices/{segment.uuid}/" for segment in index.segments)
+        return named
+
+    def requests(self) -> tuple[int, int]:
+        """Reads and writes this process has sent for this table's dataset so far."""
+        stats = self._dataset.io_stats_snapshot()
+        return stats.read_iops, stats.write_iops
+
+    def _no_rows(self, columns: Sequence[str], row_ids: bool) -> pa.Table:
+        addresses = pa.field(ROW_ADDRESS, pa.uint64())
+        fields = [addresses if name == ROW_ADDRESS else read_field(self.schema.field(name)) for name in columns]
+        return pa.schema([*fields, ROW_ID_FIELD] if row_ids else fields).empty_table()
 
 
-def take_rows(table: Table, row_ids: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-    """These columns of these rows, in the order given. Every row id must be of this version."""
-    if not len(row_ids):
-        return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    taken = take(table, pa.array(row_ids.view(np.uint64)), columns)
-    if len(taken) != len(row_ids):
-        raise IntegrityError(table.state.path, f"version {table.state.version} lacks rows that it numbered itself")
-    return taken
+def row_ids_of(rows: pa.Table) -> RowIds:
+    """The row ids of rows that were read with them."""
+    ids: RowIds = rows.column(ROW_ID).combine_chunks().to_numpy(zero_copy_only=False).view(np.int64)
+    return ids
 
 
-def blob_bytes(table: Table, column: str, row_id: int) -> bytes:
-    """The content of one managed blob."""
-    with table.reading():
-        (blob,) = table.dataset.take_blobs(column, ids=[row_id])
-        with blob:
-            data: bytes = blob.readall()
-    return data
-
-
-@dataclass(frozen=True, slots=True)
-class IndexCoverage:
-    """How much of a table an index knows. Rows it does not know are found by scanning."""
-
-    indexed_rows: int
-    unindexed_rows: int
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.unindexed_rows
-
-
-def index_coverage(table: Table, column: str, kind: str | None = None) -> IndexCoverage:
-    """The coverage of the indexes on one column, of one kind (`BTREE`, `INVERTED`…) when it is given."""
-    covered = {
-        fragment
-        for index in table.indexes()
-        if index.field_names == [column] and kind in (None, index.index_type.upper())
-        for segment in index.segments
-        for fragment in segment.fragment_ids
-    }
-    rows = {f.fragment_id: f.metadata.num_rows for f in table.dataset.get_fragments()}
-    indexed = sum(count for fragment, count in rows.items() if fragment in covered)
-    return IndexCoverage(indexed, sum(rows.values()) - indexed)
-
-
-@dataclass(frozen=True, slots=True)
-class RowChanges:
-    """Rows of `old` that `new` lacks or has otherwise, and the reverse. Both with row ids, ascending."""
-
-    old: pa.Table
-    new: pa.Table
-
-
-def row_changes(old: Table, new: Table, columns: Sequence[str], *, at_most: int) -> RowChanges | None:
-    """In which rows, by row id and `columns`, two versions of one table differ.
-
-    Only rows that the versions do not share are read; None when those are more than `at_most`.
-    """
-    if table_key(old) == table_key(new):
-        return RowChanges(_nothing(old, columns), _nothing(new, columns))
-    if changed_row_count(old, new, columns) > at_most:
-        return None
-    left, right = differing_rows(old, new, columns, (columns, columns))
-    return _without_equal(_ascending(left), _ascending(right), columns)
-
-
-def _without_equal(old: pa.Table, new: pa.Table, columns: Sequence[str]) -> RowChanges:
-    left, right = old.column(ROW_ID).to_numpy(), new.column(ROW_ID).to_numpy()
-    at, in_both = places(left, right)
-    in_old, in_new = at[in_both], np.flatnonzero(in_both)
-    same = np.ones(len(in_old), dtype=bool)
-    for name in columns:
-        equal = pc.equal(old.column(name).take(pa.array(in_old)), new.column(name).take(pa.array(in_new)))
-        same &= pc.fill_null(equal, False).to_numpy(zero_copy_only=False).astype(bool)
-    keep_old, keep_new = np.ones(len(left), dtype=bool), np.ones(len(right), dtype=bool)
-    keep_old[in_old[same]] = False
-    keep_new[in_new[same]] = False
-    return RowChanges(old.filter(pa.array(keep_old)), new.filter(pa.array(keep_new)))
-
-
-def _nothing(table: Table, columns: Sequence[str]) -> pa.Table:
-    fields = [table.schema.field(name) for name in columns]
-    return pa.schema([*fields, pa.field(ROW_ID, pa.uint64())]).empty_table()
-
-
-def _ascending(read: pa.Table) -> pa.Table:
-    ids = read.column(ROW_ID).to_numpy()
-    # A scan follows the fragments, and an updated row has moved to a newer one.
-    return read if bool((ids[1:] > ids[:-1]).all()) else read.take(pa.array(np.argsort(ids, kind="stable")))
+def by_row_id(rows: pa.Table) -> pa.Table:
+    """The same rows, ascending by row id. A scan follows the fragments, and an updated row has moved to a newer one."""
+    ids = row_ids_of(rows)
+    return rows if is_ascending(ids) else rows.take(pa.array(np.argsort(ids, kind="stable")))

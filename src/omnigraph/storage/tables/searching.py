@@ -18,17 +18,13 @@ from lance.lance import tokenize
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
-from omnigraph.storage.ordered import contained
-from omnigraph.storage.tables.reading import Table
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, Table, row_ids_of
 
-ROW_ID: Final = "_rowid"
 SCORE: Final = "_score"
 DISTANCE: Final = "_distance"
 
 _EVERY_EXPANSION: Final = 1 << 30
 _EVERY_PARTITION: Final = 1 << 16
-# Above this share of the table a sequential scan is faster than fetching rows one by one.
-_SCAN_SHARE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +68,16 @@ def fragment_contents(table: Table) -> list[FragmentContent]:
     return [
         FragmentContent(
             fragment.fragment_id,
-            (table.dataset.uri, *(file.path for file in fragment.metadata.files), fragment.deletion_file() or ""),
+            (table._dataset.uri, *(file.path for file in fragment.metadata.files), fragment.deletion_file() or ""),
         )
-        for fragment in table.dataset.get_fragments()
+        for fragment in table._fragments()
     ]
 
 
 def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     """The index of a kind on a column; None when no fragment of this version is covered by one."""
-    living = {fragment.fragment_id for fragment in table.dataset.get_fragments()}
-    for index in table.indexes():
+    living = {fragment.fragment_id for fragment in table._fragments()}
+    for index in table._described_indexes():
         if index.field_names == [column] and index.index_type.upper() == kind:
             segments = tuple(IndexSegment(s.uuid, frozenset(s.fragment_ids) & living) for s in index.segments)
             found = ColumnIndex(index.name, segments, index.details)
@@ -90,13 +86,13 @@ def index_of(table: Table, column: str, kind: str) -> ColumnIndex | None:
     return None
 
 
-def indexed_documents(table: Table, segment: IndexSegment) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+def indexed_documents(table: Table, segment: IndexSegment) -> tuple[RowIds, NDArray[np.uint32]]:
     """Every document of a text index segment as it was built: row ids, and how many tokens each has.
 
     Rows without any token are no documents. Rows deleted or rewritten since are still listed.
     """
-    directory = f"{table.dataset.uri}/_indices/{segment.uuid}"
-    options = table.dataset.latest_storage_options()
+    directory = f"{table._dataset.uri}/_indices/{segment.uuid}"
+    options = table._dataset.latest_storage_options()
     with table.reading():
         described = LanceFileReader(f"{directory}/metadata.lance", storage_options=options).metadata().schema.metadata
         parts = [
@@ -104,9 +100,9 @@ def indexed_documents(table: Table, segment: IndexSegment) -> tuple[NDArray[np.u
             for part in json.loads(described[b"partitions"])
         ]
     if not parts:
-        return np.empty(0, np.uint64), np.empty(0, np.uint32)
+        return np.empty(0, np.int64), np.empty(0, np.uint32)
     documents = pa.concat_tables(parts)
-    return documents.column(ROW_ID).to_numpy(), documents.column("_num_tokens").to_numpy()
+    return row_ids_of(documents), documents.column("_num_tokens").to_numpy()
 
 
 def matching_rows(
@@ -125,7 +121,7 @@ def matching_rows(
     """
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
     with table.reading():
-        return table.dataset.to_table(
+        return table._dataset.to_table(
             columns=[*columns, SCORE],
             full_text_query=query,
             filter=filter,
@@ -155,27 +151,9 @@ def nearest_rows(
     if index is not None:
         asked["nprobes"] = _EVERY_PARTITION
     with table.reading():
-        return table.dataset.to_table(
+        return table._dataset.to_table(
             columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
         )
-
-
-def rows_of(
-    table: Table,
-    columns: Sequence[str],
-    *,
-    filter: str | None = None,
-    fragment_ids: frozenset[int] | None = None,
-) -> pa.Table:
-    """Rows with their `_rowid`, of all fragments or of some."""
-    fragments = None
-    if fragment_ids is not None:
-        fragments = [f for f in table.dataset.get_fragments() if f.fragment_id in fragment_ids]
-        if not fragments:
-            return _with_row_id(table, columns).empty_table()
-    with table.reading():
-        scanner = table.dataset.scanner(columns=list(columns), filter=filter, fragments=fragments, with_row_id=True)
-        return scanner.to_table()
 
 
 def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:
@@ -184,12 +162,12 @@ def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[i
     A fragment numbers the rows of one append consecutively, so its living rows tell the ids of the others. None where
     they contradict that; the caller has to know which ids it expects.
     """
-    parts = [_with_row_id(table, columns).empty_table()]
-    for fragment in table.dataset.get_fragments():
+    parts = [table.read(columns, row_ids=True, fragments=())]
+    for fragment in table._fragments():
         if fragment.fragment_id not in fragment_ids or fragment.deletion_file() is None:
             continue
         with table.reading():
-            rows = table.dataset.scanner(
+            rows = table._dataset.scanner(
                 columns=list(columns), fragments=[fragment], with_row_id=True, include_deleted_rows=True
             ).to_table()
         dead = np.asarray(rows.column(ROW_ID).is_null())
@@ -201,25 +179,3 @@ def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[i
         deleted = rows.drop_columns(ROW_ID).filter(pa.array(dead))
         parts.append(deleted.append_column(ROW_ID, pa.array(offsets[dead] + starts[0])))
     return pa.concat_tables(parts)
-
-
-def take_rows(table: Table, row_ids: NDArray[np.uint64], columns: Sequence[str], filter: str | None = None) -> pa.Table:
-    """The rows with these distinct ids that exist and pass the filter, with their `_rowid`, in any order."""
-    if not row_ids.size:
-        return _with_row_id(table, columns).empty_table()
-    if row_ids.size * _SCAN_SHARE > table.state.rows:
-        rows = rows_of(table, columns, filter=filter)
-        return rows.filter(pa.array(contained(rows.column(ROW_ID).to_numpy(), row_ids)))
-    if filter is None:
-        with table.reading():
-            rows = table.dataset._take_rows(row_ids.tolist(), columns=list(columns))
-        # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
-        if rows.num_rows == row_ids.size:
-            return rows.append_column(ROW_ID, pa.array(row_ids))
-    listed = ", ".join(map(str, row_ids.tolist()))
-    condition = f" AND ({filter})" if filter is not None else ""
-    return rows_of(table, columns, filter=f"{ROW_ID} IN ({listed}){condition}")
-
-
-def _with_row_id(table: Table, columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([*(table.schema.field(name) for name in columns), pa.field(ROW_ID, pa.uint64())])

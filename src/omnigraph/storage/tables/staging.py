@@ -23,8 +23,9 @@ from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.compaction import rewrite_fragments
 from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.fields import with_columns, without_columns
-from omnigraph.storage.tables.indexing import IndexSpec, build_segment, index_coverage, index_need
-from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.indexing import IndexSpec, build_segment, covered_fragments, index_need
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.wide import is_wide, upsert
 from omnigraph.storage.tracing import Trace
 
@@ -105,7 +106,7 @@ class Staging:
             upserted = upsert(table, rows, lambda part: self._write(table, part, "append").operation.fragments)
             self._trace.reached("stage.data.after")
             return self._fold(self._commit(table, upserted.operation), upserted.changes)
-        merge = table.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge = table._dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(rows)
         self._trace.reached("stage.data.after")
@@ -115,7 +116,7 @@ class Staging:
     def update(self, base: TableState, rows: pa.Table) -> StagedTable:
         """Replace the columns that `rows` carry, of rows that exist. All other columns keep what they hold."""
         table = self._reader.open(base)
-        merge = table.dataset.merge_insert("id").when_matched_update_all()
+        merge = table._dataset.merge_insert("id").when_matched_update_all()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(rows)
         self._trace.reached("stage.data.after")
@@ -139,7 +140,7 @@ class Staging:
         """Remove the rows with these ids; ids that are not there are no error and not counted."""
         table = self._reader.open(base)
         keys = pa.table({"id": pa.array(sorted(set(ids)), pa.string())}, schema=pa.schema([table.schema.field("id")]))
-        merge = table.dataset.merge_insert("id").when_matched_delete()
+        merge = table._dataset.merge_insert("id").when_matched_delete()
         with table.writing():
             transaction, stats = merge.execute_uncommitted(keys)
         self._trace.reached("stage.data.after")
@@ -161,18 +162,18 @@ class Staging:
                 raise ValueError(f"column '{field.name}' must be nullable: existing rows get null")
         table = self._reader.open(base)
         # A Merge does the same, and compares every column with every other one.
-        return self._commit(table, LanceOperation.Project(with_columns(table.dataset, fields)))
+        return self._commit(table, LanceOperation.Project(with_columns(table._dataset, fields)))
 
     def remove_columns(self, base: TableState, names: Collection[str]) -> StagedTable:
         """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""
         table = self._reader.open(base)
-        return self._commit(table, LanceOperation.Project(without_columns(table.dataset, names)))
+        return self._commit(table, LanceOperation.Project(without_columns(table._dataset, names)))
 
     def add_computed_column(self, base: TableState, compute: Callable[[pa.RecordBatch], pa.RecordBatch]) -> StagedTable:
         """A column computed from each batch of existing rows; `compute` returns a batch of just the new column."""
         table = self._reader.open(base)
         with table.writing():
-            merged = [f.merge_columns(compute) for f in table.dataset.get_fragments()]
+            merged = [f.merge_columns(compute) for f in table._fragments()]
         if not merged:
             raise ValueError("a table without rows has nothing to compute a column from; add a nullable column")
         return self._commit(table, LanceOperation.Merge([m for m, _ in merged], merged[0][1]))
@@ -200,12 +201,12 @@ class Staging:
 
     def _fold(self, staged: StagedTable, changes: ChangeCounts) -> StagedTable:
         table = self._reader.open(staged.state)
-        indexed = set().union(*index_coverage(table).values())
+        indexed = set().union(*covered_fragments(table).values())
         sizes = [
             FragmentSize(
                 f.fragment_id, sum(file.file_size_bytes or 0 for file in f.metadata.files), f.fragment_id in indexed
             )
-            for f in table.dataset.get_fragments()
+            for f in table._fragments()
         ]
         chosen = fragments_to_fold(sizes)
         if not chosen:
@@ -218,7 +219,7 @@ class Staging:
         with table.writing():
             return write_fragments(
                 rows,
-                table.dataset,
+                table._dataset,
                 schema=schema or table.schema,
                 mode=mode,
                 return_transaction=True,
@@ -230,10 +231,10 @@ class Staging:
             )
 
     def _commit(self, base: Table, operation: Any) -> StagedTable:
-        version = base.dataset.version
+        version = base._dataset.version
         with base.writing():
             dataset = lance.LanceDataset.commit(
-                base.dataset,
+                base._dataset,
                 operation,
                 read_version=None if isinstance(operation, lance.Transaction) else version,
                 detached=True,

@@ -21,12 +21,13 @@ from omnigraph.storage.tables.indexing import (
     IndexNeed,
     IndexSpec,
     build_segment,
-    index_coverage,
+    covered_fragments,
     index_need,
     is_btree,
     standing_indexes,
 )
-from omnigraph.storage.tables.reading import Table, TableReader
+from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.staging import StagedTable, Staging
 
 FULL_FRAGMENT_ROWS: Final = 1 << 20
@@ -96,7 +97,7 @@ class FragmentFill:
 def fragment_fills(table: Table) -> list[FragmentFill]:
     """Read from the manifest alone."""
     fills = []
-    for fragment in table.dataset.get_fragments():
+    for fragment in table._fragments():
         metadata = fragment.metadata
         deleted = metadata.num_deletions
         size = sum(file.file_size_bytes or 0 for file in metadata.files)
@@ -180,7 +181,7 @@ class TableUpkeep:
     def condition(self, state: TableState, specs: Sequence[IndexSpec]) -> TableCondition:
         """Read from the manifest alone. Rows outside an index count when any declared index lacks them."""
         table = self._reader.open(state)
-        fills, coverage = fragment_fills(table), index_coverage(table)
+        fills, coverage = fragment_fills(table), covered_fragments(table)
         covered = [coverage.get(spec.name, set()) for spec in specs if spec.kind != VECTOR_INDEX_KIND]
         return TableCondition(
             rows=state.rows,
@@ -265,7 +266,7 @@ class TableUpkeep:
 
 
 def _files(table: Table) -> dict[int, tuple[str, ...]]:
-    return {f.fragment_id: tuple(file.path for file in f.metadata.files) for f in table.dataset.get_fragments()}
+    return {f.fragment_id: tuple(file.path for file in f.metadata.files) for f in table._fragments()}
 
 
 def _segment_ids(table: Table) -> set[str]:
@@ -274,7 +275,7 @@ def _segment_ids(table: Table) -> set[str]:
 
 def _holds_unchanged(table: Table, rewritten: Rewritten) -> bool:
     """Whether a version still has the rewritten fragments, row for row, and room for what takes their place."""
-    standing: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table.dataset.get_fragments()}
+    standing: dict[int, Any] = {f.fragment_id: f.metadata.to_json() for f in table._fragments()}
     return standing.keys().isdisjoint(fragment.id for fragment in rewritten.created) and all(
         (now := standing.get(old.id)) is not None
         and now["files"] == old.to_json()["files"]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from omnigraph.storage.ordered import distinct
+from omnigraph.storage.ordered import contained, distinct
 
 Hashes = NDArray[np.uint64]
 
@@ -33,6 +33,11 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
     for column in columns[1:]:
         hashes = _mixed(hashes * _SPREAD, _values(column))
     return hashes
+
+
+def among(hashes: Hashes, wanted: Hashes) -> NDArray[np.bool_]:
+    """Which of these hashes are wanted."""
+    return contained(hashes, wanted)
 
 
 def with_whole_key(rows: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:

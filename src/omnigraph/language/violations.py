@@ -1,0 +1,160 @@
+"""What is said about data that breaks a rule of its schema: one table of sentences, whoever finds the violation.
+
+The row kernels and the constraint stage render a sentence with Python values, checks on Spark render it as a column
+expression; both read the template here, so a mutation, a load, a merge and a pipeline say the same. Where a record
+stands (line, statement, file and row) is not part of a sentence: every path puts its own place before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from string import Formatter
+
+from omnigraph.errors import ConstraintRule
+from omnigraph.language.types import FLOATS, Scalar
+from omnigraph.language.values import format_date, format_datetime, shortest_float
+
+_LONGEST_SHOWN = 80
+
+
+class Sentence(Enum):
+    """Every sentence, with the rule that it is about. Names in braces stand for values."""
+
+    # Records and their members
+    NOT_STRICT_JSON = (ConstraintRule.RECORD, "invalid strict JSON: {reason}")
+    NOT_JSON = (ConstraintRule.RECORD, "{reason}")
+    NO_OBJECT = (ConstraintRule.RECORD, "expected a JSON object with 'type' or 'edge', got {shape}")
+    NO_TYPE = (ConstraintRule.RECORD, "expected 'type' or 'edge' as a string")
+    TWO_TYPES = (ConstraintRule.RECORD, "expected exactly one of 'type' or 'edge'")
+    UNKNOWN_TYPE = (ConstraintRule.RECORD, "unknown {kind} type '{name}'{suggestion}")
+    UNKNOWN_MEMBER = (
+        ConstraintRule.RECORD,
+        "unknown top-level graph batch field '{name}'; properties of a {kind} belong into 'data'",
+    )
+    NO_DATA = (ConstraintRule.RECORD, "'data' must be an object, got {shape}")
+    NO_NODE_ID = (ConstraintRule.RECORD, "'{name}' must be a string, the id of a node; got {shape}")
+    MALFORMED_ROW = (ConstraintRule.RECORD, "the record is malformed: {reason}")
+    UNKNOWN_FIELD = (ConstraintRule.FIELD, "unknown input field '{name}'{suggestion}")
+    RESERVED_FIELD = (ConstraintRule.FIELD, "'{name}' is reserved physical state")
+    RESERVED_ENDPOINT = (
+        ConstraintRule.FIELD,
+        "'{name}' is reserved structural state; the endpoints are 'from' and 'to' beside 'data'",
+    )
+
+    # Values and keys
+    WRONG_VALUE = (ConstraintRule.TYPE, "property '{property}': {reason}")
+    WRONG_ID = (ConstraintRule.TYPE, "'id' must be a string, got {shape}")
+    NO_VALUE = (ConstraintRule.REQUIRED, "non-nullable property '{property}' has null value")
+    NO_KEY = (ConstraintRule.REQUIRED, "non-nullable property '{property}' has null value, and it is part of the @key")
+    NO_VECTOR = (
+        ConstraintRule.REQUIRED,
+        "non-nullable vector property '{property}' has no value; @embed does not fill it on load",
+    )
+    NO_BLOB = (ConstraintRule.REQUIRED, "non-nullable blob property '{property}' has no value")
+    OTHER_KEY = (ConstraintRule.KEY, "id {given} does not match its canonical @key id {canonical}")
+    NO_SPELLING = (ConstraintRule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")
+    TWO_MEANINGS = (
+        ConstraintRule.KEY,
+        "ambiguous edge endpoint remap: {given} stands for {known} and {canonical}",
+    )
+
+    # Constraints of single values
+    BELOW_MINIMUM = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} < min {bound}")
+    ABOVE_MAXIMUM = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} > max {bound}")
+    NO_NUMBER = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value is NaN")
+    ENDLESS = (ConstraintRule.RANGE, "@range violation on {type}.{property}: value {value} is not finite")
+    NO_MATCH = (
+        ConstraintRule.CHECK,
+        "@check violation on {type}.{property}: value {value} does not match pattern '{pattern}'",
+    )
+    NO_MEMBER = (ConstraintRule.ENUM, "invalid enum value {value} for {type}.{property} (expected: {allowed})")
+
+    # Constraints that span rows
+    SHARED_KEY = (
+        ConstraintRule.KEY,
+        "@unique violation on {type}.{property}: value '{value}' held by '{holder}' and '{entity_id}'",
+    )
+    SHARED_VALUE = (
+        ConstraintRule.UNIQUE,
+        "@unique violation on {type}.{property}: value '{value}' held by '{holder}' and '{entity_id}'",
+    )
+    DANGLING_EDGE = (ConstraintRule.ENDPOINT, "edge {type}: {end} '{node_id}' not found in {node}")
+    ORPHANED_EDGE = (
+        ConstraintRule.ENDPOINT,
+        "edge {type} '{entity_id}' would be orphaned: {end} '{node_id}' not found in {node}",
+    )
+    TOO_MANY_EDGES = (
+        ConstraintRule.CARDINALITY,
+        "@card violation on edge {type}: source '{source}' has {count} edges (max {bound})",
+    )
+    TOO_FEW_EDGES = (
+        ConstraintRule.CARDINALITY,
+        "@card violation on edge {type}: source '{source}' has {count} edges (min {bound})",
+    )
+    REPEATED_ID = (ConstraintRule.ID, "the input holds the {type_key} id '{entity_id}' more than once")
+    TAKEN_ID = (ConstraintRule.ID, "{type_key} already holds the id '{entity_id}'")
+    REFUSED_BLOB = (ConstraintRule.BLOB, "{reason}")
+
+    # The export form
+    NOT_FINITE = (
+        ConstraintRule.FINITE,
+        (
+            "{type} '{entity_id}': property '{property}' holds a number that is not finite, which JSON can't carry; "
+            "export it as Parquet or Arrow"
+        ),
+    )
+
+    def __init__(self, rule: ConstraintRule, template: str) -> None:
+        self.rule = rule
+        self.template = template
+
+    def text(self, **values: object) -> str:
+        """The sentence with these values in it."""
+        return self.template.format_map(values)
+
+    def pieces(self) -> Iterator[tuple[str, str | None]]:
+        """The template in order: a fixed text, and the name of the value that follows it."""
+        for fixed, name, _, _ in Formatter().parse(self.template):
+            yield fixed, name
+
+
+ORPHAN_REMEDY = "keep the node, or load {type} in the same overwrite"
+"""What follows `ORPHANED_EDGE` where an overwrite drops the node."""
+
+
+def members_name(members: Sequence[str]) -> str:
+    """How a sentence names the properties of a rule: alone, or as a tuple."""
+    return members[0] if len(members) == 1 else _tuple(members)
+
+
+def members_value(texts: Sequence[str]) -> str:
+    """How a sentence shows the values of a rule's properties."""
+    return texts[0] if len(texts) == 1 else _tuple(texts)
+
+
+def the_property(members: Sequence[str]) -> str | None:
+    """The property that a violation is about; None for a rule over several."""
+    return members[0] if len(members) == 1 else None
+
+
+def _tuple(texts: Sequence[str]) -> str:
+    return f"({', '.join(texts)})"
+
+
+def value_text(scalar: Scalar, stored: object) -> str:
+    """A stored value as a sentence shows it; a Date as its epoch day and a DateTime as its epoch millisecond."""
+    if isinstance(stored, bool):
+        return "true" if stored else "false"
+    if scalar is Scalar.DATE and isinstance(stored, int):
+        return format_date(stored)
+    if scalar is Scalar.DATETIME and isinstance(stored, int):
+        return format_datetime(stored)
+    if scalar in FLOATS and isinstance(stored, float):
+        return repr(shortest_float(scalar, stored))
+    return str(stored)
+
+
+def quoted(text: str) -> str:
+    """A text as a sentence quotes it; long ones are cut."""
+    return f"'{text}'" if len(text) <= _LONGEST_SHOWN else f"'{text[:_LONGEST_SHOWN]}…'"
