@@ -47,17 +47,17 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from omnigraph.api.changes import ChangeScope
+    from omnigraph.api.commits import CommitReceipt
+    from omnigraph.api.limits import Limits
+    from omnigraph.api.load import LoadReceipt, MutationReceipt
+    from omnigraph.api.merge import MergeResult, Resolutions
+    from omnigraph.api.upkeep import MaintenancePolicy, Retention
     from omnigraph.branch import Branch
-    from omnigraph.engine.cleanup import Retention
     from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy
-    from omnigraph.engine.kernels import Limits
     from omnigraph.engine.kernels.csv_rows import CsvDialect
-    from omnigraph.engine.maintain import MaintenancePolicy
-    from omnigraph.engine.merge import MergeResult, Resolutions
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
-    from omnigraph.engine.receipts import CommitReceipt, LoadReceipt, MutationReceipt
-    from omnigraph.engine.scope import ChangeScope
     from omnigraph.errors import (
         BadRequestError,
         BranchNotFoundError,
@@ -80,17 +80,17 @@ if TYPE_CHECKING:
     from omnigraph.snapshot import Snapshot
 
 _HOMES = {
+    "api.changes": ["ChangeScope"],
+    "api.commits": ["CommitReceipt"],
+    "api.limits": ["Limits"],
+    "api.load": ["LoadReceipt", "MutationReceipt"],
+    "api.merge": ["MergeResult", "Resolutions"],
+    "api.upkeep": ["MaintenancePolicy", "Retention"],
     "branch": ["Branch"],
-    "engine.cleanup": ["Retention"],
     "engine.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
-    "engine.kernels": ["Limits"],
     "engine.kernels.csv_rows": ["CsvDialect"],
-    "engine.maintain": ["MaintenancePolicy"],
-    "engine.merge": ["MergeResult", "Resolutions"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
-    "engine.receipts": ["CommitReceipt", "LoadReceipt", "MutationReceipt"],
-    "engine.scope": ["ChangeScope"],
     "graph": ["Graph"],
     "opening": ["init", "open"],
     "query_handles": ["Queries", "Query", "queries"],

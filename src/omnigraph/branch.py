@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from omnigraph.api.changes import ChangeScope, ChangeSet
+from omnigraph.api.commits import CommitHistory
+from omnigraph.api.load import LoadReceipt, MutationReceipt
+from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
 from omnigraph.engine.kernels.csv_rows import CsvDialect
-from omnigraph.engine.merge.resolution import NO_RESOLUTIONS
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
 
-if TYPE_CHECKING:
-    from omnigraph.engine.commits import CommitHistory
-    from omnigraph.engine.diff import ChangeSet
-    from omnigraph.engine.merge import MergePreview, MergeResult, Resolutions
-    from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
-    from omnigraph.engine.scope import ChangeScope
-
 
 class Branch:
     """A branch: read it, write to it, compare it, merge it, delete it."""
 
     def __init__(self, graph: Any, name: str) -> None:
+        # A Graph. Its module imports this one, so it is not named here; what each method returns is declared below.
         self._graph = graph
         self.name = name
 

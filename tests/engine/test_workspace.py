@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import omnigraph
+from omnigraph.api.limits import Limits
 from omnigraph.cli.invocation import open_graph
 from omnigraph.cli.scope import StoreScope
-from omnigraph.engine.kernels import Limits
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.query.search_postings import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use

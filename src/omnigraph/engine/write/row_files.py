@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.csv_rows import CsvDialect, CsvReader
 from omnigraph.engine.kernels.framing import Meter, strict_blocks
 from omnigraph.engine.kernels.plain import PlainEdge, PlainNode
-from omnigraph.engine.kernels.rows import Limits
 from omnigraph.engine.kernels.rows_of_type import RowBlock
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.source import did_you_mean

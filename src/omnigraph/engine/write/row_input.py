@@ -18,9 +18,10 @@ from typing import IO, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.engine.kernels.ids import Mint
-from omnigraph.engine.kernels.rows import DecodedInput, Limits
+from omnigraph.engine.kernels.rows import DecodedInput
 from omnigraph.engine.kernels.rows_of_type import RowBlock, decode_rows
 from omnigraph.engine.write.row_files import BATCH_ROWS, RowFile, format_named, row_file
 from omnigraph.errors import BadRequestError
