@@ -3,10 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.10.0"
-__all__ = ["Graph", "MaintenancePolicy", "Retention", "__version__", "init", "open"]
+__all__ = [
+    "AllowedBase",
+    "ExternalBlobPolicy",
+    "Graph",
+    "MaintenancePolicy",
+    "Retention",
+    "__version__",
+    "init",
+    "open",
+]
 
 if TYPE_CHECKING:
     from omnigraph.engine.cleanup import Retention
+    from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy
     from omnigraph.engine.maintain import MaintenancePolicy
     from omnigraph.graph import Graph
     from omnigraph.opening import init, open
@@ -22,6 +32,10 @@ def __getattr__(name: str) -> Any:
         from omnigraph.engine import maintain
 
         return getattr(maintain, name)
+    if name in ("AllowedBase", "ExternalBlobPolicy"):
+        from omnigraph.engine import external_blobs
+
+        return getattr(external_blobs, name)
     if name in ("init", "open"):
         from omnigraph import opening
 
