@@ -35,6 +35,10 @@ class CommitReceipt:
     actor_id: str | None
     created_at: int
 
+    @property
+    def id(self) -> str:
+        return self.graph_commit_id
+
     @classmethod
     def of(cls, entry: LogEntry) -> CommitReceipt:
         parents = [parent.commit_id for parent in entry.commit.parents]

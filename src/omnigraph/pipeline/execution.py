@@ -212,8 +212,11 @@ class _Run:
         types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
-            for key, written in ingested.fragments.by_type().items():
-                tables.add(types[key], written, replaces=replaces)
+            fragments = ingested.fragments.by_type()
+            # A type that a mapping names is replaced also by no rows at all.
+            mapped = [mapping.type_key for mapping in self.model.mappings] if replaces else []
+            for key in sorted({*mapped, *fragments}):
+                tables.add(types[key], fragments.get(key, []), replaces=replaces)
         checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
         self._checks.append(checked)
         with self.stages.stage("check"):

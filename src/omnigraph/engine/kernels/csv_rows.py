@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from omnigraph.engine.kernels.csv_records import Records, RecordSplitter
+from omnigraph.engine.kernels.csv_records import LineCount, Records, RecordSplitter
 from omnigraph.errors import BadRequestError
 from omnigraph.language.violations import Sentence
 
@@ -67,15 +67,20 @@ class BadRecord:
     row: int
     reason: str
     text: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CsvBlock:
-    """Some rows as columns of texts, the row that each is, and the bad records that stood among them."""
+    """Some rows as columns of texts, the row that each is, and the bad records that stood among them.
+
+    `lines` are the lines of the file on which the rows begin, where they were asked for.
+    """
 
     columns: pa.RecordBatch
     rows: NDArray[np.int64]
     bad: tuple[BadRecord, ...] = ()
+    lines: NDArray[np.int64] | None = None
 
 
 class CsvReader:
@@ -109,17 +114,26 @@ class CsvReader:
         self._records = chain([first.without_first()], self._records)
         return names
 
-    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[CsvBlock]:
+    def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:
         """The rows, with the columns asked for; all of the header's when none are named."""
         wanted = self.header if columns is None else list(columns)
         places = [self.header.index(name) for name in wanted]
         row = self._before + 1
+        count = LineCount()
         for records in self._records:
+            at = count.of(records) if lines else None
             if len(records):
-                yield self._block(records, row, wanted, places)
+                yield self._block(records, row, wanted, places, at)
                 row += len(records)
 
-    def _block(self, records: Records, first: int, names: Sequence[str], places: Sequence[int]) -> CsvBlock:
+    def _block(
+        self,
+        records: Records,
+        first: int,
+        names: Sequence[str],
+        places: Sequence[int],
+        lines: NDArray[np.int64] | None,
+    ) -> CsvBlock:
         bad = self._bad(records)
         good = np.ones(len(records), np.bool_)
         good[list(bad)] = False
@@ -131,10 +145,15 @@ class CsvReader:
         rows = np.arange(first, first + len(records))
         columns = pa.record_batch(values if count else values * len(names), names=list(names))
         rejected = (
-            BadRecord(first + number, reason, records.record(number).decode(errors="backslashreplace"))
+            BadRecord(
+                first + number,
+                reason,
+                records.record(number).decode(errors="backslashreplace"),
+                0 if lines is None else int(lines[number]),
+            )
             for number, reason in sorted(bad.items())
         )
-        return CsvBlock(columns, rows[good], tuple(rejected))
+        return CsvBlock(columns, rows[good], tuple(rejected), None if lines is None else lines[good])
 
     def _bad(self, records: Records) -> dict[int, str]:
         """Records that can't be taken, with the reason."""
