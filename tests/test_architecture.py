@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,20 +14,21 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "omnigraph"
 
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, set[str]] = {
     "api": set(),
     "language": set(),
     "storage": {"language", "api"},
     "engine": {"storage", "language", "api"},
     "embeddings": {"language", "api"},
     "policy": {"language", "api"},
-    "pipeline": {"engine", "storage", "language", "embeddings", "api"},
-    "cluster": {"engine", "policy", "storage", "language", "api"},
-    "server": {"engine", "cluster", "policy", "storage", "language", "embeddings", "api"},
-    "client": {"engine", "cluster", "policy", "storage", "language", "api"},
-    "mcp": {"engine", "cluster", "policy", "storage", "language", "server", "client", "api"},
+    "pipeline": {"engine", "embeddings", "api", "language"},
+    "cluster": {"engine", "policy", "embeddings", "api"},
+    "server": {"cluster", "engine", "policy", "api"},
+    "client": {"api"},
+    "mcp": {"api"},
 }
-"""Who may import whom. The CLI may import everybody; `omnigraph.errors` may be imported by everybody."""
+"""Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
+everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
@@ -52,7 +54,10 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute, so that the arrows can be read"
-            yield node.module or ""
+            if node.module == "omnigraph":
+                yield from (f"omnigraph.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
 
 
 def test_imports_only_go_down_the_layers() -> None:
@@ -103,6 +108,39 @@ def test_there_is_no_import_cycle_of_any_kind() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+DOCUMENTS = SOURCE.parents[1]
+
+
+def test_what_users_read_names_no_room_behind_the_face() -> None:
+    """What users need is exported from `omnigraph`; `engine` and `storage` may be rebuilt any day."""
+    pages = [DOCUMENTS / "README.md", *sorted((DOCUMENTS / "docs" / "user").rglob("*"))]
+    strays = [
+        f"{page.relative_to(DOCUMENTS)}:{number} {line.strip()}"
+        for page in pages
+        if page.is_file()
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if re.search(r"omnigraph[./](engine|storage)\b|from omnigraph import .*\b(engine|storage)\b", line)
+    ]
+    assert strays == []
+
+
+EXECUTOR_MODULES = ("remote_table", "executor_tasks", "entity_records", "places", "external_cells")
+
+
+def test_what_executors_import_opens_no_graph() -> None:
+    """A task is plain data: whoever unpickles it loads neither Lance nor anything that holds an open graph."""
+    names = ", ".join(f"omnigraph.engine.bulk.{name}" for name in EXECUTOR_MODULES)
+    script = f"import sys, omnigraph.pipeline.ingest, {names}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    open_graphs = {
+        "omnigraph.engine.workspace",
+        "omnigraph.engine.resources",
+        "omnigraph.storage.root",
+        "omnigraph.graph",
+    }
+    assert {"lance", "pyspark", *open_graphs}.isdisjoint(loaded)
+
+
 def test_only_the_tables_package_calls_lance() -> None:
     strays = [
         f"{path} imports {name}"
@@ -114,7 +152,7 @@ def test_only_the_tables_package_calls_lance() -> None:
     assert strays == []
 
 
-LANCE_OBJECTS = {"_dataset", "_fragments", "_described_indexes"}
+LANCE_OBJECTS = {"_dataset", "_fragments", "_fragments_among", "_described_indexes"}
 """What a `Table` holds of Lance's own. The modules of its package share it; nobody else may even look."""
 
 

@@ -1,28 +1,112 @@
 """OmniGraph: a typed property graph on Lance, versioned as a whole like Git."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.10.0"
-__all__ = ["Graph", "MaintenancePolicy", "Retention", "__version__", "init", "open"]
+
+__all__ = [
+    "AllowedBase",
+    "BadRequestError",
+    "Branch",
+    "BranchNotFoundError",
+    "ChangeScope",
+    "CommitReceipt",
+    "CompileError",
+    "ConflictError",
+    "ConstraintError",
+    "CsvDialect",
+    "ExternalBlobPolicy",
+    "Graph",
+    "IdempotencyKeyReusedError",
+    "KeyConflictError",
+    "Limits",
+    "LoadReceipt",
+    "MaintenancePolicy",
+    "MergeConflictsError",
+    "MergeResult",
+    "MutationReceipt",
+    "NotFoundError",
+    "OmniGraphError",
+    "PreconditionFailedError",
+    "Queries",
+    "Query",
+    "QueryResult",
+    "QueryStream",
+    "ReadOptions",
+    "ReadSetChangedError",
+    "Resolutions",
+    "ResourceLimitError",
+    "Retention",
+    "Snapshot",
+    "StorageError",
+    "__version__",
+    "init",
+    "open",
+    "queries",
+]
 
 if TYPE_CHECKING:
+    from omnigraph.api.changes import ChangeScope
+    from omnigraph.api.commits import CommitReceipt
+    from omnigraph.api.limits import Limits
+    from omnigraph.api.load import LoadReceipt, MutationReceipt
+    from omnigraph.api.merge import MergeResult, Resolutions
     from omnigraph.api.upkeep import MaintenancePolicy, Retention
+    from omnigraph.branch import Branch
+    from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy
+    from omnigraph.engine.kernels.csv_rows import CsvDialect
+    from omnigraph.engine.query.read import ReadOptions
+    from omnigraph.engine.query.result import QueryResult, QueryStream
+    from omnigraph.errors import (
+        BadRequestError,
+        BranchNotFoundError,
+        CompileError,
+        ConflictError,
+        ConstraintError,
+        IdempotencyKeyReusedError,
+        KeyConflictError,
+        MergeConflictsError,
+        NotFoundError,
+        OmniGraphError,
+        PreconditionFailedError,
+        ReadSetChangedError,
+        ResourceLimitError,
+        StorageError,
+    )
     from omnigraph.graph import Graph
     from omnigraph.opening import init, open
+    from omnigraph.query_handles import Queries, Query, queries
+    from omnigraph.snapshot import Snapshot
+
+_HOMES = {
+    "api.changes": ["ChangeScope"],
+    "api.commits": ["CommitReceipt"],
+    "api.limits": ["Limits"],
+    "api.load": ["LoadReceipt", "MutationReceipt"],
+    "api.merge": ["MergeResult", "Resolutions"],
+    "api.upkeep": ["MaintenancePolicy", "Retention"],
+    "branch": ["Branch"],
+    "engine.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
+    "engine.kernels.csv_rows": ["CsvDialect"],
+    "engine.query.read": ["ReadOptions"],
+    "engine.query.result": ["QueryResult", "QueryStream"],
+    "graph": ["Graph"],
+    "opening": ["init", "open"],
+    "query_handles": ["Queries", "Query", "queries"],
+    "snapshot": ["Snapshot"],
+}
+_HOME_OF = {name: f"omnigraph.{home}" for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Importing the package costs nothing; the engine, and Lance with it, is loaded when first used."""
-    if name == "Graph":
-        from omnigraph.graph import Graph
+    home = _HOME_OF.get(name) or ("omnigraph.errors" if name in __all__ else None)
+    if home is None:
+        raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
+    found = globals()[name] = getattr(import_module(home), name)
+    return found
 
-        return Graph
-    if name in ("MaintenancePolicy", "Retention"):
-        from omnigraph.api import upkeep
 
-        return getattr(upkeep, name)
-    if name in ("init", "open"):
-        from omnigraph import opening
-
-        return getattr(opening, name)
-    raise AttributeError(f"module 'omnigraph' has no attribute '{name}'")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

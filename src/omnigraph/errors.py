@@ -157,10 +157,14 @@ class RowsRejectedError(ConstraintError):
 
 
 class NotFoundError(OmniGraphError):
+    """What was named is not there."""
+
     http_status = 404
 
 
 class BranchNotFoundError(NotFoundError):
+    """A branch that does not exist, or does not any more."""
+
     def __init__(self, branch: str, hint: str = "") -> None:
         super().__init__(f"branch '{branch}' does not exist" + (f"; {hint}" if hint else ""))
         self.branch = branch
@@ -177,10 +181,14 @@ class HistoricalVersionReclaimedError(NotFoundError):
 
 
 class ConflictError(OmniGraphError):
+    """The state of the graph stands against the request; nothing was written."""
+
     http_status = 409
 
 
 class AlreadyInitializedError(ConflictError):
+    """A location that holds a graph already."""
+
     def __init__(self, uri: str, message: str | None = None) -> None:
         super().__init__(message or f"'{uri}' already holds a graph; open it, or choose an empty location")
         self.uri = uri
@@ -252,6 +260,8 @@ class MergeConflictsError(ConflictError):
 
 
 class PreconditionFailedError(OmniGraphError):
+    """A branch is not at the commit that a conditional write expects; nothing was written."""
+
     http_status = 412
     exit_code = 4
 

@@ -48,6 +48,8 @@ from omnigraph.api.upkeep import (
     Verification,
     duration,
 )
+from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
+from omnigraph.branch import Branch
 from omnigraph.engine import history
 from omnigraph.engine.blobs import BlobRead, read_blob
 from omnigraph.engine.branching import branch_names, create_branch, delete_branch
@@ -62,7 +64,8 @@ from omnigraph.engine.feed import capture_baseline as write_baseline
 from omnigraph.engine.feed import poll_changes as run_poll
 from omnigraph.engine.history import CommitPage
 from omnigraph.engine.kernels import Grammar
-from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_mode, reopenable
+from omnigraph.engine.kernels.csv_rows import CsvDialect
+from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
 from omnigraph.engine.maintain import maintain
 from omnigraph.engine.merge import merge as run_merge
@@ -78,9 +81,10 @@ from omnigraph.engine.repair import repair
 from omnigraph.engine.schema_apply import SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.verify import verify
-from omnigraph.engine.workspace import Workspace
-from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
+from omnigraph.engine.workspace import StorageOptions, Workspace
+from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import Catalog
+from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import BranchRef, LogEntry
@@ -93,6 +97,14 @@ if TYPE_CHECKING:
     from omnigraph.pipeline import Pipeline, PipelineReport
 
 Answer = TypeVar("Answer")
+
+
+def _chosen(
+    branch: str | None, snapshot: str | None, version: int | None, at: datetime | None, options: ReadOptions
+) -> dict[str, object]:
+    """The options of a read that were said."""
+    said = None if options is DEFAULT_READ_OPTIONS else options
+    return {"branch": branch, "snapshot": snapshot, "version": version, "at": at, "options": said}
 
 
 class Graph:
@@ -111,13 +123,15 @@ class Graph:
         *,
         actor: str | None = None,
         force: bool = False,
+        storage_options: StorageOptions = None,
         trace: Trace | None = None,
     ) -> Self:
-        """A new graph with this schema. Refuses a location that holds one already.
+        """A new graph with this schema, without what `omnigraph.init` configures by itself.
 
-        `force` only accepts the leavings of an interrupted init.
+        Refuses a location that holds a graph already. `force` accepts what an interrupted init left behind.
         """
-        return cls(Workspace.init(uri, schema, actor=actor, force=force, trace=trace))
+        options: dict[str, Any] = {"actor": actor, "force": force, "storage_options": storage_options, "trace": trace}
+        return cls(Workspace.init(uri, schema, **options))
 
     @classmethod
     def create(
@@ -138,8 +152,9 @@ class Graph:
         return cls(Workspace.create(uri, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
 
     @classmethod
-    def open(cls, uri: str | Path, *, trace: Trace | None = None) -> Self:
-        return cls(Workspace.open(uri, trace=trace))
+    def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
+        """An existing graph, without what `omnigraph.open` configures by itself."""
+        return cls(Workspace.open(uri, storage_options=storage_options, trace=trace))
 
     def with_external_blobs(self, policy: ExternalBlobPolicy) -> Self:
         """A handle on the same graph that admits external blobs by this policy."""
@@ -192,12 +207,34 @@ class Graph:
     @property
     def schema_source(self) -> str:
         """The accepted schema text of main."""
-        return self.snapshot().schema_document.source
+        return self.schema_text()
+
+    def schema_text(self, branch: str = MAIN) -> str:
+        """The accepted schema text of a branch."""
+        return self._workspace.snapshot(branch).schema_document.source
 
     @property
     def catalog(self) -> Catalog:
         """The compiled schema of main."""
         return self.snapshot().catalog
+
+    @property
+    def schema(self) -> SchemaArea:
+        """The types of the graph, and how they change."""
+        return SchemaArea(self)
+
+    @property
+    def changes(self) -> ChangesArea:
+        """What commits changed, one commit or as a feed."""
+        return ChangesArea(self)
+
+    @property
+    def maintenance(self) -> MaintenanceArea:
+        """Compaction, indexes, retention, and checks of what is stored."""
+        return MaintenanceArea(self)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.uri}>"
 
     # Reading
 
@@ -213,57 +250,82 @@ class Graph:
         state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
         return Snapshot(self._workspace, state.branch, state.entry)
 
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        snapshot: str | None = None,
+        time: datetime | None = None,
+        branch: str | None = None,
+    ) -> Snapshot:
+        """The graph as it was: at a version or a moment of a branch (main when not said), or at a commit by its id.
+
+        What comes back is read like the graph, with the same settings, and never changes.
+        """
+        return self.snapshot(branch, snapshot=snapshot, version=version, at=time)
+
     def query(
         self,
-        source: str,
+        source: str | Query,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
     ) -> QueryResult:
-        """Run a named read query on one pinned state; without a name, the only query there is."""
+        """Run a read query on one pinned state.
+
+        The query is a handle of `omnigraph.queries`, or a text with the name of one of its queries (which a text with
+        one query can do without). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
+        author="lem")`. One that is called like an option of this method has to be in `params`.
+        """
+        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
 
         def run(state: Snapshot) -> QueryResult:
             target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-            return run_query(state, target, source, name, params, options)
+            return run_query(state, target, *asked, options)
 
         return self._read(run, branch, snapshot, version, at)
 
     def stream(
         self,
-        source: str,
+        source: str | Query,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
     ) -> QueryStream:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
+        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
         state, target = self._read_state(branch, snapshot, version, at)
-        return stream_query(state, target, source, name, params, options)
+        return stream_query(state, target, *asked, options)
 
     def explain(
         self,
-        source: str,
+        source: str | Query,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
     ) -> list[str]:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
+        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
         state, _ = self._read_state(branch, snapshot, version, at)
-        return explain_query(state, source, name, params, options)
+        return explain_query(state, *asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
@@ -327,37 +389,52 @@ class Graph:
 
     def mutate(
         self,
-        source: str,
+        source: str | Query,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
-        branch: str = MAIN,
+        branch: str | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
+        **parameters: Any,
     ) -> MutationReceipt:
-        """Run a named mutation as one commit, only if the branch head is `if_commit` when that is given."""
-        return run_mutation(
-            self._workspace, MutationRequest(source, name, params, branch, if_commit, actor, idempotency_key)
-        )
+        """Run a mutation as one commit, only if the branch head is `if_commit` when that is given.
+
+        The query and its parameters are given as to `query`. A repeat with the same `idempotency_key` writes nothing
+        and returns what the first call returned.
+        """
+        options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
+        asked = call(source, name, params, parameters, options)
+        target = MAIN if branch is None else branch
+        return run_mutation(self._workspace, MutationRequest(*asked, target, if_commit, actor, idempotency_key))
 
     def load(
         self,
-        data: LoadInput,
+        data: Any,
         *,
         mode: str,
+        type: str | None = None,
         branch: str = MAIN,
         base: str | None = None,
+        format: str | None = None,
+        csv: CsvDialect | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
-        """Load a graph batch, one JSON record per line, as one commit.
+        """Load data as one commit, all or nothing.
+
+        With `type`, the data are rows of that type: an Arrow table or reader, a pandas or Polars frame, a list or
+        iterator of dictionaries, or the path of a csv, parquet or ndjson file. Columns are properties by name; `from`
+        and `to`, or `src` and `dst`, are the ends of an edge. Without it they are graph records, one JSON object per
+        line, as text, bytes, pieces of them, or a path.
 
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
-        succeeds.
+        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell.
         """
-        opened = reopenable(data)
-        return run_load(self._workspace, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key))
+        opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
+        request = LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key)
+        return run_load(self._workspace, request)
 
     def load_file(
         self,
@@ -390,6 +467,18 @@ class Graph:
         )
 
     # Branches and history
+
+    def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
+        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
+        name = name.strip()
+        if create and name not in self.list_branches():
+            try:
+                self.create_branch(name, source=source, actor=actor)
+            except ConflictError:
+                if name not in self.list_branches():
+                    raise
+        self._workspace.head(name)
+        return Branch(self, name)
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
         """A branch from another branch's head, or from any commit that a live branch still has."""

@@ -1,31 +1,70 @@
-"""`omnigraph.init` and `omnigraph.open`: a graph handle with everything the environment configures.
+"""`omnigraph.init` and `omnigraph.open`: a graph handle with everything its user configures.
 
-The engine takes its embedding client from outside; this is the outside for Python programs. The CLI and the server
-open graphs the same way.
+The engine takes its embedding client, its limits and the options of its store from outside; this is the outside. Python
+programs, the command line and the server open graphs here and nowhere else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph.api.limits import Limits
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
+from omnigraph.engine.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.maintainer import Maintainer
+from omnigraph.engine.query.embedding import Embedder
 from omnigraph.graph import Graph
 
 
-def init(uri: str | Path, schema: str, *, actor: str | None = None, force: bool = False) -> Graph:
-    """Create a graph with a `.pg` schema text at a path, `file://`, `s3://`, `gs://` or `az://` location."""
-    return Graph.init(uri, schema, actor=actor, force=force).with_embedding(EnvironmentEmbedder())
+def init(
+    uri: str | Path,
+    schema: str,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    embedder: Embedder | None = None,
+    limits: Limits | None = None,
+    external_blobs: ExternalBlobPolicy | None = None,
+    actor: str | None = None,
+    force: bool = False,
+) -> Graph:
+    """Create a graph with a `.pg` schema text at a path, `file://`, `s3://`, `gs://` or `az://` location.
 
-
-def open(uri: str | Path, *, maintain: bool | MaintenancePolicy = False) -> Graph:
-    """Open an existing graph. Texts given to `nearest` are embedded by the provider the environment names.
-
-    A process that runs for long and writes should say `maintain=True`, or give a policy: a thread then tidies the
-    tables of main and releases history beyond the policy's retention, every few minutes until the graph is closed.
+    The options are those of `open`. A location that holds a graph already is refused; `force` accepts what an
+    interrupted `init` left behind.
     """
-    graph = Graph.open(uri).with_embedding(EnvironmentEmbedder())
+    graph = Graph.init(uri, schema, actor=actor, force=force, storage_options=storage_options)
+    return _configured(graph, embedder, limits, external_blobs)
+
+
+def open(
+    uri: str | Path,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    embedder: Embedder | None = None,
+    limits: Limits | None = None,
+    external_blobs: ExternalBlobPolicy | None = None,
+    maintain: bool | MaintenancePolicy = False,
+) -> Graph:
+    """Open an existing graph.
+
+    * `storage_options` say how an object store is reached (`aws_access_key_id`, `aws_endpoint`, `allow_http`, …); what
+      they leave out comes from the environment. A local graph needs none.
+    * `embedder` turns the texts given to `nearest` into vectors; without one, the provider the environment names does.
+    * `limits` bound what one write may hold in memory, `external_blobs` says which blob references are admitted.
+    * A process that runs for long and writes should say `maintain=True`, or give a policy: a thread then compacts the
+      tables of main and releases history beyond the policy's retention, every few minutes until the graph is closed.
+    """
+    graph = _configured(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
     if maintain:
         Maintainer(graph.workspace, DEFAULT_POLICY if maintain is True else maintain).start()
     return graph
+
+
+def _configured(
+    graph: Graph, embedder: Embedder | None, limits: Limits | None, external_blobs: ExternalBlobPolicy | None
+) -> Graph:
+    graph = graph.with_embedding(EnvironmentEmbedder() if embedder is None else embedder)
+    graph = graph if limits is None else graph.with_limits(limits)
+    return graph if external_blobs is None else graph.with_external_blobs(external_blobs)

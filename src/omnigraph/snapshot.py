@@ -1,35 +1,80 @@
-"""`omnigraph.Snapshot`: a pinned state of the whole graph that can be queried.
+"""`omnigraph.Snapshot`: a pinned state of the whole graph that can be read.
 
-What `Graph.snapshot` returns: the engine's snapshot, with the reads of the engine within reach. It keeps the settings
-of the handle it came from.
+What `Graph.at` and `Graph.snapshot` return: the engine's snapshot, with the reads of the engine within reach. It keeps
+the settings of the handle it came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from omnigraph.api.query import ReadTarget
+from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.entity import read_entity
-from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, run_query
-from omnigraph.engine.query.result import QueryResult
+from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, explain_query, run_query, stream_query
+from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot as PinnedState
+from omnigraph.query_handles import Query, call
 
 
 class Snapshot(PinnedState):
-    """A state that never changes, for as long as cleanup keeps it."""
+    """A state that never changes, for as long as cleanup keeps it: `branch`, `version` and `commit_id` say which."""
 
     def query(
         self,
-        source: str,
+        source: str | Query,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         *,
-        options: ReadOptions = DEFAULT_OPTIONS,
+        options: ReadOptions | None = None,
+        **parameters: Any,
     ) -> QueryResult:
-        """Run a read query on this state."""
-        return run_query(self, ReadTarget(None, self.commit_id), source, name, params, options)
+        """Run a read query on this state; see `Graph.query`."""
+        asked = call(source, name, params, parameters, {"options": options})
+        return run_query(self, self._target, *asked, options or DEFAULT_OPTIONS)
 
-    def entity(self, type_key: str, entity_id: str) -> dict[str, Any] | None:
-        """One node or edge in export form, None when the type or the id is not there."""
-        return read_entity(self, type_key, entity_id)
+    def stream(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        options: ReadOptions | None = None,
+        **parameters: Any,
+    ) -> QueryStream:
+        """As `query`, a batch at a time: for results that should not be in memory at once."""
+        asked = call(source, name, params, parameters, {"options": options})
+        return stream_query(self, self._target, *asked, options or DEFAULT_OPTIONS)
+
+    def explain(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> list[str]:
+        """The plan of a read query as lines of an indented tree. Nothing is run."""
+        return explain_query(self, *call(source, name, params, parameters, {}))
+
+    def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
+        """One node or edge in export form, by its type (`Book`, or `node:Book`) and id; None when it is not there."""
+        return read_entity(self, self._key_of(type_name), entity_id)
+
+    def count(self, type_name: str, filter: str | None = None) -> int:
+        """How many entities of a type there are."""
+        return super().count(self._key_of(type_name), filter)
+
+    def export(self, types: Collection[str] = ()) -> Iterator[str]:
+        """The lines of an export, each with its line end. They can be loaded as they are."""
+        return (f"{line.decode()}\n" for line in export_lines(self, types))
+
+    def __repr__(self) -> str:
+        return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"
+
+    @property
+    def _target(self) -> ReadTarget:
+        return ReadTarget(None, self.commit_id)
+
+    def _key_of(self, type_name: str) -> str:
+        return type_name if ":" in type_name else self.catalog.type_named(type_name).type_key

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import builtins
 import io
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
@@ -27,9 +32,10 @@ from tests.cli.conftest import RECORDS, Cli
         ("*.ndjson", DataFormat.GRAPH, False),
         (".", DataFormat.GRAPH, False),
         ("s3://bucket/a.ndjson", DataFormat.GRAPH, False),
-        ("a.csv", DataFormat.CSV, False),
+        ("a.csv", DataFormat.CSV, True),
         ("A.TSV.GZ".lower(), DataFormat.CSV, False),
-        ("a.parquet", DataFormat.PARQUET, False),
+        ("a.parquet", DataFormat.PARQUET, True),
+        ("a.orc", DataFormat.ORC, False),
         ("gs://bucket/a.orc", DataFormat.ORC, False),
         ("file:///{}/a.ndjson", DataFormat.GRAPH, True),
     ],
@@ -50,6 +56,11 @@ def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
     assert given.excess(Limits()) is None
     assert "has 5 lines, more than the 4" in str(given.excess(Limits(rows=4)))
     assert f"has {len(RECORDS)} bytes, more than the 100" in str(given.excess(Limits(bytes=100)))
+    pq.write_table(pa.table({"name": ["a", "b"]}), tmp_path / "d.parquet")
+    given = DataInput.of(str(tmp_path / "d.parquet"), None, typed=True)
+    assert given.excess(Limits()) is None
+    assert "has 2 rows, more than the 1" in str(given.excess(Limits(rows=1)))
+    assert "bytes, more than the 3" in str(given.excess(Limits(bytes=3)))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +75,8 @@ def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
         (["--data", "-", "--engine", "spark"], 2, "Spark can't read stdin"),
         (["--data", "d.jsonl", "--format", "graph", "--type", "City"], 2, "mutually exclusive"),
         (["--data", "d.jsonl", "--data", "d.jsonl", "--engine", "local"], 1, "there are 2 inputs"),
-        (["--data", "rows.csv", "--type", "City", "--engine", "local"], 1, "use --engine spark"),
+        (["--data", "rows.orc", "--type", "City", "--engine", "local"], 1, "has the format orc, and --engine local"),
+        (["--data", "rows.csv", "--type", "Citty"], 1, "no type 'Citty'; did you mean 'City'?"),
     ],
 )
 def test_data_that_can_not_be_loaded_as_asked_is_refused_with_a_way_out(
@@ -72,6 +84,8 @@ def test_data_that_can_not_be_loaded_as_asked_is_refused_with_a_way_out(
 ) -> None:
     Path("rows.csv").write_text("name\nRome\n")
     Path("empty").mkdir()
+    if "rows.orc" in arguments:
+        Path("rows.orc").touch()
     refused = cli("load", g, "--mode", "append", *arguments)
     assert refused.code == code
     assert message in refused.err
@@ -80,6 +94,40 @@ def test_data_that_can_not_be_loaded_as_asked_is_refused_with_a_way_out(
 def test_records_may_come_from_stdin(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(RECORDS.encode())))
     assert cli("load", g, "--data", "-", "--mode", "merge", "--json").json["total_entities"] == 5
+
+
+def test_rows_of_a_type_may_come_from_stdin(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"name,age\nEve,7\nDan,x\n")))
+    refused = cli("load", g, "--data", "-", "--mode", "merge", "--type", "Person", "--format", "csv")
+    assert refused.code == 1
+    assert "line 3: node:Person: property 'age': expects I32, got a string" in refused.err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"name":"Eve","age":7}\n')))
+    assert cli("load", g, "--data", "-", "--mode", "merge", "--type", "Person", "--json").json["total_entities"] == 1
+
+
+def test_ten_rows_start_no_java(g: str, tmp_path: Path) -> None:
+    """In a process of its own, where Java can't be found and importing Spark fails."""
+    rows = [{"name": f"p{n}", "age": n} for n in range(10)]
+    for name, separator in (("people.csv", ","), ("people.tsv", "\t")):
+        lines = [separator.join(map(str, row)) for row in (rows[0], *(row.values() for row in rows))]
+        Path(name).write_text("\n".join(lines))
+    for name in ("people.ndjson", "people.jsonl"):
+        Path(name).write_text("\n".join(map(json.dumps, rows)))
+    pq.write_table(pa.Table.from_pylist(rows), "people.parquet")
+    fence = tmp_path / "fence" / "pyspark"
+    fence.mkdir(parents=True)
+    (fence / "__init__.py").write_text("raise AssertionError('Spark was imported')")
+    path = os.pathsep.join([str(fence.parent), *filter(None, sys.path)])
+    script = (
+        "import glob; from omnigraph.cli.main import run; "
+        f"load = ['load', {g!r}, '--type', 'Person', '--mode', 'merge', '--json', '--data']; "
+        "raise SystemExit(any(run([*load, file]) for file in sorted(glob.glob('people.*'))))"
+    )
+    environment = {**os.environ, "PYTHONPATH": path, "JAVA_HOME": str(tmp_path / "no-java")}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count('"entities_loaded": 10') == 5
+    assert Graph.open(g).entity("node:Person", "p7") == {"id": "p7", "name": "p7", "age": 7, "level": None}
 
 
 def test_too_much_for_one_process_points_at_spark(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:

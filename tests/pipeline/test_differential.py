@@ -97,8 +97,10 @@ def test_a_run_takes_and_refuses_what_the_loader_takes_and_refuses(
     refused = rejected_rows(report.quarantine)
 
     kernels = decode_collecting("\n".join(lines).encode(), through_spark.catalog).rejected
-    expected = {(r.line, r.type_key, r.property, r.reason) for r in kernels}
-    found = {(r["row"], r.get("type"), p.get("property"), p["reason"]) for r in refused for p in r["problems"]}
+    expected = {(r.line, r.type_key, r.property, r.reason, r.rule) for r in kernels}
+    found = {
+        (r["row"], r.get("type"), p.get("property"), p["reason"], p["rule"]) for r in refused for p in r["problems"]
+    }
     assert expected <= found
     assert len(kernels) > 10
 

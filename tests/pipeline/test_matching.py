@@ -146,7 +146,7 @@ def test_both_ways_of_looking_for_ends_find_the_same(spark: SparkSession, tmp_pa
 
         def scan(name: str, columns: list[str], fragments: slice) -> TableScan:
             whole = type_scan(state, type_named(state, name), columns)
-            return replace(whole, fragments=whole.fragments[fragments])
+            return replace(whole, table=replace(whole.table, fragments=whole.table.fragments[fragments]))
 
         edges = scan("Visits", ["src", "dst"], slice(None))
         ends = {"src": "Person", "dst": "Place"}

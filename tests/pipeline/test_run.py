@@ -124,21 +124,27 @@ def test_an_overwrite_that_orphans_a_stored_edge_is_refused(tmp_path: Path, grap
 
 
 STORED = [reader("ann", email="a@x"), book("1"), book("2"), book("3")]
-REFUSALS: list[tuple[str, list[Any], str]] = [
-    ("append", [reader("ann")], "node:Reader already holds the id 'ann'"),
-    ("append", [reader("bob"), reader("bob")], "@unique violation on Reader.name: value 'bob' held by 'bob' and 'bob'"),
-    ("merge", [reader("bob", email="a@x")], "@unique violation on Reader.email: value 'a@x' held by 'ann' and 'bob'"),
-    ("merge", [edge("Likes", "zed", "1")], "edge Likes: src 'zed' not found in Reader"),
-    ("merge", [edge("Likes", "ann", "9")], "edge Likes: dst '9' not found in Book"),
-    ("merge", [edge("Borrowed", "ann", i) for i in "123"], "source 'ann' has 3 edges (max 2)"),
-    ("merge", [reader("bob", age=151)], "@range violation on Reader.age: value 151 > max 150"),
-    ("merge", ["nonsense"], "JSON is malformed"),
+REFUSALS: list[tuple[str, list[Any], str, str]] = [
+    ("append", [reader("ann")], "node:Reader already holds the id 'ann'", "id"),
+    (
+        *("append", [reader("bob"), reader("bob")]),
+        *("@unique violation on Reader.name: value 'bob' held by 'bob' and 'bob'", "key"),
+    ),
+    (
+        *("merge", [reader("bob", email="a@x")]),
+        *("@unique violation on Reader.email: value 'a@x' held by 'ann' and 'bob'", "unique"),
+    ),
+    ("merge", [edge("Likes", "zed", "1")], "edge Likes: src 'zed' not found in Reader", "endpoint"),
+    ("merge", [edge("Likes", "ann", "9")], "edge Likes: dst '9' not found in Book", "endpoint"),
+    ("merge", [edge("Borrowed", "ann", i) for i in "123"], "source 'ann' has 3 edges (max 2)", "cardinality"),
+    ("merge", [reader("bob", age=151)], "@range violation on Reader.age: value 151 > max 150", "range"),
+    ("merge", ["nonsense"], "invalid strict JSON: JSON is malformed", "record"),
 ]
 
 
-@pytest.mark.parametrize(("mode", "given", "reason"), REFUSALS, ids=[r[2][:40] for r in REFUSALS])
+@pytest.mark.parametrize(("mode", "given", "reason", "rule"), REFUSALS, ids=[r[2][:40] for r in REFUSALS])
 def test_a_bad_row_fails_the_run_with_its_place_and_reason(
-    tmp_path: Path, graph: Graph, spark: SparkSession, mode: str, given: list[Any], reason: str
+    tmp_path: Path, graph: Graph, spark: SparkSession, mode: str, given: list[Any], reason: str, rule: str
 ) -> None:
     graph.load("\n".join(map(json.dumps, STORED)), mode="append")
     head = graph.snapshot().commit_id
@@ -148,6 +154,7 @@ def test_a_bad_row_fails_the_run_with_its_place_and_reason(
     assert raised.value.total == 1
     assert raised.value.samples[0].startswith(f"{file}, row {len(given)}: ")
     assert reason in raised.value.samples[0]
+    assert (raised.value.rule, raised.value.line) == (rule, len(given))
     assert graph.snapshot().commit_id == head
     assert graph.verify().clean
 

@@ -21,7 +21,7 @@ from omnigraph.storage.root import GraphRoot, create_root
 from omnigraph.storage.tables import Table, rows
 from omnigraph.storage.tables.differing import RowChanges, VersionDiff
 from omnigraph.storage.tables.indexing import index_coverage
-from omnigraph.storage.tables.rows import ROW_ID, by_row_id, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, by_row_id, row_ids_of
 from tests.support.lance_tables import lance_of
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
@@ -124,6 +124,13 @@ def test_every_way_to_read_gives_the_same_rows(
         fragments = [f.fragment_id for f in lance_of(table).get_fragments()]
         parts = [table.read(["id", "n"], row_ids=True, fragments=[fragment]) for fragment in fragments]
         none = table.read(["id", "n"], row_ids=True, fragments=[])
+        places = {
+            row["id"]: row[ROW_ADDRESS] for row in table.rows_among("id", wanted, ["id", ROW_ADDRESS]).to_pylist()
+        }
+        for fragment in fragments:
+            stored = table.read(["id", ROW_ADDRESS], fragments=[fragment]).to_pylist()
+            here = {row["id"]: row[ROW_ADDRESS] for row in stored if row["id"] in wanted}
+            assert here == {name: place for name, place in places.items() if place >> 32 == fragment}
         assert by_row_id(pa.concat_tables([none, *parts])).equals(whole)
         assert by_row_id(pa.concat_tables([none, *batches])).equals(whole)
         root.close()

@@ -63,11 +63,16 @@ class DataInput:
 
     @property
     def is_plain_file(self) -> bool:
-        """Whether an in-process load can read it: graph records as they are, in a local file or on stdin."""
-        return self.format is DataFormat.GRAPH and self._beyond_a_file() is None
+        """Whether an in-process load can read it: a local file as it is, or stdin, in a format that needs no Spark."""
+        return self.format is not DataFormat.ORC and self._beyond_a_file() is None
 
     def why_not_in_process(self) -> str:
         return self._beyond_a_file() or f"has the format {self.format}"
+
+    @property
+    def row_format(self) -> str:
+        """What an in-process load of rows calls the format."""
+        return "ndjson" if self.format is DataFormat.JSON else self.format.value
 
     def _beyond_a_file(self) -> str | None:
         if self.given == STDIN:
@@ -81,9 +86,11 @@ class DataInput:
         return "is compressed" if self.path.endswith(_COMPRESSED) else None
 
     def excess(self, limits: Limits) -> str | None:
-        """What a plain file has too much of for one process, told in words."""
+        """What a plain file has too much of for one process, told in words; nothing where only reading it can tell."""
         if self.given == STDIN or not os.path.isfile(self.path):
             return None
+        if self.format is DataFormat.PARQUET:
+            return _parquet_excess(self.path, limits)
         size = os.path.getsize(self.path)
         if size > limits.bytes:
             return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load"
@@ -173,6 +180,21 @@ def _spark_path(path: str) -> str:
         return path
     whole = str(Path(path).absolute())
     return whole if _is_pattern(path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", whole)
+
+
+def _parquet_excess(path: str, limits: Limits) -> str | None:
+    """What the footer of a Parquet file tells, for nothing. A broken one is told by whoever reads it."""
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    try:
+        footer = pq.read_metadata(path)
+    except (OSError, ArrowException):
+        return None
+    if footer.num_rows > limits.rows:
+        return f"has {footer.num_rows:,} rows, more than the {limits.rows:,} of an in-process load"
+    size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load" if size > limits.bytes else None
 
 
 def _count_lines(path: str) -> int:

@@ -91,26 +91,26 @@ class TypeState:
 
     def rows(self, row_ids: RowIds, *, blobs: bool = True) -> pa.Table:
         """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null, whatever is stored."""
-        table = self.table
-        skipped = frozenset() if blobs else self.blob_columns
-        return self.complete(table.take(row_ids, self.stored_columns(skipped)), row_ids)
+        columns = self.stored_columns(frozenset() if blobs else self.blob_columns)
+        return self.complete(self.table.take(row_ids, columns), row_ids)
 
     def stored_columns(self, skipped: frozenset[str] = frozenset()) -> list[str]:
         """The columns of complete rows that the table of this snapshot has."""
-        names = dict.fromkeys(rows_schema(self.type).names)
-        return [name for name in names if name in self.table.columns and name not in skipped]
+        present = frozenset(self.table.columns) - skipped
+        return [name for name in dict.fromkeys(rows_schema(self.type).names) if name in present]
 
     def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
         """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
         schema = rows_schema(self.type)
+        given = dict(zip(stored.column_names, stored.columns, strict=True))
         columns = []
         for field in schema:
-            if field.name not in stored.column_names:
+            if field.name not in given:
                 columns.append(pa.nulls(len(row_ids), field.type))
             elif field.type == BLOB_CELL:
-                columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
+                columns.append(self._blob_cells(field.name, row_ids, given[field.name]))
             else:
-                columns.append(stored.column(field.name).cast(field.type))
+                columns.append(given[field.name].cast(field.type))
         return pa.table(columns, schema=schema)
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:

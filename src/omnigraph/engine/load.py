@@ -8,8 +8,9 @@ together with the commit, never before it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,14 +24,17 @@ from omnigraph.engine.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.constraints import FinalImage, check_constraints
 from omnigraph.engine.constraints.identity import refuse_repeated_ids, taken_id
 from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
-from omnigraph.engine.kernels.ids import new_ulids
+from omnigraph.engine.kernels.csv_rows import CsvDialect
+from omnigraph.engine.kernels.ids import Mint, new_ulids
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
-from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.storage.location import Location
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
@@ -41,15 +45,23 @@ _PIECE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """Everything a caller says about a load. `open_input` may be called again when the schema changed meanwhile."""
+    """Everything a caller says about a load: graph records, or rows of one type.
 
-    open_input: Callable[[], bytes | Iterable[bytes]]
+    Either may be read again when the schema changed meanwhile.
+    """
+
+    input: Callable[[], bytes | Iterable[bytes]] | RowInput
     mode: LoadMode
     branch: str
     base: str | None = None
     actor: str | None = None
     idempotency_key: str | None = None
     grammar: Grammar = Grammar.STRICT
+
+    @property
+    def unit(self) -> str:
+        """What the numbers of records count."""
+        return self.input.place if isinstance(self.input, RowInput) else self.grammar.unit
 
 
 def load_mode(mode: str) -> LoadMode:
@@ -58,6 +70,37 @@ def load_mode(mode: str) -> LoadMode:
     except ValueError:
         known = ", ".join(LoadMode)
         raise BadRequestError(f"unknown load mode '{mode}'; use one of: {known}") from None
+
+
+def load_input(
+    data: Any, type_name: str | None, *, format: str | None, csv: CsvDialect | None, graph: Location
+) -> Callable[[], bytes | Iterable[bytes]] | RowInput:
+    """What a caller gave to be loaded: rows of a type, or graph records when no type is named."""
+    if type_name is not None:
+        return row_input(data, type_name, format=format, csv=csv, graph=graph)
+    if format is not None or csv is not None:
+        raise BadRequestError("format and csv are for rows of one type: name it with type=")
+    if isinstance(data, PathLike):
+        return file_pieces(str(data))
+    if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
+        raise BadRequestError(
+            f"'{data}' is no graph record; if it is the path of a file of rows, name their type with type=; "
+            "if it is a file of graph records, give a Path"
+        )
+    if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
+        raise BadRequestError("a frame holds rows of one type: name it with type=")
+    return reopenable(_text_pieces(data))
+
+
+def _text_pieces(data: Any) -> LoadInput:
+    """Graph records as text. A dictionary is a row of something, and only a type says of what."""
+    if isinstance(data, str | bytes):
+        return data
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        raise BadRequestError("dictionaries are rows of one type: name it with type=")
+    if not isinstance(data, Iterable) or isinstance(data, Mapping):
+        raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
+    return data
 
 
 def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
@@ -168,16 +211,30 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            request, limits = self.request, self.workspace.limits
-            data = request.open_input()
-            if request.idempotency_key is not None:
-                digest = RequestDigest("load", request.branch.strip(), request.mode, request.grammar.name)
-                data = digest.watching(data)
-            decoded = decode(data, snapshot.catalog, request.grammar, limits=limits, mint=mint)
-            if request.idempotency_key is not None:
-                self._digest = digest.text
+            decoded = self._decode(snapshot.catalog, mint, minted)
             self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
+
+    def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
+        request, limits = self.request, self.workspace.limits
+        keyed = request.idempotency_key is not None
+        if isinstance(request.input, RowInput):
+            decoded = request.input.decode(catalog, limits, mint)
+            if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
+                decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
+            if keyed:
+                digest = RequestDigest("load", request.branch.strip(), request.mode, "rows", request.input.type_name)
+                for typed in decoded.by_type.values():
+                    digest.add_rows(typed.rows, made_up=pa.chunked_array(minted, pa.string()))
+        else:
+            data = request.input()
+            if keyed:
+                digest = RequestDigest("load", request.branch.strip(), request.mode, request.grammar.name)
+                data = digest.watching(data)
+            decoded = decode(data, catalog, request.grammar, limits=limits, mint=mint)
+        if keyed:
+            self._digest = digest.text
+        return decoded
 
     def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
         keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
@@ -189,7 +246,7 @@ class _Load:
             rows,
             replaces=mode is LoadMode.OVERWRITE,
             fresh=mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent)),
-            origin=Origin(self.request.grammar.unit, lines),
+            origin=Origin(self.request.unit, lines),
         )
 
     def _receipt_details(self, decoded: DecodedInput) -> str:

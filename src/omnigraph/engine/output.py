@@ -62,17 +62,17 @@ def _table(output: ReadOutput, style: TableStyle) -> str:
     columns = columns_of(output)
     if not columns:
         return f"{_headline(output)}\n{NO_ROWS}"
-    cells = [[_one_line(cell_text(row.get(column))) for column in columns] for row in output.rows]
-    headers = [_one_line(column) for column in columns]
+    cells = [[one_line(cell_text(row.get(column))) for column in columns] for row in output.rows]
+    headers = [one_line(column) for column in columns]
     cap = max(_NARROWEST_COLUMN, style.max_column_width)
-    widths = [min(cap, max(_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
+    widths = [min(cap, max(text_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
     lines = [_headline(output), *_row_lines(headers, widths, style), "-+-".join("-" * width for width in widths)]
     for row in cells:
         lines += _row_lines(row, widths, style)
     return "\n".join(lines)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     return text.replace("\n", "\\n")
 
 
@@ -82,26 +82,26 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -
     height = max(len(piece) for piece in pieces)
     return [
         " | ".join(
-            _padded(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True)
+            padded(piece[i] if i < len(piece) else "", width) for piece, width in zip(pieces, widths, strict=True)
         )
         for i in range(height)
     ]
 
 
 def _truncated(text: str, width: int) -> list[str]:
-    return [text] if _width(text) <= width else [_cut(text, width - 1) + "…"]
+    return [text] if text_width(text) <= width else [cut_to_width(text, width - 1) + "…"]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
     lines = []
-    while _width(text) > width:
-        piece = _cut(text, width) or text[0]
+    while text_width(text) > width:
+        piece = cut_to_width(text, width) or text[0]
         lines.append(piece)
         text = text[len(piece) :]
     return [*lines, text]
 
 
-def _cut(text: str, width: int) -> str:
+def cut_to_width(text: str, width: int) -> str:
     """The longest beginning that fits."""
     taken = 0
     for i, character in enumerate(text):
@@ -111,11 +111,11 @@ def _cut(text: str, width: int) -> str:
     return text
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
+def padded(text: str, width: int) -> str:
+    return text + " " * (width - text_width(text))
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Columns of a terminal: wide characters take two, combining marks none."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -33,6 +33,9 @@ from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import create_root, open_root
 from omnigraph.storage.tracing import Trace
 
+StorageOptions: TypeAlias = Mapping[str, object] | None
+"""How the store of a location is reached; what is left out is taken from the environment."""
+
 
 @dataclass(frozen=True, eq=False)
 class Workspace(Resources):
@@ -41,8 +44,8 @@ class Workspace(Resources):
     # Opening and closing
 
     @classmethod
-    def open(cls, uri: str | Path, *, trace: Trace | None = None) -> Self:
-        return cls(open_root(Location.parse(uri), trace))
+    def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
+        return cls(open_root(Location.parse(uri, storage_options=storage_options), trace))
 
     @classmethod
     def init(
@@ -52,13 +55,23 @@ class Workspace(Resources):
         *,
         actor: str | None = None,
         force: bool = False,
+        storage_options: StorageOptions = None,
         trace: Trace | None = None,
     ) -> Self:
         """A new graph with this schema. Refuses a location that holds one already."""
         catalog = accept_schema(schema)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
         tables = {type_.type_key: table_schema(type_) for type_ in types}
-        return cls.create(uri, tables, source=schema, catalog=catalog.to_json(), actor=actor, force=force, trace=trace)
+        return cls.create(
+            uri,
+            tables,
+            source=schema,
+            catalog=catalog.to_json(),
+            actor=actor,
+            force=force,
+            storage_options=storage_options,
+            trace=trace,
+        )
 
     @classmethod
     def create(
@@ -70,13 +83,14 @@ class Workspace(Resources):
         catalog: bytes = b"null",
         actor: str | None = None,
         force: bool = False,
+        storage_options: StorageOptions = None,
         trace: Trace | None = None,
     ) -> Self:
         """A new graph with one empty table per type key, each with a string column `id`."""
         for type_key, schema in tables.items():
             if "id" not in schema.names or schema.field("id").type != pa.string():
                 raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
-        location = Location.parse(uri)
+        location = Location.parse(uri, storage_options=storage_options)
         return cls(create_root(location, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
 
     def close(self) -> None:

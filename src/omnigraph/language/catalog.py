@@ -16,7 +16,8 @@ from typing import ClassVar, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from omnigraph.errors import FormatVersionError, IntegrityError
+from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError
+from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType
 
 CATALOG_FORMAT = 1
@@ -262,6 +263,16 @@ class Catalog(Struct, frozen=True, dict=True):
     def edge_named(self, name: str) -> EdgeType | None:
         """Exact first, then by lower case: a traversal can only spell a lowercase initial."""
         return self.edges.get(name) or self._edges_by_folded_name.get(name.lower())
+
+    def type_named(self, name: str) -> TableType:
+        """A node or edge type by its name or its type key (`node:Person`)."""
+        kind, _, bare = name.rpartition(":")
+        for wanted, types in (("node", self.nodes), ("edge", self.edges)):
+            found: TableType | None = types.get(bare)
+            if found is not None and kind in ("", wanted):
+                return found
+        hint = did_you_mean(bare, [*self.nodes, *self.edges])
+        raise BadRequestError(f"the graph has no type '{name}'" + (f"; {hint}" if hint else ""))
 
     def incident_edges(self, node_type: str) -> tuple[EdgeType, ...]:
         """Edge types that touch a node type at either end, in catalog order."""

@@ -34,6 +34,7 @@ class Sentence(Enum):
     )
     NO_DATA = (ConstraintRule.RECORD, "'data' must be an object, got {shape}")
     NO_NODE_ID = (ConstraintRule.RECORD, "'{name}' must be a string, the id of a node; got {shape}")
+    NO_ROW = (ConstraintRule.RECORD, "expected the properties of a {type} by name, got {shape}")
     MALFORMED_ROW = (ConstraintRule.RECORD, "the record is malformed: {reason}")
     UNKNOWN_FIELD = (ConstraintRule.FIELD, "unknown input field '{name}'{suggestion}")
     RESERVED_FIELD = (ConstraintRule.FIELD, "'{name}' is reserved physical state")
@@ -44,6 +45,10 @@ class Sentence(Enum):
 
     # Values and keys
     WRONG_VALUE = (ConstraintRule.TYPE, "property '{property}': {reason}")
+    HALF_CHARACTER = (
+        ConstraintRule.TYPE,
+        "property '{property}': the text holds half of a surrogate pair, which no column can store",
+    )
     WRONG_ID = (ConstraintRule.TYPE, "'id' must be a string, got {shape}")
     NO_VALUE = (ConstraintRule.REQUIRED, "non-nullable property '{property}' has null value")
     NO_KEY = (ConstraintRule.REQUIRED, "non-nullable property '{property}' has null value, and it is part of the @key")

@@ -13,20 +13,18 @@ from pyspark.sql import SparkSession
 
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.pipeline import PipelineReport, Progress
+from omnigraph.engine.kernels.rows_of_type import ends_of
 from omnigraph.engine.load import load_mode
 from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace
-from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import TableType
-from omnigraph.language.source import did_you_mean
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import Duplicates, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.session import session_of_run, spark_session
 from omnigraph.pipeline.sources import SourceFrames
-
-_ENDS = (("from", "to"), ("src", "dst"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +85,8 @@ def _target(workspace: Workspace, branch: str, base: str | None) -> Snapshot:
 
 def _by_name(type_: TableType, source: Source, columns: Sequence[str]) -> TypeMapping:
     """Columns become the properties they are called like. One that is called like none is refused: it would be lost."""
-    ends = next((pair for pair in _ENDS if set(pair) <= set(columns)), None) if type_.kind == "edge" else ()
-    if ends is None:
-        raise BadRequestError(
-            f"{source.path}: rows of the edge type {type_.name} need the columns from and to, or src and dst; "
-            f"there are {', '.join(columns)}"
-        )
+    ends = ends_of(type_, columns, source.path)
     rest = [column for column in columns if column not in ends]
-    known = {"id", *type_.properties}
-    for column in rest:
-        if column not in known:
-            hint = did_you_mean(column, known)
-            raise BadRequestError(
-                f"{source.path}: {type_.type_key} has no property for the column '{column}'"
-                + (f"; {hint}" if hint else "")
-                + "; a pipeline file can leave columns out or rename them (`omnigraph pipeline run`)"
-            )
     select = {column: _quoted(column) for column in rest}
     return TypeMapping(type_.name, source.name, select, *(_quoted(end) for end in ends))
 

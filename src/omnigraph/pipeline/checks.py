@@ -17,8 +17,8 @@ from pyspark.sql.window import Window
 
 from omnigraph.engine.bulk.places import PLACE
 from omnigraph.engine.bulk.staged_run import IncomingType
-from omnigraph.engine.columns import column_of
-from omnigraph.errors import BadRequestError, ConstraintError
+from omnigraph.engine.constraints.uniqueness import incomparable, member_column
+from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
@@ -352,7 +352,7 @@ def _key_columns(type_: TableType) -> dict[str, str]:
 
 def _columns(type_: TableType, names: Sequence[str]) -> dict[str, str]:
     """Columns of a rule by names of our own: Spark may not tell a graph's names apart that differ by case."""
-    columns = [_column(type_, name) for name in names]
+    columns = [member_column(type_, name) for name in names]
     return {c: c if c in type_.system_columns else f"member_{number}" for number, c in enumerate(columns)}
 
 
@@ -360,11 +360,4 @@ def _refuse_incomparable(type_: TableType, members: Sequence[str]) -> None:
     for name in members:
         prop = type_.properties.get(name)
         if prop is not None and (prop.type.list or prop.type.is_vector or prop.type.is_blob):
-            raise BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {prop.type}")
-
-
-def _column(type_: TableType, name: str) -> str:
-    column = column_of(type_, name)
-    if column is None:
-        raise BadRequestError(f"a rule of {type_.name} names '{name}', which the type does not have")
-    return column
+            raise incomparable(type_, name)

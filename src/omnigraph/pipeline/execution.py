@@ -36,7 +36,7 @@ from omnigraph.pipeline.embedding import EmbedTask, embed_tasks
 from omnigraph.pipeline.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.incoming import IncomingTables
 from omnigraph.pipeline.indexing import index_tables
-from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask, TooManyRejected
+from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import CheckSequence
 from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
 from omnigraph.pipeline.rejections import rejected_by_kernels, rows_rejected, samples, too_many_rejected, with_positions
@@ -206,8 +206,11 @@ class _Run:
         types = table_types(txn.snapshot.catalog)
         replaces = self.model.mode is LoadMode.OVERWRITE
         with self.stages.stage("stage"):
-            for key, written in ingested.fragments.by_type().items():
-                tables.add(types[key], written, replaces=replaces)
+            fragments = ingested.fragments.by_type()
+            # A type that a mapping names is replaced also by no rows at all.
+            mapped = [mapping.type_key for mapping in self.model.mappings] if replaces else []
+            for key in sorted({*mapped, *fragments}):
+                tables.add(types[key], fragments.get(key, []), replaces=replaces)
         checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
         self._checks.append(checked)
         with self.stages.stage("check"):
@@ -251,9 +254,10 @@ class _Run:
                 try:
                     self._gather(found, outcomes, order, source)
                 except (PySparkException, Py4JJavaError) as error:
-                    if (stopped := TooManyRejected.in_text(str(error))) is None:
+                    too_many = too_many_rejected(str(error), source, self.frames.row_index)
+                    if too_many is None:
                         raise
-                    raise too_many_rejected(stopped, source, self.frames.row_index(source)) from None
+                    raise too_many from None
         if found.rejected and self._must_stop(found.rejected):
             self._refuse_now(found.rejected, self._kernel_rejections(found))
         return found

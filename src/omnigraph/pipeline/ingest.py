@@ -8,8 +8,9 @@ rows never travel back, and no version names the files that it writes yet.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from omnigraph.errors import ConstraintRule
 from omnigraph.language.violations import Sentence
-from omnigraph.pipeline.row_numbers import packed_positions
 
 if TYPE_CHECKING:
     from omnigraph.engine.bulk.remote_table import RemoteTable
@@ -90,27 +90,10 @@ class IngestTask:
 
 
 class TooManyRejectedError(Exception):
-    """Raised inside an executor, with the text of a `TooManyRejected`; the driver makes a `ConstraintError` of it."""
+    """Raised inside an executor; the driver makes a `ConstraintError` of it.
 
-
-@dataclass(frozen=True, slots=True)
-class TooManyRejected:
-    """Sent by a task that rejected more rows than the run may leave out: the row at which it stopped."""
-
-    row: int
-    type: str
-    id: str | None
-    problems: list[dict[str, Any]]
-
-    def to_text(self) -> str:
-        """One line, which survives the way through Spark's own error."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def in_text(cls, text: str) -> TooManyRejected | None:
-        """What a task said, within the text that Spark made of its error."""
-        _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
-        return cls(**json.loads(rest.split("\n", 1)[0])) if found else None
+    The message is the row at which the task stopped, as one line of JSON: it survives the way through Spark.
+    """
 
 
 class _Ingest:
@@ -225,12 +208,12 @@ class _Ingest:
         """Keep a rejected row: once, with all of its violations, and whole. `record` is a text or makes one."""
         self._rejected[type_key] = self._rejected.get(type_key, 0) + 1
         total = sum(self._rejected.values())
+        described = {"type": type_key, "row": number, "id": entity_id}
         if self._task.stop_beyond is not None and total > self._task.stop_beyond:
-            raise TooManyRejectedError(TooManyRejected(number, type_key, entity_id, problems).to_text())
+            raise TooManyRejectedError(json.dumps({**described, "problems": problems}))
         if total <= self._task.most_rejected:
             kept = record if isinstance(record, str) else record()
-            described = {"type": type_key, "row": number, "id": entity_id, "problems": json.dumps(problems)}
-            self._outcomes.append({"kind": REJECTED, **described, "record": kept})
+            self._outcomes.append({"kind": REJECTED, **described, "problems": json.dumps(problems), "record": kept})
 
     # Writing
 
@@ -325,3 +308,16 @@ def _renumbered(row: RejectedRow, number: int) -> RejectedRow:
 def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
     return numbers
+
+
+def packed_positions(numbers: NDArray[np.int64]) -> bytes:
+    """Row numbers of a fragment, in order, as the runs they mostly are: each by its first number and its length."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
+    lengths = np.diff(starts, append=len(numbers))
+    return zlib.compress(np.stack([numbers[starts], lengths]).astype("<i8").tobytes(), 1)
+
+
+def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
+    firsts, lengths = np.frombuffer(zlib.decompress(packed), "<i8").reshape(2, -1)
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())

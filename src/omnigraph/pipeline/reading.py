@@ -50,14 +50,7 @@ _COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Sca
 
 def type_named(snapshot: Snapshot, name: str) -> TableType:
     """A type by its name or its type key (`node:Person`)."""
-    catalog = snapshot.catalog
-    kind, _, bare = name.rpartition(":")
-    for wanted, types in (("node", catalog.nodes), ("edge", catalog.edges)):
-        found: TableType | None = types.get(bare)
-        if found is not None and kind in ("", wanted):
-            return found
-    hint = did_you_mean(bare, [*catalog.nodes, *catalog.edges])
-    raise BadRequestError(f"the graph has no type '{name}'" + (f"; {hint}" if hint else ""))
+    return snapshot.catalog.type_named(name)
 
 
 def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:

@@ -6,8 +6,9 @@ place. Both become one frame with a row per rejected row, of which the driver re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,8 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from omnigraph.api.pipeline import RejectedSample, RowProblem
 from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
-from omnigraph.pipeline.ingest import TooManyRejected
-from omnigraph.pipeline.row_numbers import unpacked_positions
+from omnigraph.pipeline.ingest import TooManyRejectedError
 from omnigraph.pipeline.sources import RowIndex
 
 _PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
@@ -52,6 +52,8 @@ class RejectedRows:
     records: EntityRecords
 
     def __call__(self, rejected: pa.Table, positions: pa.Table) -> pa.Table:
+        from omnigraph.pipeline.ingest import unpacked_positions
+
         if not rejected.num_rows:
             return _REJECTED_ARROW.empty_table()
         numbers = unpacked_positions(positions.column("positions")[0].as_py())
@@ -59,15 +61,15 @@ class RejectedRows:
         rejected = rejected.sort_by("_offset")
         offsets = rejected.column("_offset").to_numpy()
         # A fragment that was just written has all of its rows, so offsets count them.
-        found = list(self.records.with_ids([rejected.column("_fragment")[0].as_py()], offsets))
+        entities = list(self.records.by_id([rejected.column("_fragment")[0].as_py()], offsets))
         return pa.table(
             [
                 [source] * len(offsets),
                 numbers[offsets],
                 [self.records.type.type_key] * len(offsets),
-                [entity_id for entity_id, _ in found],
+                [entity_id for entity_id, _ in entities],
                 rejected.column("problems"),
-                [line.decode() for _, line in found],
+                [line.decode() for _, line in entities],
             ],
             schema=_REJECTED_ARROW,
         )
@@ -112,11 +114,15 @@ def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> 
     )
 
 
-def too_many_rejected(stopped: TooManyRejected, source: str, index: RowIndex) -> ConstraintError:
-    """The error of a run that may leave out no more rows, about the row at which a task of this source stopped."""
-    first = _sample({**asdict(stopped), "source": source, "record": None}, {source: index})
-    message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
+def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowIndex]) -> ConstraintError | None:
+    """The error behind a `TooManyRejectedError` of a task, within the text that Spark made of it; None without one."""
+    _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
+    if not found:
+        return None
+    row = {**json.loads(rest.split("\n", 1)[0]), "source": source, "record": None}
+    first = _sample(row, {source: row_index(source)})
     problem = first.problems[0]
+    message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
     return ConstraintError(
         _rule(problem), first.type_key, problem.property, first.entity_id, first.row, message=message
     )

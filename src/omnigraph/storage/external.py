@@ -21,9 +21,13 @@ _REMEMBERED_BUCKETS: Final = 64
 
 
 class ExternalObjects:
-    """Readers of external objects, one store client per bucket. Safe to share between threads."""
+    """Readers of external objects, one store client per bucket. Safe to share between threads.
 
-    def __init__(self) -> None:
+    Objects in a store of the graph's kind are reached with the graph's options.
+    """
+
+    def __init__(self, graph: Location | None = None) -> None:
+        self._graph = graph
         self._stores: RecentlyUsed[str, ObjectStore] = RecentlyUsed(_REMEMBERED_BUCKETS)
         self._lock = threading.Lock()
 
@@ -47,7 +51,8 @@ class ExternalObjects:
         with self._lock:
             store = self._stores.get(root)
             if store is None:
-                store = self._stores[root] = Location.parse(root).open_store()
+                location = Location.parse(root) if self._graph is None else self._graph.beside(root)
+                store = self._stores[root] = location.open_store()
         return store, unquote(parts.path).lstrip("/")
 
 

@@ -1,18 +1,20 @@
 """Where a graph lives: one URI, understood once, handed to both obstore (objects) and pylance (tables).
 
-Credentials come from the environment the user already has (AWS_*, GOOGLE_*, AZURE_*); both libraries get the same
-options, so a graph whose log is reachable has reachable tables.
+Credentials come from the options that a caller gives, else from the environment the user already has (AWS_*, GOOGLE_*,
+AZURE_*); both libraries get the same options, so a graph whose log is reachable has reachable tables.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from obstore import exceptions as oops
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from omnigraph.errors import BadRequestError, StorageError, StorageErrorKind
@@ -26,6 +28,41 @@ _RETRY_FOR = timedelta(seconds=20)
 _REQUEST_TIMEOUT = "30s"
 
 
+# What configures the HTTP client of a store, whichever store it is.
+CLIENT_OPTIONS: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_url",
+        "timeout",
+        "user_agent",
+    }
+)
+_S3_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_S3_NAMES: Final = {
+    "access_key_id": "aws_access_key_id",
+    "secret_access_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
+    "token": "aws_session_token",
+    "aws_token": "aws_session_token",
+    "region": "aws_region",
+    "default_region": "aws_region",
+    "aws_default_region": "aws_region",
+    "endpoint": "aws_endpoint",
+    "endpoint_url": "aws_endpoint",
+    "aws_endpoint_url": "aws_endpoint",
+    "aws_endpoint_url_s3": "aws_endpoint",
+    "virtual_hosted_style_request": "aws_virtual_hosted_style_request",
+    "aws_allow_http": "allow_http",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """`uri` is what the user wrote, normalised; `scheme` is file, s3, gs or az."""
@@ -37,7 +74,12 @@ class Location:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def parse(uri: str | Path, environment: Mapping[str, str] | None = None) -> Location:
+    def parse(
+        uri: str | Path,
+        environment: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> Location:
+        """The location that a URI names. `storage_options` say how its store is reached; a local path needs none."""
         text = str(uri).strip()
         if not text:
             raise BadRequestError("a graph location must not be empty: give a path, file://, s3://, gs:// or az:// URI")
@@ -64,7 +106,8 @@ class Location:
         prefix = parts.path.strip("/")
         if any(s in ("", ".", "..") for s in prefix.split("/")) and prefix:
             raise BadRequestError(f"'{text}' has an empty, '.' or '..' path segment")
-        options = _s3_options(environment) if parts.scheme == "s3" else {}
+        given = normal_options(parts.scheme, storage_options or {})
+        options = _s3_options(environment, given) if parts.scheme == "s3" else given
         normal = f"{parts.scheme}://{parts.netloc}" + (f"/{prefix}" if prefix else "")
         return Location(normal, parts.scheme, parts.netloc, prefix, options)
 
@@ -82,24 +125,31 @@ class Location:
         """The URI of something below the root, as pylance wants it."""
         return f"{self.uri}/{path}"
 
+    def beside(self, uri: str) -> Location:
+        """Another location, reached with the options of this one where both are of one kind of store."""
+        other = Location.parse(uri)
+        return replace(other, options=self.options) if other.scheme == self.scheme else other
+
     def open_store(self) -> ObjectStore:
         """The obstore client of the root. A local root must exist already."""
-        retry = {"max_retries": _RETRIES, "retry_timeout": _RETRY_FOR}
-        client = {"timeout": _REQUEST_TIMEOUT, "allow_http": self.options.get("allow_http", "false")}
         if self.scheme == "file":
             return LocalStore(self.prefix)
-        if self.scheme == "s3":
-            config = {k: v for k, v in self.options.items() if k.startswith("aws_")}
-            return S3Store(
+        kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[self.scheme]
+        try:
+            return kind(  # type: ignore[no-any-return]
                 self.bucket,
                 prefix=self.prefix or None,
-                config=config,  # type: ignore[arg-type]
-                client_options=client,  # type: ignore[arg-type]
-                retry_config=retry,  # type: ignore[arg-type]
+                config={name: value for name, value in self.options.items() if name not in CLIENT_OPTIONS},
+                client_options={
+                    "timeout": _REQUEST_TIMEOUT,
+                    **{name: value for name, value in self.options.items() if name in CLIENT_OPTIONS},
+                },
+                retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY_FOR},
             )
-        if self.scheme == "gs":
-            return GCSStore(self.bucket, prefix=self.prefix or None, retry_config=retry)  # type: ignore[arg-type]
-        return AzureStore(self.bucket, prefix=self.prefix or None, retry_config=retry)  # type: ignore[arg-type]
+        except oops.UnknownConfigurationKeyError as error:
+            raise BadRequestError(
+                f"unknown storage option for {self.scheme}:// locations: {str(error).splitlines()[0]}"
+            ) from None
 
     def make_local_root(self) -> list[Path]:
         """Create a local root with its parents; returns what was created, deepest last, so that it can be undone."""
@@ -124,8 +174,14 @@ def _truthy(value: str) -> bool:
     return value.strip().lower() in {"1", "true", "yes", "on"}
 
 
-def _s3_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Only what is set: without keys both libraries find instance, container or web identity credentials."""
+def _s3_options(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Only what is set: without keys both libraries find instance, container or web identity credentials.
+
+    What is given wins over the environment. Keys come from one place: a key that is given never meets a token of the
+    environment.
+    """
+    if "aws_access_key_id" in given:
+        environment = {name: value for name, value in environment.items() if name not in _S3_KEYS}
     options: dict[str, str] = {}
     for variable, option in (
         ("AWS_ACCESS_KEY_ID", "aws_access_key_id"),
@@ -136,16 +192,30 @@ def _s3_options(environment: Mapping[str, str]) -> dict[str, str]:
             options[option] = value
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     endpoints = (environment.get(v, "") for v in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
-    endpoint = next((e.strip() for e in endpoints if e.strip()), "")
+    endpoint = given.get("aws_endpoint") or next((e.strip() for e in endpoints if e.strip()), "")
+    region = given.get("aws_region") or region
     if endpoint:
         options["aws_endpoint"] = endpoint
         region = region or "us-east-1"
     if region:
         options["aws_region"] = region
-    if _truthy(environment.get("AWS_ALLOW_HTTP", "")):
+    if _truthy(given.get("allow_http") or environment.get("AWS_ALLOW_HTTP", "")):
         options["allow_http"] = "true"
     elif endpoint.startswith("http://"):
-        raise BadRequestError(f"the S3 endpoint {endpoint} is plain http; set AWS_ALLOW_HTTP=true to allow that")
+        raise BadRequestError(
+            f"the S3 endpoint {endpoint} is plain http; set AWS_ALLOW_HTTP=true, or the storage option allow_http, to "
+            "allow that"
+        )
     if path_style := environment.get("AWS_S3_FORCE_PATH_STYLE", "").strip():
         options["aws_virtual_hosted_style_request"] = "false" if _truthy(path_style) else "true"
+    return {**options, **given}
+
+
+def normal_options(scheme: str, given: Mapping[str, object]) -> dict[str, str]:
+    """Storage options under the names that both libraries know, in whatever of their usual spellings they come."""
+    options: dict[str, str] = {}
+    for name, value in given.items():
+        plain = str(name).strip().lower()
+        plain = _S3_NAMES.get(plain, plain) if scheme == "s3" else plain
+        options[plain] = ("true" if value else "false") if isinstance(value, bool) else str(value)
     return options

@@ -72,7 +72,7 @@ class GraphRoot:
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
         self.upkeep = TableUpkeep(self.reader, self.staging)
-        self.external = ExternalObjects()
+        self.external = ExternalObjects(objects.location)
         self.pins = Pins(objects, self.workers)
         self.reclaims = Reclaims(objects, self.workers)
         self._closing: list[Callable[[], None]] = []

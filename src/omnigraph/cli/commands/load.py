@@ -21,10 +21,12 @@ from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
 from omnigraph.cli.progress import reading, stages
-from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
     from omnigraph.api.limits import Limits
+    from omnigraph.api.load import LoadReceipt
+    from omnigraph.graph import Graph
 
 
 class LoadEngine(StrEnum):
@@ -39,8 +41,9 @@ Data = Annotated[
     list[str],
     typer.Option(
         "--data",
-        help="Graph records, one JSON object per line, or a quarantine that was corrected; - is stdin. On Spark also a "
-        "directory, a pattern, a URI, a compressed file, csv, parquet and orc files, or several of these (repeat it).",
+        help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet "
+        "and ndjson rows; - is stdin. On Spark also a directory, a pattern, a URI, a compressed or an orc file, or "
+        "several of these (repeat it).",
         metavar="FILE",
     ),
 ]
@@ -77,7 +80,7 @@ def load(
         LoadEngine,
         typer.Option(
             "--engine",
-            help="auto loads a file of graph records in this process while it fits, and everything else on Spark.",
+            help="auto loads one plain file in this process while it fits, and everything else on Spark.",
         ),
     ] = LoadEngine.AUTO,
     json: Json = False,
@@ -91,17 +94,20 @@ def load(
         invocation.require_consent(target, "load --mode overwrite", json=json)
     where: dict[str, Any] = {"mode": mode.value, "branch": branch, "base": base, "actor": invocation.actor}
     with open_graph(target) as graph:
-        if _goes_to_spark(inputs, engine, graph.limits):
+        receipt = None
+        if not _goes_to_spark(inputs, engine, graph.limits):
+            try:
+                receipt = _load_here(graph, inputs[0], type_name, where)
+            except ResourceLimitError as error:
+                if engine is not LoadEngine.AUTO or inputs[0].given == STDIN or not error.resource.startswith("load "):
+                    raise
+                print_note(f"'{inputs[0].given}' is too large for an in-process load ({error}): loading on Spark")
+        if receipt is None:
             from omnigraph.pipeline import load_on_spark
 
             with stages("starting Spark") as progress:
                 bulk = [each.for_spark() for each in inputs]
                 receipt = load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
-        else:
-            from omnigraph.engine.kernels.quarantined import records_of
-
-            with _pieces(inputs[0].path) as pieces:
-                receipt = graph.load(records_of(pieces), **where)
     if json:
         from omnigraph.api.load import LoadOutput
 
@@ -116,6 +122,17 @@ def load(
     print_lines(lines)
 
 
+def _load_here(graph: Graph, data: DataInput, type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
+    """The load of one file, or of stdin, in this process."""
+    if type_name is None:
+        from omnigraph.engine.kernels.quarantined import records_of
+
+        with _pieces(data.path) as pieces:
+            return graph.load(records_of(pieces), **where)
+    rows = sys.stdin.buffer if data.given == STDIN else data.path
+    return graph.load(rows, type=type_name, format=data.row_format, **where)
+
+
 def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) -> bool:
     """Which engine takes the data; a choice that was made for the user is told."""
     first = inputs[0]
@@ -125,9 +142,7 @@ def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) 
         reason = None if first.is_plain_file else f"'{first.given}' {first.why_not_in_process()}"
     if engine is LoadEngine.LOCAL:
         if reason is not None:
-            raise BadRequestError(
-                f"{reason}, and --engine local takes one plain file of graph records; use --engine spark"
-            )
+            raise BadRequestError(f"{reason}, and --engine local takes one plain file or stdin; use --engine spark")
         return False
     if engine is LoadEngine.AUTO and reason is None and (excess := first.excess(limits)) is not None:
         reason = f"'{first.given}' {excess}"

@@ -1,7 +1,7 @@
-"""A commit of fragments that other processes wrote for one type, judged in this process by the constraint stage.
+"""A commit of fragments that other processes wrote for one type, checked in this process by the constraint stage.
 
 For a sink whose committing process has no data plane to join with: the ids, endpoints and unique values of the new
-rows are read back and judged like those of a load, within the limits of a load.
+rows are read back and checked like those of a load, within the limits of a load.
 """
 
 from __future__ import annotations

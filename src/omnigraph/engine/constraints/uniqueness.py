@@ -42,7 +42,7 @@ def shared_values(image: FinalImage, change: TypeChange) -> Iterator[Violation]:
 
 
 def _broken(image: FinalImage, change: TypeChange, members: tuple[str, ...]) -> Iterator[Violation]:
-    columns = [_column(change.type, name) for name in members]
+    columns = [member_column(change.type, name) for name in members]
     rows = _comparable(change.rows, columns)
     for name, column in zip(members, columns, strict=True):
         _refuse_incomparable(change.type, name, rows.column(column))
@@ -125,7 +125,8 @@ def _among(type_: TableType, given: pa.Table, columns: list[str]) -> Among | Non
     return min(probed, key=lambda one: one[:2])[2] if probed else None
 
 
-def _column(type_: TableType, name: str) -> str:
+def member_column(type_: TableType, name: str) -> str:
+    """The column of a rule's member: a property, or an endpoint of an edge."""
     column = column_of(type_, name)
     if column is None:
         raise BadRequestError(f"a rule of {type_.name} names '{name}', which the type does not have")
@@ -134,12 +135,16 @@ def _column(type_: TableType, name: str) -> str:
 
 def _refuse_incomparable(type_: TableType, name: str, values: pa.ChunkedArray) -> None:
     if pa.types.is_nested(values.type) and values.null_count < len(values):
-        prop = type_.properties[name]
-        raise BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {prop.type}")
+        raise incomparable(type_, name)
+
+
+def incomparable(type_: TableType, name: str) -> BadRequestError:
+    """The error for a rule over lists, vectors or blobs, which are not compared."""
+    return BadRequestError(f"@unique on {type_.name}.{name}: unsupported column type {type_.properties[name].type}")
 
 
 def _shown(change: TypeChange, name: str, row: int) -> str:
-    value = change.rows.column(_column(change.type, name))[row]
+    value = change.rows.column(member_column(change.type, name))[row]
     if pa.types.is_date(value.type):
         value = value.cast(pa.int32())
     elif pa.types.is_timestamp(value.type):

@@ -51,6 +51,32 @@ class Records:
         return Records(self.text, self.offset, self.starts[1:], self.ends[1:], self.fields[1:], flaws)
 
 
+class LineCount:
+    """The lines on which records begin, counted along the lots of one input. A line ends with LF, CRLF or CR."""
+
+    def __init__(self) -> None:
+        self._before = 0
+        self._last: Records | None = None
+
+    def of(self, records: Records) -> NDArray[np.int64]:
+        if self._last is not None:
+            self._before += len(_line_ends(self._last.text[: records.offset - self._last.offset]))
+            if self._last.text[: records.offset - self._last.offset].endswith(b"\r") and records.text[:1] == b"\n":
+                self._before -= 1  # one line end, cut in two
+        self._last = records
+        lines: NDArray[np.int64] = self._before + 1 + np.searchsorted(_line_ends(records.text), records.starts)
+        return lines
+
+
+def _line_ends(text: bytes) -> NDArray[np.int64]:
+    codes = np.frombuffer(text, np.uint8)
+    if _CR not in text:
+        return np.flatnonzero(codes == _LF)
+    alone = codes == _CR
+    alone[:-1] &= codes[1:] != _LF
+    return np.flatnonzero((codes == _LF) | alone)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordSplitter:
     """`delimiter` and `quote` are single bytes below 128; without `quote` no byte is special but the delimiter."""

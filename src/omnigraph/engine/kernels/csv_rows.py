@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
-from omnigraph.engine.kernels.csv_records import Records, RecordSplitter
+from omnigraph.engine.kernels.csv_records import LineCount, Records, RecordSplitter
 from omnigraph.errors import BadRequestError
 from omnigraph.language.violations import Sentence
 
@@ -67,15 +67,20 @@ class BadRecord:
     row: int
     reason: str
     text: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CsvBlock:
-    """Some rows as columns of texts, the row that each is, and the bad records that stood among them."""
+    """Some rows as columns of texts, the row that each is, and the bad records that stood among them.
+
+    `lines` are the lines of the file on which the rows begin, where they were asked for.
+    """
 
     columns: pa.RecordBatch
     rows: NDArray[np.int64]
     bad: tuple[BadRecord, ...] = ()
+    lines: NDArray[np.int64] | None = None
 
 
 class CsvReader:
@@ -86,16 +91,20 @@ class CsvReader:
     ) -> None:
         self._dialect = dialect
         self._before = before
-        self._records = dialect.splitter.split(_utf_8(pieces, dialect.encoding, at_start=header is None))
+        self._records: Iterator[Records] = dialect.splitter.split(
+            _utf_8(pieces, dialect.encoding, at_start=header is None)
+        )
         self.header = list(header) if header is not None else self._read_header()
 
     def _read_header(self) -> list[str]:
         """The names in the first record, or names by position; nothing for a file without records."""
-        first = next((records for records in self._records if len(records)), None)
+        passed: list[Records] = []  # empty lines, which count as lines
+        while (first := next(self._records, None)) is not None and not len(first):
+            passed.append(first)
         if first is None:
             return []
         if not self._dialect.header:
-            self._records = chain([first], self._records)
+            self._records = chain(passed, [first], self._records)
             return [f"_c{number}" for number in range(int(first.fields[0]))]
         if 0 in first.flaws:
             raise BadRequestError(f"the header is malformed: {first.flaws[0]}")
@@ -106,20 +115,29 @@ class CsvReader:
         names = [column[0].as_py() or f"_c{number}" for number, column in enumerate(values)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise BadRequestError(f"the header names the column '{twice}' twice")
-        self._records = chain([first.without_first()], self._records)
+        self._records = chain(passed, [first.without_first()], self._records)
         return names
 
-    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[CsvBlock]:
+    def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:
         """The rows, with the columns asked for; all of the header's when none are named."""
         wanted = self.header if columns is None else list(columns)
         places = [self.header.index(name) for name in wanted]
         row = self._before + 1
+        count = LineCount()
         for records in self._records:
+            at = count.of(records) if lines else None
             if len(records):
-                yield self._block(records, row, wanted, places)
+                yield self._block(records, row, wanted, places, at)
                 row += len(records)
 
-    def _block(self, records: Records, first: int, names: Sequence[str], places: Sequence[int]) -> CsvBlock:
+    def _block(
+        self,
+        records: Records,
+        first: int,
+        names: Sequence[str],
+        places: Sequence[int],
+        lines: NDArray[np.int64] | None,
+    ) -> CsvBlock:
         bad = self._bad(records)
         good = np.ones(len(records), np.bool_)
         good[list(bad)] = False
@@ -131,10 +149,15 @@ class CsvReader:
         rows = np.arange(first, first + len(records))
         columns = pa.record_batch(values if count else values * len(names), names=list(names))
         rejected = (
-            BadRecord(first + number, reason, records.record(number).decode(errors="backslashreplace"))
+            BadRecord(
+                first + number,
+                reason,
+                records.record(number).decode(errors="backslashreplace"),
+                0 if lines is None else int(lines[number]),
+            )
             for number, reason in sorted(bad.items())
         )
-        return CsvBlock(columns, rows[good], tuple(rejected))
+        return CsvBlock(columns, rows[good], tuple(rejected), None if lines is None else lines[good])
 
     def _bad(self, records: Records) -> dict[int, str]:
         """Records that can't be taken, with the reason."""

@@ -70,7 +70,7 @@ class Block:
 
 def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int = 1) -> Iterator[Block]:
     """One JSON value per line; blank lines are skipped but counted."""
-    meter = _Meter(limits)
+    meter = Meter(limits)
     line = first_line
     for chunk in _line_chunks(data, meter):
         texts = chunk.split(b"\n")
@@ -87,7 +87,7 @@ def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int
 
 def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: int = 1) -> Iterator[Block]:
     """JSON values separated by any whitespace; repeated members are fine, the last one counts."""
-    meter = _Meter(limits)
+    meter = Meter(limits)
     record = first_record
     chunks = _line_chunks(data, meter)
     for chunk in chunks:
@@ -193,7 +193,7 @@ def _refuse_overflow(token: str) -> None:
         raise MalformedError("the JSON holds a number that overflows a 64-bit float")
 
 
-def _stream_blocks(data: bytes, meter: _Meter, record: int) -> Iterator[Block]:
+def _stream_blocks(data: bytes, meter: Meter, record: int) -> Iterator[Block]:
     # Bytes that are not UTF-8 become lone surrogates, which no value may hold: the record they stand in is refused.
     text = data.decode(errors="surrogateescape")
     scan = json.JSONDecoder().raw_decode
@@ -236,7 +236,7 @@ def _reason(error: Exception) -> str:
     return str(error).partition(" - at `")[0]
 
 
-class _Meter:
+class Meter:
     """Counts what a decode has taken in and refuses to go on beyond the limits."""
 
     def __init__(self, limits: Limits) -> None:
@@ -255,7 +255,7 @@ class _Meter:
             raise ResourceLimitError("load bytes", self._limits.bytes, self._bytes, _REMEDY)
 
 
-def _line_chunks(data: bytes | Iterable[bytes], meter: _Meter) -> Iterator[bytes]:
+def _line_chunks(data: bytes | Iterable[bytes], meter: Meter) -> Iterator[bytes]:
     """The input in pieces of whole lines; only the last piece may end without a line break."""
     if isinstance(data, bytes | bytearray | memoryview):
         meter.count_bytes(len(data))

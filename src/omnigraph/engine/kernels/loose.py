@@ -10,6 +10,7 @@ import re
 from decimal import Decimal
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +27,7 @@ _PLAIN_INTEGER: Final = r"^-?[0-9]+$"
 _PLAIN_NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _BOOL_TEXTS: Final = {"true": True, "false": False}
 _EXACT_IN_F64: Final = 2.0**53
+_read_array = msgspec.json.Decoder(list).decode
 _MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
 
 
@@ -109,10 +111,23 @@ def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
         if type_.scalar is Scalar.DATE and pt.is_date(array.type):
             return list(array.cast(pa.date32()).cast(pa.int32()).to_pylist())
         return list(_millis(array).to_pylist()) if type_.scalar is Scalar.DATETIME else list(array.to_pylist())
-    return [_reread(type_.scalar, value) for value in array.to_pylist()]
+    if type_.list or type_.is_vector:
+        return [array_text(value) for value in array.to_pylist()]
+    return [reread(type_.scalar, value) for value in array.to_pylist()]
 
 
-def _reread(scalar: Scalar, value: object) -> object:
+def array_text(value: object) -> object:
+    """The array that a text spells as JSON, which is how CSV writes one; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return _read_array(value)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return value
+    return value
+
+
+def reread(scalar: Scalar, value: object) -> object:
+    """A value as JSON would have given it: a text of a number as the number, a whole float as the integer it is."""
     if isinstance(value, Decimal):
         value = int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, float) and scalar in INTEGERS and value.is_integer() and abs(value) <= _EXACT_IN_F64:

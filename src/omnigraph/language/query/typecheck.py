@@ -44,16 +44,24 @@ def _declare(scope: Scope, parameter: ast.Parameter) -> None:
             scope.parameters[parameter.name] = type_
 
 
+def declared_type(parameter: ast.Parameter) -> PropertyType | None:
+    """The type that a parameter is declared with, None when there is no such type. No catalog has a part in it."""
+    name = parameter.type_name.text
+    if parameter.dimension is not None and name == Scalar.VECTOR and not vector_dimension_problem(parameter.dimension):
+        return PropertyType.vector(parameter.dimension, nullable=parameter.nullable)
+    if parameter.dimension is None and name in SCALAR_NAMES:
+        return PropertyType(SCALAR_NAMES[name], nullable=parameter.nullable, list=parameter.is_list)
+    return None
+
+
 def _parameter_type(scope: Scope, parameter: ast.Parameter) -> PropertyType | None:
+    if (type_ := declared_type(parameter)) is not None:
+        return type_
     name = parameter.type_name.text
     if parameter.dimension is not None and name == Scalar.VECTOR:
         problem = vector_dimension_problem(parameter.dimension)
-        if problem is None:
-            return PropertyType.vector(parameter.dimension, nullable=parameter.nullable)
         scope.report(UNCODED, f"parameter '${parameter.name}': {problem}", parameter.type_name.at)
         return None
-    if parameter.dimension is None and name in SCALAR_NAMES:
-        return PropertyType(SCALAR_NAMES[name], nullable=parameter.nullable, list=parameter.is_list)
     message = f"parameter '${parameter.name}' has unknown type '{name}'"
     if name == Scalar.VECTOR:
         message += ": a vector needs its dimension, as in Vector(4)"

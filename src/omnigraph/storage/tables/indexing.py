@@ -182,8 +182,7 @@ def _holds_vectors(table: Table, column: str, fragment_id: int) -> bool:
 
 
 def _any_row(table: Table, fragment_ids: list[int], filter: str) -> bool:
-    wanted = set(fragment_ids)
-    fragments = [f for f in table._fragments() if f.fragment_id in wanted]
+    fragments = table._fragments_among(fragment_ids)
     with table.reading():
         scanner = table._dataset.scanner(
             columns=[], filter=filter, fragments=fragments, limit=1, with_row_id=True, use_scalar_index=False

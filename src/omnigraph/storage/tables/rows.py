@@ -97,7 +97,7 @@ class Table:
         A blob column comes as the descriptors of its cells, without any content.
         """
         names = self.schema.names if columns is None else list(columns)
-        chosen = None if fragments is None else [f for f in self._fragments() if f.fragment_id in fragments]
+        chosen = None if fragments is None else self._fragments_among(fragments)
         if chosen == []:
             return self._no_rows(names, row_ids)
         if chosen is None and len(names) > WIDE_COLUMNS:
@@ -224,6 +224,10 @@ class Table:
     def _fragments(self) -> list[Any]:
         """As Lance knows them; only for the modules of this package, like everything of Lance's."""
         return list(self._dataset.get_fragments())
+
+    def _fragments_among(self, fragment_ids: Collection[int]) -> list[Any]:
+        wanted = frozenset(fragment_ids)
+        return [fragment for fragment in self._fragments() if fragment.fragment_id in wanted]
 
     def _described_indexes(self) -> list[Any]:
         with self.reading():

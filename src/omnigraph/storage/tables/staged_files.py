@@ -1,7 +1,8 @@
 """Data files that a write made before any commit could name them, and the one way to take them back.
 
 A bulk write puts gigabytes into tables before it knows whether its rows are good. When it is refused, or was only a
-rehearsal, those bytes should not wait a week for cleanup. This and cleanup are all that ever deletes table data.
+rehearsal, those bytes should not wait a week for cleanup. Besides this, only cleanup and an init that
+failed ever delete table data.
 
 Why it can't lose anything: a file is known here only because this write made it, under a name that nobody else can
 pick, and the only plan that leads to it has not left the write yet, so no log entry can name it. With `keep` the plan

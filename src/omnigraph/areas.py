@@ -1,0 +1,130 @@
+"""`g.schema`, `g.changes` and `g.maintenance`: methods of `Graph` by what they are about, under short names.
+
+Nothing is decided here; each method is one of the graph's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+from typing import Final
+
+from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
+from omnigraph.api.export import ByteWriter
+from omnigraph.api.graph import GraphApi
+from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.upkeep import (
+    DEFAULT_POLICY,
+    GRACE,
+    CleanupReport,
+    MaintenancePolicy,
+    MaintenanceReport,
+    OptimizeReport,
+    PendingProperty,
+    RepairReport,
+    Verification,
+)
+
+MAIN: Final = "main"
+
+
+class SchemaArea:
+    """`g.schema`: the types of the graph, and how they change."""
+
+    def __init__(self, graph: GraphApi) -> None:
+        self._graph = graph
+
+    def show(self, *, branch: str = MAIN) -> str:
+        """The accepted schema text of a branch."""
+        return self._graph.schema_text(branch)
+
+    def plan(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
+        """The steps from a branch's schema to this one; also when some of them are not possible."""
+        return self._graph.plan_schema(text, branch=branch, allow_data_loss=allow_data_loss)
+
+    def apply(
+        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied:
+        """Change the schema of a branch in one commit, together with the data change it needs."""
+        return self._graph.apply_schema(text, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
+
+
+class ChangesArea:
+    """`g.changes`: what commits changed, one commit or as a feed."""
+
+    def __init__(self, graph: GraphApi) -> None:
+        self._graph = graph
+
+    def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
+        """Everything that a commit changed relative to its first parent, one after another."""
+        return self._graph.iter_commit_changes(commit_id, scope=scope)
+
+    def poll(
+        self,
+        *,
+        branch: str = MAIN,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+        max_commits: int | None = None,
+    ) -> ChangePoll:
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        return self._graph.poll_changes(
+            branch=branch,
+            start=start,
+            cursor=cursor,
+            page_token=page_token,
+            scope=scope,
+            max_changes=max_changes,
+            max_bytes=max_bytes,
+            max_commits=max_commits,
+        )
+
+    def baseline(self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None) -> ChangeBaseline:
+        """Write an export of the branch's head, and return the cursor that continues exactly after it."""
+        return self._graph.capture_baseline(writer, branch=branch, scope=scope)
+
+
+class MaintenanceArea:
+    """`g.maintenance`: compaction, indexes, retention, and checks of what is stored."""
+
+    def __init__(self, graph: GraphApi) -> None:
+        self._graph = graph
+
+    def optimize(
+        self, branch: str = MAIN, *, types: Collection[str] | None = None, actor: str | None = None
+    ) -> OptimizeReport:
+        """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
+        return self._graph.optimize(branch, types=types, actor=actor)
+
+    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> list[PendingProperty]:
+        """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
+        return self._graph.ensure_indices(branch, actor=actor)
+
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than: timedelta | str | int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
+        return self._graph.cleanup(keep_versions=keep_versions, older_than=older_than, grace=grace, dry_run=dry_run)
+
+    def maintain(
+        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> MaintenanceReport:
+        """Do what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        return self._graph.maintain(policy, branch=branch, actor=actor)
+
+    def verify(self) -> Verification:
+        """Open everything that every head names, and report what is missing or foreign."""
+        return self._graph.verify()
+
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+        """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        return self._graph.repair(confirm=confirm, force=force, actor=actor)

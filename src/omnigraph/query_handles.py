@@ -1,0 +1,227 @@
+"""`omnigraph.queries`: the queries of a file as Python objects that know their parameters.
+
+    q = omnigraph.queries("library.gq")
+    g.query(q.books_of, author="lem")
+
+A name that the file does not have fails where it is looked up, with the nearest one; parameters fail where they are
+given, with the signature. Types of the graph are not known here: they are checked when a query runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from enum import Enum
+from os import PathLike, fspath
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.ir import QueryParameter
+from omnigraph.language.query.params import bind_parameters
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.typecheck import declared_type
+from omnigraph.language.source import did_you_mean
+from omnigraph.language.types import PropertyType
+
+
+class UnknownQueryError(BadRequestError, AttributeError):
+    """A name that a source of queries does not have."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Query:
+    """One query of a source. `Graph.query` and `Graph.mutate` take it instead of a text and a name."""
+
+    name: str
+    source: str
+    parameters: Mapping[str, str]
+    """The declared parameters by name, each with its type as it is written. One that ends in `?` may be left out."""
+
+    is_mutation: bool
+    description: str | None = None
+    _types: Mapping[str, PropertyType] = field(default_factory=dict, compare=False)
+
+    @property
+    def signature(self) -> str:
+        """`name($parameter: Type, …)`"""
+        return f"{self.name}({', '.join(f'${name}: {type_}' for name, type_ in self.parameters.items())})"
+
+    def bind(self, params: Mapping[str, Any] | None = None, /, **given: Any) -> dict[str, Any]:
+        """Parameters from a mapping and from keywords together: all declared, none missing, each of its type."""
+        return self._bound(params or {}, given)
+
+    def _bound(self, params: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        both = plain_parameters(params)
+        if twice := next((name for name in given if name in both), None):
+            raise self._refused(f"parameter '{twice}' is given twice, in params and as a keyword")
+        both |= plain_parameters(given)
+        for name in both:
+            if name not in self.parameters:
+                hint = did_you_mean(name, self.parameters)
+                raise self._refused(f"there is no parameter '{name}'" + (f"; {hint}" if hint else ""))
+        known = [QueryParameter(name, type_) for name, type_ in self._types.items()]
+        try:
+            bind_parameters(known, both, now_millis=0)
+        except BadRequestError as error:
+            raise self._refused(str(error)) from None
+        return both
+
+    def _refused(self, reason: str) -> BadRequestError:
+        return BadRequestError(f"{self.signature}: {reason}")
+
+    def __repr__(self) -> str:
+        return f"<{'mutation' if self.is_mutation else 'query'} {self.signature}>"
+
+
+class Queries:
+    """The queries of one source: `q.books_of`, `q["books_of"]`, or one after another in the order of the source."""
+
+    __slots__ = ("_origin", "_queries")
+
+    def __init__(self, queries: Iterable[Query], origin: str | None = None) -> None:
+        self._queries: dict[str, Query] = {}
+        self._origin = origin
+        for query in queries:
+            self._queries.setdefault(query.name, query)  # as in a run: of a repeated name the first one counts
+
+    def __getattr__(self, name: str) -> Query:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Query:
+        found = self._queries.get(name)
+        if found is None:
+            hint = did_you_mean(name, self._queries) or (
+                f"there are {', '.join(self._queries)}" if self._queries else "it holds no query"
+            )
+            raise UnknownQueryError(f"{self._origin or 'the source'} has no query '{name}'; {hint}")
+        return found
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self._queries.values())
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._queries
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._queries]
+
+    def __repr__(self) -> str:
+        return "\n".join([f"<queries of {self._origin or 'a text'}>", *(f"  {query!r}" for query in self)])
+
+
+def queries(source: str | PathLike[str]) -> Queries:
+    """The queries of a `.gq` file, by its path; or of a text, which a path never looks like: it has braces.
+
+    Raises `CompileError` for a source that does not parse.
+    """
+    if isinstance(source, str) and "{" in source:
+        return _read(source, None)
+    path = fspath(source)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return _read(file.read(), path)
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file '{path}' of queries") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequestError(f"can't read '{path}': {getattr(error, 'strerror', None) or error}") from None
+
+
+def _read(text: str, path: str | None) -> Queries:
+    return Queries((_query(query, text) for query in parse_queries(text, path).queries), path)
+
+
+def _query(query: ast.Query, source: str) -> Query:
+    types = {parameter.name: declared_type(parameter) for parameter in query.parameters}
+    return Query(
+        query.name.text,
+        source,
+        {parameter.name: _written(parameter) for parameter in query.parameters},
+        query.is_mutation,
+        query.description,
+        {name: type_ for name, type_ in types.items() if type_ is not None},
+    )
+
+
+def _written(parameter: ast.Parameter) -> str:
+    name = parameter.type_name.text
+    if parameter.dimension is not None:
+        name = f"{name}({parameter.dimension})"
+    return (f"[{name}]" if parameter.is_list else name) + ("?" if parameter.nullable else "")
+
+
+# Calls
+
+
+class Call(NamedTuple):
+    """A query to be run, as the engine takes it."""
+
+    source: str
+    name: str | None
+    params: Mapping[str, Any] | None
+
+
+def call(
+    query: str | Query,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    given: Mapping[str, Any],
+    options: Mapping[str, object],
+) -> Call:
+    """What a caller asked for, by a text or by a handle. `given` are its keywords, `options` what else it may say.
+
+    A parameter that is called like an option is given in `params`. As a keyword it could mean either, and is refused.
+    """
+    if isinstance(query, str) and not given:
+        return Call(query, name, None if params is None else plain_parameters(params))
+    if isinstance(query, str):
+        query, name = _named(_read(query, None), name), None
+    if name is not None:
+        # The handle has the name already, so the word is free for a parameter.
+        given = {"name": name, **given}
+    for option, value in options.items():
+        if value is not None and option in query.parameters:
+            raise BadRequestError(
+                f"{query.signature}: '{option}' is a parameter of the query and an option of the call; "
+                f"give the parameter as params={{'{option}': …}}, and the option by g.branch(…) or g.at(…)"
+            )
+    return Call(query.source, query.name, query._bound(params or {}, given))
+
+
+def _named(found: Queries, name: str | None) -> Query:
+    if name is not None:
+        return found[name]
+    if len(found) != 1:
+        raise BadRequestError(f"the source holds {len(found)} queries; name one of: {', '.join(q.name for q in found)}")
+    return next(iter(found))
+
+
+def plain_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a Python program as JSON has them: dates and times as texts, arrays of NumPy as lists."""
+    if not isinstance(params, Mapping):
+        raise BadRequestError(f"params must be a mapping of names to values, not '{type(params).__name__}'")
+    return {name: _plain(value) for name, value in params.items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if hasattr(value, "tolist"):  # NumPy, without importing it
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
