@@ -15,7 +15,7 @@ from omnigraph.api import wire
 from omnigraph.api.upkeep import Retention, duration
 from omnigraph.engine import cleanup as cleaning
 from omnigraph.engine.cleanup import cleanup
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn, publish
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.storage.models import TableState
 from omnigraph.storage.write_age import GRACE
@@ -393,7 +393,7 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
         """As another process would: it replaces everything, then cleans up."""
         txn = other.workspace.begin("main", Intent(kind="load"))
         staged = txn.stage({PEOPLE: lambda s: other.workspace.root.staging.overwrite(s, nodes({"new": 1}))})
-        other.workspace.publish(txn, PublishPlan(staged))
+        publish(txn, PublishPlan(staged))
         release(other)
 
     def prepare(txn: WriteTxn) -> PublishPlan:
