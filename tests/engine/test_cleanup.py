@@ -10,9 +10,11 @@ import lance
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import wire
+from omnigraph.api.upkeep import Retention, duration
 from omnigraph.engine import cleanup as cleaning
-from omnigraph.engine.cleanup import Retention, cleanup, duration
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.cleanup import cleanup
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn, publish
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.storage.models import TableState
 from omnigraph.storage.write_age import GRACE
@@ -123,11 +125,11 @@ def test_what_is_no_duration(text: str) -> None:
 def test_the_wire_form(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
     report = graph.cleanup(keep_versions=2, older_than="0s")
-    wire = report.to_dict()
-    assert list(wire) == ["uri", "keep_versions", "older_than_secs", "datasets"]
-    assert (wire["keep_versions"], wire["older_than_secs"]) == (2, 0)
-    assert [row["type_key"] for row in wire["datasets"]] == ["edge:Knows", "node:Person", "node:Place"]
-    person = wire["datasets"][1]
+    told = wire.to_builtins(report)
+    assert list(told) == ["uri", "keep_versions", "older_than_secs", "datasets"]
+    assert (told["keep_versions"], told["older_than_secs"]) == (2, 0)
+    assert [row["type_key"] for row in told["datasets"]] == ["edge:Knows", "node:Person", "node:Place"]
+    person = told["datasets"][1]
     assert list(person) == ["type_key", "bytes_removed", "old_versions_removed", "error"]
     assert (person["old_versions_removed"], person["error"]) == (3, None)
 
@@ -389,7 +391,7 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
         """As another process would: it replaces everything, then cleans up."""
         txn = other.workspace.begin("main", Intent(kind="load"))
         staged = txn.stage({PEOPLE: lambda s: other.workspace.root.staging.overwrite(s, nodes({"new": 1}))})
-        other.workspace.publish(txn, PublishPlan(staged))
+        publish(txn, PublishPlan(staged))
         release(other)
 
     def prepare(txn: WriteTxn) -> PublishPlan:

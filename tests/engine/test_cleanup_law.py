@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.engine.cleanup import Retention, cleanup
+from omnigraph.api.upkeep import Retention
+from omnigraph.engine.cleanup import cleanup
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.storage.write_age import GRACE

@@ -11,7 +11,8 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph, MaintenancePolicy, Retention
-from omnigraph.engine.maintain import DEFAULT_POLICY, maintain
+from omnigraph.api.upkeep import DEFAULT_POLICY
+from omnigraph.engine.maintain import maintain
 from omnigraph.engine.maintainer import Maintainer
 from omnigraph.errors import BadRequestError
 from tests.support.waiting import GIVE_UP, wait_until

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from omnigraph.api import wire
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.query import expand, filter, run
 from omnigraph.engine.query.limits import Cancellation
@@ -254,7 +255,7 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
     assert aggregate.requests >= scan.requests >= 1
     assert any("Next" in note for note in expand.notes)
     assert scan.notes == ["filter: `n` > 0", "n: no index"]
-    assert aggregate.to_json_dict()["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
+    assert wire.to_builtins(aggregate.measured)["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
 
 
 def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.pipeline import run
 from tests.conftest import Place
 from tests.engine.stored import everything, rows
@@ -153,7 +154,7 @@ def test_executors_of_their_own_make_the_same_graph_though_some_are_killed(tmp_p
     check_complete(graph, names)
 
     assert [report["mode"] for report in reports] == ["append", "merge", "overwrite"]
-    local = [run(file, graph=here, spark=spark).to_dict() for file in files]
+    local = [wire.to_builtins(run(file, graph=here, spark=spark)) for file in files]
     assert [told(report) for report in reports] == [told(report) for report in local]
     assert all(report["rejected"] for report in reports[:2])
     assert contents(there) == contents(here)

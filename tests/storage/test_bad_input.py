@@ -265,5 +265,5 @@ def test_a_reclaimed_version_is_a_typed_error(local_place: Place) -> None:
     (Path(graph.uri) / state.path / "_versions" / f"d{state.version}.manifest").unlink()
     with pytest.raises(HistoricalVersionReclaimedError) as refused:
         ids(Graph.open(graph.uri))
-    assert refused.value.published_dataset_version == state.version
+    assert refused.value.dataset_version_id == state.version
     assert isinstance(refused.value, OmniGraphError)
