@@ -10,24 +10,40 @@ __all__ = [
     "BadRequestError",
     "Branch",
     "BranchNotFoundError",
+    "ChangeBaseline",
+    "ChangePoll",
+    "ChangeRecord",
     "ChangeScope",
+    "ChangeSet",
+    "CleanupReport",
+    "CommitChangesPage",
+    "CommitHistory",
+    "CommitList",
     "CommitReceipt",
+    "CommitSummary",
     "CompileError",
     "ConflictError",
     "ConstraintError",
     "CsvDialect",
+    "Embedder",
+    "ExportedFile",
     "ExternalBlobPolicy",
     "Graph",
+    "GraphApi",
     "IdempotencyKeyReusedError",
     "KeyConflictError",
     "Limits",
     "LoadReceipt",
     "MaintenancePolicy",
+    "MaintenanceReport",
     "MergeConflictsError",
+    "MergePreview",
     "MergeResult",
     "MutationReceipt",
     "NotFoundError",
     "OmniGraphError",
+    "OptimizeReport",
+    "PendingProperty",
     "PreconditionFailedError",
     "Queries",
     "Query",
@@ -35,11 +51,15 @@ __all__ = [
     "QueryStream",
     "ReadOptions",
     "ReadSetChangedError",
+    "RepairReport",
     "Resolutions",
     "ResourceLimitError",
     "Retention",
+    "SchemaApplied",
+    "SchemaPlan",
     "Snapshot",
     "StorageError",
+    "Verification",
     "__version__",
     "init",
     "open",
@@ -47,15 +67,35 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from omnigraph.api.changes import ChangeScope
-    from omnigraph.api.commits import CommitReceipt
+    from omnigraph.api.changes import (
+        ChangeBaseline,
+        ChangePoll,
+        ChangeRecord,
+        ChangeScope,
+        ChangeSet,
+        CommitChangesPage,
+    )
+    from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
+    from omnigraph.api.export import ExportedFile
+    from omnigraph.api.graph import GraphApi
     from omnigraph.api.limits import Limits
     from omnigraph.api.load import LoadReceipt, MutationReceipt
-    from omnigraph.api.merge import MergeResult, Resolutions
-    from omnigraph.api.upkeep import MaintenancePolicy, Retention
+    from omnigraph.api.merge import MergePreview, MergeResult, Resolutions
+    from omnigraph.api.schema import SchemaApplied, SchemaPlan
+    from omnigraph.api.upkeep import (
+        CleanupReport,
+        MaintenancePolicy,
+        MaintenanceReport,
+        OptimizeReport,
+        PendingProperty,
+        RepairReport,
+        Retention,
+        Verification,
+    )
     from omnigraph.branch import Branch
     from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy
     from omnigraph.engine.kernels.csv_rows import CsvDialect
+    from omnigraph.engine.query.embedding import Embedder
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
     from omnigraph.errors import (
@@ -80,15 +120,28 @@ if TYPE_CHECKING:
     from omnigraph.snapshot import Snapshot
 
 _HOMES = {
-    "api.changes": ["ChangeScope"],
-    "api.commits": ["CommitReceipt"],
+    "api.changes": ["ChangeBaseline", "ChangePoll", "ChangeRecord", "ChangeScope", "ChangeSet", "CommitChangesPage"],
+    "api.commits": ["CommitHistory", "CommitList", "CommitReceipt", "CommitSummary"],
+    "api.export": ["ExportedFile"],
+    "api.graph": ["GraphApi"],
     "api.limits": ["Limits"],
     "api.load": ["LoadReceipt", "MutationReceipt"],
-    "api.merge": ["MergeResult", "Resolutions"],
-    "api.upkeep": ["MaintenancePolicy", "Retention"],
+    "api.merge": ["MergePreview", "MergeResult", "Resolutions"],
+    "api.schema": ["SchemaApplied", "SchemaPlan"],
+    "api.upkeep": [
+        "CleanupReport",
+        "MaintenancePolicy",
+        "MaintenanceReport",
+        "OptimizeReport",
+        "PendingProperty",
+        "RepairReport",
+        "Retention",
+        "Verification",
+    ],
     "branch": ["Branch"],
     "engine.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
     "engine.kernels.csv_rows": ["CsvDialect"],
+    "engine.query.embedding": ["Embedder"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
     "graph": ["Graph"],

@@ -15,7 +15,7 @@ from omnigraph.api import wire
 from omnigraph.api.upkeep import Retention, duration
 from omnigraph.engine import cleanup as cleaning
 from omnigraph.engine.cleanup import cleanup
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn, publish
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.storage.models import TableState
 from omnigraph.storage.write_age import GRACE
@@ -29,7 +29,7 @@ NO_GRACE = timedelta(0)
 
 def release(graph: Graph, keep: int = 1, *, grace: timedelta = GRACE) -> cleaning.CleanupReport:
     """A cleanup that nobody else can run into, so that it need not wait."""
-    return cleanup(graph.workspace.root, Retention(keep_versions=keep), grace=grace)
+    return cleanup(graph.workspace, Retention(keep_versions=keep), grace=grace)
 
 
 def grown(uri: str, commits: int = 5) -> Graph:
@@ -90,16 +90,16 @@ def test_versions_of_a_recent_time_are_kept(tmp_path: Path) -> None:
     moments = [datetime.fromtimestamp(e.commit.published_at / 1e6, UTC) for e in graph.list_commits().commits][::-1]
     between = moments[3] + (moments[4] - moments[3]) / 2
     age = datetime.now(UTC) - between
-    cleanup(graph.workspace.root, Retention(older_than=age))
+    cleanup(graph.workspace, Retention(older_than=age))
     # Version 4 was the state of the graph at the beginning of the retained time.
     assert readable(graph) == [1, 4, 5, 6]
 
 
 def test_a_version_goes_only_if_it_fails_both_tests(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
-    cleanup(graph.workspace.root, Retention(keep_versions=2, older_than=timedelta(days=1)))
+    cleanup(graph.workspace, Retention(keep_versions=2, older_than=timedelta(days=1)))
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
-    cleanup(graph.workspace.root, Retention(keep_versions=3, older_than=NO_GRACE))
+    cleanup(graph.workspace, Retention(keep_versions=3, older_than=NO_GRACE))
     assert readable(graph) == [1, 4, 5, 6]
 
 
@@ -393,7 +393,7 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
         """As another process would: it replaces everything, then cleans up."""
         txn = other.workspace.begin("main", Intent(kind="load"))
         staged = txn.stage({PEOPLE: lambda s: other.workspace.root.staging.overwrite(s, nodes({"new": 1}))})
-        other.workspace.publish(txn, PublishPlan(staged))
+        publish(txn, PublishPlan(staged))
         release(other)
 
     def prepare(txn: WriteTxn) -> PublishPlan:

@@ -148,6 +148,8 @@ class TableCleaned(Struct, frozen=True):
 
 
 class CleanupReport(Struct, frozen=True):
+    """What a cleanup removed, or would remove, by type."""
+
     uri: str
     keep_versions: int | None
     older_than_secs: int | None
@@ -183,6 +185,8 @@ class Problem(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
+    """What was found when everything that the heads name was opened."""
+
     branches: int
     tables: int
     files: int
