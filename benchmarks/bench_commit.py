@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 SAMPLES = 40

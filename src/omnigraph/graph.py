@@ -50,38 +50,38 @@ from omnigraph.api.upkeep import (
 )
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
-from omnigraph.engine import history
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branching import branch_names, create_branch, delete_branch
-from omnigraph.engine.changes import changes_of, commit_changes_page
-from omnigraph.engine.cleanup import cleanup
-from omnigraph.engine.commits import receipts, summaries, summary
-from omnigraph.engine.diff import diff as diff_states
+from omnigraph.engine.branches import branch_names, create_branch, delete_branch
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, write_lines
-from omnigraph.engine.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.feed import capture_baseline as write_baseline
-from omnigraph.engine.feed import poll_changes as run_poll
-from omnigraph.engine.history import CommitPage
-from omnigraph.engine.kernels import Grammar
-from omnigraph.engine.kernels.csv_rows import CsvDialect
-from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
-from omnigraph.engine.load import load as run_load
-from omnigraph.engine.maintain import maintain
-from omnigraph.engine.merge import merge as run_merge
-from omnigraph.engine.merge import preview as preview_of_merge
-from omnigraph.engine.mutate import MutationRequest
-from omnigraph.engine.mutate import mutate as run_mutation
-from omnigraph.engine.optimize import Progress, ensure_indices, optimize
-from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.changes import changes_of, commit_changes_page
+from omnigraph.engine.history.commits import receipts, summaries, summary
+from omnigraph.engine.history.diff import diff as diff_states
+from omnigraph.engine.history.feed import capture_baseline as write_baseline
+from omnigraph.engine.history.feed import poll_changes as run_poll
+from omnigraph.engine.history.log_walk import CommitPage
+from omnigraph.engine.history.merge import merge as run_merge
+from omnigraph.engine.history.merge import preview as preview_of_merge
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
-from omnigraph.engine.repair import repair
-from omnigraph.engine.schema_apply import SchemaPreview, apply_schema, plan_schema, preview_schema
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.rows.kernels import Grammar
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.schema.apply import SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.engine.verify import verify
+from omnigraph.engine.upkeep.cleanup import cleanup
+from omnigraph.engine.upkeep.maintain import maintain
+from omnigraph.engine.upkeep.optimize import Progress, ensure_indices, optimize
+from omnigraph.engine.upkeep.repair import repair
+from omnigraph.engine.upkeep.verify import verify
 from omnigraph.engine.workspace import StorageOptions, Workspace
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
+from omnigraph.engine.write.load import load as run_load
+from omnigraph.engine.write.mutate import MutationRequest
+from omnigraph.engine.write.mutate import mutate as run_mutation
 from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import Catalog
 from omnigraph.query_handles import Query, call
@@ -491,7 +491,7 @@ class Graph:
         delete_branch(self._workspace, name, actor=actor)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
-        return history.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
+        return log_walk.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
 
     def get_commit(self, commit_id: str) -> LogEntry:
         return self._workspace.commit_entry(commit_id)
@@ -499,7 +499,7 @@ class Graph:
     def merge_base(self, left: str, right: str) -> LogEntry | None:
         """The nearest common ancestor of two branch heads."""
         heads = (self._workspace.head(branch).entry for branch in (left, right))
-        return history.merge_base(self._workspace.root, *heads)
+        return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> Verification:
         return verify(self._workspace)

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.analyzer import tokens_of
+from omnigraph.engine.query.search.analyzer import tokens_of
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.location import Location
 from omnigraph.storage.root import create_root
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.indexing import (
+from omnigraph.storage.tables.indexes import (
     TEXT_INDEX_KIND,
     TEXT_INDEX_OPTIONS,
     VECTOR_INDEX_KIND,

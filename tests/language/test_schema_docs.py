@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.language.migration import evolve
 from omnigraph.language.schema.compile import accept_schema, compile_schema
 from omnigraph.language.schema.formatter import format_schema
+from omnigraph.language.schema.migration import evolve
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "user" / "schema-language.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
 from omnigraph.storage.tracing import Trace
 
 NODE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])

@@ -12,7 +12,7 @@ from typing import Final
 
 from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
 from omnigraph.api.query import ReadPoint
-from omnigraph.engine.indexes import table_types
+from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError

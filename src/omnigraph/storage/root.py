@@ -26,13 +26,15 @@ from omnigraph.errors import (
     StorageErrorKind,
 )
 from omnigraph.language.catalog import Catalog
-from omnigraph.storage.branches import Branches
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external import ExternalObjects
-from omnigraph.storage.floor import WriterQueue
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
-from omnigraph.storage.log import GraphLog
+from omnigraph.storage.log.branches import Branches
+from omnigraph.storage.log.log import GraphLog
+from omnigraph.storage.log.pins import Pins
+from omnigraph.storage.log.reclaims import RECLAIMS_FOLDER, Reclaims
+from omnigraph.storage.log.writer_queue import WriterQueue
 from omnigraph.storage.models import (
     FORMAT_VERSION,
     BranchRef,
@@ -45,8 +47,6 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pins import Pins
-from omnigraph.storage.reclaims import RECLAIMS_FOLDER, Reclaims
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace

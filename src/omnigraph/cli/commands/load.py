@@ -125,7 +125,7 @@ def load(
 def _load_here(graph: Graph, data: DataInput, type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
     """The load of one file, or of stdin, in this process."""
     if type_name is None:
-        from omnigraph.engine.kernels.quarantined import records_of
+        from omnigraph.engine.rows.kernels.quarantined import records_of
 
         with _pieces(data.path) as pieces:
             return graph.load(records_of(pieces), **where)

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from omnigraph.api.query import ReadTarget
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.embedding import Embedder
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
+from omnigraph.engine.query.operators.pushdown import split_pushed
 from omnigraph.engine.query.plan_tree import inputs_of, label
 from omnigraph.engine.query.profile import Profiler
-from omnigraph.engine.query.properties import Properties
-from omnigraph.engine.query.pushdown import split_pushed
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
-from omnigraph.engine.query.traversal_mode import TraversalMode
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.query.traversal.mode import TraversalMode
+from omnigraph.engine.query.values.properties import Properties
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir

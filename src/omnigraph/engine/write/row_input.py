@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.api.limits import Limits
-from omnigraph.engine.kernels.csv_rows import CsvDialect
-from omnigraph.engine.kernels.ids import Mint
-from omnigraph.engine.kernels.rows import DecodedInput
-from omnigraph.engine.kernels.rows_of_type import RowBlock, decode_rows
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.rows.kernels.ids import Mint
+from omnigraph.engine.rows.kernels.rows import DecodedInput
+from omnigraph.engine.rows.kernels.rows_of_type import RowBlock, decode_rows
 from omnigraph.engine.write.row_files import BATCH_ROWS, RowFile, format_named, format_of, row_file, usual_dialect
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog

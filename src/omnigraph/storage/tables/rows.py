@@ -25,7 +25,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.ordered import contained, is_ascending
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.failing import manifest_name, translated
+from omnigraph.storage.tables.lance_errors import manifest_name, translated
 from omnigraph.storage.tables.predicates import one_of
 
 RowIds: TypeAlias = NDArray[np.int64]
