@@ -91,7 +91,7 @@ class History:
         return pa.Table.from_pylist([row], schema=schema)
 
     def _cleanup(self, keep: int, grace: timedelta) -> None:
-        report = cleanup(self.graph.workspace.root, Retention(keep_versions=keep), grace=grace)
+        report = cleanup(self.graph.workspace, Retention(keep_versions=keep), grace=grace)
         assert all(row.error is None for row in report.datasets)
         kept = self._must_be_readable(keep)
         fresh = Graph.open(self.graph.uri)

@@ -21,6 +21,7 @@ from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.graph import Graph
 from omnigraph.storage.topology import TopologyFiles
+from tests.support.waiting import GIVE_UP
 
 SCHEMA = "node Item { slug: String @key  n: I32 }\nedge Next: Item -> Item"
 ITEMS = 150_000
@@ -125,7 +126,7 @@ class Stuck:
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
         self.was_asked = True
         self._asked()
-        assert self.may_answer.wait(60)
+        assert self.may_answer.wait(GIVE_UP)
         self.answered.set()
         return np.full(dimension, dimension**-0.5, np.float32)
 
@@ -149,7 +150,7 @@ def test_whoever_may_end_a_query_does_not_wait_for_the_step_that_runs(spots: Gra
     assert not stuck.answered.is_set(), "the query was over before its step was"
     stuck.may_answer.set()
     for thread in _query_threads():
-        thread.join(60)
+        thread.join(GIVE_UP)
     assert stuck.answered.is_set() == stuck.was_asked
     assert _query_threads() == [], "the step ends by itself and leaves nothing behind"
 
