@@ -47,6 +47,7 @@ class EmbeddedGraph(GraphApi, Protocol):
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
+        **parameters: Any,
     ) -> QueryResult: ...
 
     def stream(
@@ -60,6 +61,7 @@ class EmbeddedGraph(GraphApi, Protocol):
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
+        **parameters: Any,
     ) -> QueryStream: ...
 
     def load(

@@ -78,7 +78,10 @@ class QueryBatches(Protocol):
 
 
 class GraphApi(Protocol):
-    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment."""
+    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment.
+
+    Parameters of a query are keywords, or a mapping as `params`.
+    """
 
     @property
     def uri(self) -> str: ...
@@ -94,36 +97,39 @@ class GraphApi(Protocol):
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        **parameters: Any,
     ) -> QueryRows: ...
 
     def stream(
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        **parameters: Any,
     ) -> QueryBatches: ...
 
     def explain(
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        **parameters: Any,
     ) -> list[str]: ...
 
     def entity(
@@ -189,12 +195,13 @@ class GraphApi(Protocol):
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
-        branch: str = "main",
+        branch: str | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
+        **parameters: Any,
     ) -> MutationReceipt: ...
 
     def load(
