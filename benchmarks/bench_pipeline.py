@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
 from omnigraph.pipeline import Pipeline, run, start_session
 from omnigraph.pipeline.model import Source, SparkSettings, TypeMapping
 

@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cpu import CpuTable
 from tests.support.s3 import ACCESS, S3Server, ensure_bucket
 
 BUCKET = "omnigraph-tests"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", nargs="?", type=int, const=60, metavar="N", help="show the N dearest tests by CPU time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (rows := config.getoption("--cpu")) is not None:
+        config.pluginmanager.register(CpuTable(rows), "cpu-table")
 
 
 @dataclass(frozen=True)
@@ -85,9 +95,14 @@ def place(request: pytest.FixtureRequest) -> Place:
     return request.getfixturevalue("local_place" if request.param == "local" else "remote_place")
 
 
-LONG = ("test_crash", "test_concurrency", "test_faults", "test_streaming", "test_connect", "test_docs", "test_demo")
+LONG = ("test_crash", "test_concurrency", "test_interrupts", "test_connect", "test_docs", "test_smoke")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes a minute goes first: started last, it would keep all other workers waiting."""
+    """What uses Spark stays in one worker, because starting and warming up a JVM costs more than any test. What takes
+    long goes first: started last, it would keep the other worker waiting."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
     items.sort(key=lambda item: not item.path.stem.startswith(LONG))

@@ -10,24 +10,40 @@ __all__ = [
     "BadRequestError",
     "Branch",
     "BranchNotFoundError",
+    "ChangeBaseline",
+    "ChangePoll",
+    "ChangeRecord",
     "ChangeScope",
+    "ChangeSet",
+    "CleanupReport",
+    "CommitChangesPage",
+    "CommitHistory",
+    "CommitList",
     "CommitReceipt",
+    "CommitSummary",
     "CompileError",
     "ConflictError",
     "ConstraintError",
     "CsvDialect",
+    "Embedder",
+    "ExportedFile",
     "ExternalBlobPolicy",
     "Graph",
+    "GraphApi",
     "IdempotencyKeyReusedError",
     "KeyConflictError",
     "Limits",
     "LoadReceipt",
     "MaintenancePolicy",
+    "MaintenanceReport",
     "MergeConflictsError",
+    "MergePreview",
     "MergeResult",
     "MutationReceipt",
     "NotFoundError",
     "OmniGraphError",
+    "OptimizeReport",
+    "PendingProperty",
     "PreconditionFailedError",
     "Queries",
     "Query",
@@ -35,11 +51,15 @@ __all__ = [
     "QueryStream",
     "ReadOptions",
     "ReadSetChangedError",
+    "RepairReport",
     "Resolutions",
     "ResourceLimitError",
     "Retention",
+    "SchemaApplied",
+    "SchemaPlan",
     "Snapshot",
     "StorageError",
+    "Verification",
     "__version__",
     "init",
     "open",
@@ -47,17 +67,37 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from omnigraph.api.changes import (
+        ChangeBaseline,
+        ChangePoll,
+        ChangeRecord,
+        ChangeScope,
+        ChangeSet,
+        CommitChangesPage,
+    )
+    from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
+    from omnigraph.api.export import ExportedFile
+    from omnigraph.api.graph import GraphApi
+    from omnigraph.api.limits import Limits
+    from omnigraph.api.load import LoadReceipt, MutationReceipt
+    from omnigraph.api.merge import MergePreview, MergeResult, Resolutions
+    from omnigraph.api.schema import SchemaApplied, SchemaPlan
+    from omnigraph.api.upkeep import (
+        CleanupReport,
+        MaintenancePolicy,
+        MaintenanceReport,
+        OptimizeReport,
+        PendingProperty,
+        RepairReport,
+        Retention,
+        Verification,
+    )
     from omnigraph.branch import Branch
-    from omnigraph.engine.cleanup import Retention
     from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy
-    from omnigraph.engine.kernels import Limits
     from omnigraph.engine.kernels.csv_rows import CsvDialect
-    from omnigraph.engine.maintain import MaintenancePolicy
-    from omnigraph.engine.merge import MergeResult, Resolutions
+    from omnigraph.engine.query.embedding import Embedder
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
-    from omnigraph.engine.receipts import CommitReceipt, LoadReceipt, MutationReceipt
-    from omnigraph.engine.scope import ChangeScope
     from omnigraph.errors import (
         BadRequestError,
         BranchNotFoundError,
@@ -80,17 +120,30 @@ if TYPE_CHECKING:
     from omnigraph.snapshot import Snapshot
 
 _HOMES = {
+    "api.changes": ["ChangeBaseline", "ChangePoll", "ChangeRecord", "ChangeScope", "ChangeSet", "CommitChangesPage"],
+    "api.commits": ["CommitHistory", "CommitList", "CommitReceipt", "CommitSummary"],
+    "api.export": ["ExportedFile"],
+    "api.graph": ["GraphApi"],
+    "api.limits": ["Limits"],
+    "api.load": ["LoadReceipt", "MutationReceipt"],
+    "api.merge": ["MergePreview", "MergeResult", "Resolutions"],
+    "api.schema": ["SchemaApplied", "SchemaPlan"],
+    "api.upkeep": [
+        "CleanupReport",
+        "MaintenancePolicy",
+        "MaintenanceReport",
+        "OptimizeReport",
+        "PendingProperty",
+        "RepairReport",
+        "Retention",
+        "Verification",
+    ],
     "branch": ["Branch"],
-    "engine.cleanup": ["Retention"],
     "engine.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
-    "engine.kernels": ["Limits"],
     "engine.kernels.csv_rows": ["CsvDialect"],
-    "engine.maintain": ["MaintenancePolicy"],
-    "engine.merge": ["MergeResult", "Resolutions"],
+    "engine.query.embedding": ["Embedder"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
-    "engine.receipts": ["CommitReceipt", "LoadReceipt", "MutationReceipt"],
-    "engine.scope": ["ChangeScope"],
     "graph": ["Graph"],
     "opening": ["init", "open"],
     "query_handles": ["Queries", "Query", "queries"],

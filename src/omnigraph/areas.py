@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-any-return"
 """`g.schema`, `g.changes` and `g.maintenance`: methods of `Graph` by what they are about, under short names.
 
 Nothing is decided here; each method is one of the graph's own.
@@ -8,38 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
-from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy
-from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.write_age import GRACE
+from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
+from omnigraph.api.export import ByteWriter
+from omnigraph.api.graph import GraphApi
+from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.upkeep import (
+    DEFAULT_POLICY,
+    GRACE,
+    CleanupReport,
+    MaintenancePolicy,
+    MaintenanceReport,
+    OptimizeReport,
+    PendingProperty,
+    RepairReport,
+    Verification,
+)
 
-if TYPE_CHECKING:
-    from omnigraph.engine.changes import ChangeRecord
-    from omnigraph.engine.cleanup import CleanupReport
-    from omnigraph.engine.export import ByteWriter
-    from omnigraph.engine.feed import ChangeBaseline, ChangePoll
-    from omnigraph.engine.indexes import PendingProperty
-    from omnigraph.engine.maintain import MaintenanceReport
-    from omnigraph.engine.optimize import OptimizeReport
-    from omnigraph.engine.repair import RepairReport
-    from omnigraph.engine.schema_apply import SchemaApplied
-    from omnigraph.engine.scope import ChangeScope
-    from omnigraph.engine.verify import Verification
-    from omnigraph.language.migration import MigrationPlan
+MAIN: Final = "main"
 
 
 class SchemaArea:
     """`g.schema`: the types of the graph, and how they change."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: GraphApi) -> None:
         self._graph = graph
 
     def show(self, *, branch: str = MAIN) -> str:
         """The accepted schema text of a branch."""
-        return self._graph.snapshot(branch).schema_document.source
+        return self._graph.schema_text(branch)
 
-    def plan(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
+    def plan(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
         return self._graph.plan_schema(text, branch=branch, allow_data_loss=allow_data_loss)
 
@@ -53,7 +52,7 @@ class SchemaArea:
 class ChangesArea:
     """`g.changes`: what commits changed, one commit or as a feed."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: GraphApi) -> None:
         self._graph = graph
 
     def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
@@ -92,7 +91,7 @@ class ChangesArea:
 class MaintenanceArea:
     """`g.maintenance`: compaction, indexes, retention, and checks of what is stored."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: GraphApi) -> None:
         self._graph = graph
 
     def optimize(

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-any-return"
 """`omnigraph.Branch`: one branch of a graph, with everything that can be done on it.
 
 What `Graph.branch` returns. It holds the graph and a name; each method is the one of `Graph` with the branch filled in,
@@ -9,28 +8,83 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from omnigraph.api.changes import ChangeScope, ChangeSet
+from omnigraph.api.commits import CommitHistory
+from omnigraph.api.graph import GraphApi
+from omnigraph.api.load import LoadReceipt, MutationReceipt
+from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
 from omnigraph.engine.kernels.csv_rows import CsvDialect
-from omnigraph.engine.merge.resolution import NO_RESOLUTIONS
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions
 from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
 
-if TYPE_CHECKING:
-    from omnigraph.engine.commits import CommitHistory
-    from omnigraph.engine.diff import ChangeSet
-    from omnigraph.engine.merge import MergePreview, MergeResult, Resolutions
-    from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
-    from omnigraph.engine.scope import ChangeScope
+
+class EmbeddedGraph(GraphApi, Protocol):
+    """What a branch needs of its graph beyond the contract: states, read options, and rows of one type."""
+
+    def snapshot(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Snapshot: ...
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_OPTIONS,
+    ) -> QueryResult: ...
+
+    def stream(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_OPTIONS,
+    ) -> QueryStream: ...
+
+    def load(
+        self,
+        data: Any,
+        *,
+        mode: str,
+        type: str | None = None,
+        branch: str = MAIN,
+        base: str | None = None,
+        format: str | None = None,
+        csv: CsvDialect | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt: ...
+
+    def diff(
+        self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None
+    ) -> ChangeSet: ...
 
 
 class Branch:
     """A branch: read it, write to it, compare it, merge it, delete it."""
 
-    def __init__(self, graph: Any, name: str) -> None:
+    def __init__(self, graph: EmbeddedGraph, name: str) -> None:
         self._graph = graph
         self.name = name
 

@@ -1,26 +1,71 @@
 """The one error family of OmniGraph.
 
 Every failure a caller can meet derives from `OmniGraphError` and carries machine-readable fields beside its
-message. Faces (CLI, HTTP, MCP) translate by class and never by parsing text. `http_status` is the wire
-contract of a class; the class itself knows nothing of HTTP otherwise.
+message: whatever public attributes its `__init__` sets. Faces (CLI, HTTP, MCP) translate by class and never by
+parsing text; `omnigraph.api.error_output` derives the wire form of any class and builds the same error from it again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
+
+
+class ErrorCode(StrEnum):
+    """The coarse class of a failure on the wire. Some statuses (410, 412, 424, 499, 503) have none."""
+
+    UNAUTHORIZED = "unauthorized"
+    FORBIDDEN = "forbidden"
+    BAD_REQUEST = "bad_request"
+    NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    CONFLICT = "conflict"
+    TOO_MANY_REQUESTS = "too_many_requests"
+    INTERNAL = "internal"
+
+
+_CODES = {
+    400: ErrorCode.BAD_REQUEST,
+    401: ErrorCode.UNAUTHORIZED,
+    403: ErrorCode.FORBIDDEN,
+    404: ErrorCode.NOT_FOUND,
+    405: ErrorCode.METHOD_NOT_ALLOWED,
+    409: ErrorCode.CONFLICT,
+    413: ErrorCode.BAD_REQUEST,
+    415: ErrorCode.BAD_REQUEST,
+    416: ErrorCode.BAD_REQUEST,
+    429: ErrorCode.TOO_MANY_REQUESTS,
+    500: ErrorCode.INTERNAL,
+}
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class OmniGraphError(Exception):
     """Root of the family. `str(error)` is a complete sentence for a person."""
 
     http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
 
     @property
     def message(self) -> str:
         return str(self)
+
+    @classmethod
+    def error_code(cls) -> ErrorCode | None:
+        return _CODES.get(cls.http_status)
+
+    @classmethod
+    def error_type(cls) -> str:
+        """The stable name of the class on the wire, such as `branch_not_found`."""
+        return _WORD.sub("_", cls.__name__.removesuffix("Error")).lower()
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What a program may look at, by name."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class BadRequestError(OmniGraphError):
@@ -130,9 +175,9 @@ class HistoricalVersionReclaimedError(NotFoundError):
 
     http_status = 410
 
-    def __init__(self, published_dataset_version: str, message: str) -> None:
+    def __init__(self, dataset_version_id: str, message: str) -> None:
         super().__init__(message)
-        self.published_dataset_version = published_dataset_version
+        self.dataset_version_id = dataset_version_id
 
 
 class ConflictError(OmniGraphError):
@@ -196,37 +241,15 @@ class KeyConflictError(ConflictError):
         self.entity_id = entity_id
 
 
-@dataclass(frozen=True, slots=True)
-class MergeConflict:
-    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame.
-
-    A broken constraint names its `rule` and `property` as a `ConstraintError` does; other conflicts have neither.
-    """
-
-    type_key: str
-    entity_id: str | None
-    kind: str
-    message: str
-    rule: ConstraintRule | None = None
-    property: str | None = None
-
-    def to_dict(self) -> dict[str, str | None]:
-        entity_kind, _, type_name = self.type_key.partition(":")
-        return {
-            "entity_kind": entity_kind,
-            "type_name": type_name,
-            "entity_id": self.entity_id,
-            "kind": self.kind,
-            "message": self.message,
-        }
-
-
 class MergeConflictsError(ConflictError):
-    """Two branches that can't be merged as they are. The target is untouched; every conflict is listed."""
+    """Two branches that can't be merged as they are. The target is untouched.
+
+    `conflicts` lists every one as an `omnigraph.api.merge.MergeConflict`.
+    """
 
     _PREVIEWED: ClassVar[int] = 3
 
-    def __init__(self, source: str, target: str, conflicts: Sequence[MergeConflict]) -> None:
+    def __init__(self, source: str, target: str, conflicts: Sequence[Any]) -> None:
         shown = "; ".join(conflict.message for conflict in conflicts[: self._PREVIEWED])
         more = f"; and {len(conflicts) - self._PREVIEWED} more" if len(conflicts) > self._PREVIEWED else ""
         counted = f"{len(conflicts)} conflict{'' if len(conflicts) == 1 else 's'}"
@@ -240,6 +263,7 @@ class PreconditionFailedError(OmniGraphError):
     """A branch is not at the commit that a conditional write expects; nothing was written."""
 
     http_status = 412
+    exit_code = 4
 
     def __init__(self, branch: str, expected: str, actual: str | None) -> None:
         super().__init__(

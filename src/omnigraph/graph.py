@@ -16,63 +16,85 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.api.blobs import BlobCell
+from omnigraph.api.changes import (
+    EVERYTHING,
+    ChangeBaseline,
+    ChangePoll,
+    ChangeRecord,
+    ChangeScope,
+    ChangeSet,
+    CommitChangesPage,
+    PollRequest,
+)
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.export import ByteWriter, ExportedFile
+from omnigraph.api.graph import GraphApi
+from omnigraph.api.limits import Limits
+from omnigraph.api.load import LoadReceipt, MutationReceipt
+from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
+from omnigraph.api.query import ReadPoint, ReadTarget
+from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.upkeep import (
+    DEFAULT_POLICY,
+    GRACE,
+    CleanupReport,
+    MaintenancePolicy,
+    MaintenanceReport,
+    OptimizeReport,
+    PendingProperty,
+    RepairReport,
+    Retention,
+    Verification,
+    duration,
+)
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine import history
-from omnigraph.engine.blobs import BlobCell, BlobRead, read_blob
-from omnigraph.engine.blobs import ReadTarget as BlobTarget
+from omnigraph.engine.blobs import BlobRead, read_blob
 from omnigraph.engine.branching import branch_names, create_branch, delete_branch
-from omnigraph.engine.changes import ChangeRecord, CommitChangesPage, changes_of, commit_changes_page
-from omnigraph.engine.cleanup import CleanupReport, Retention, cleanup, duration
-from omnigraph.engine.commits import CommitHistory, CommitSummary, summaries, summary
-from omnigraph.engine.diff import ChangeSet
+from omnigraph.engine.changes import changes_of, commit_changes_page
+from omnigraph.engine.cleanup import cleanup
+from omnigraph.engine.commits import receipts, summaries, summary
 from omnigraph.engine.diff import diff as diff_states
-from omnigraph.engine.export import ByteWriter, ExportedFile, export_lines, write_lines
 from omnigraph.engine.export import export_files as write_files
+from omnigraph.engine.export import export_lines, write_lines
 from omnigraph.engine.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.feed import ChangeBaseline, ChangePoll, PollRequest
 from omnigraph.engine.feed import capture_baseline as write_baseline
 from omnigraph.engine.feed import poll_changes as run_poll
 from omnigraph.engine.history import CommitPage
-from omnigraph.engine.indexes import PendingProperty
-from omnigraph.engine.kernels import Grammar, Limits
+from omnigraph.engine.kernels import Grammar
 from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.load import load as run_load
-from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
-from omnigraph.engine.merge import MergePreview, MergeRequest, MergeResult, Resolutions
+from omnigraph.engine.maintain import maintain
 from omnigraph.engine.merge import merge as run_merge
 from omnigraph.engine.merge import preview as preview_of_merge
-from omnigraph.engine.merge.resolution import NO_RESOLUTIONS
 from omnigraph.engine.mutate import MutationRequest
 from omnigraph.engine.mutate import mutate as run_mutation
-from omnigraph.engine.optimize import OptimizeReport, Progress, ensure_indices, optimize
+from omnigraph.engine.optimize import Progress, ensure_indices, optimize
 from omnigraph.engine.query.embedding import Embedder
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
-from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
-from omnigraph.engine.receipts import LoadReceipt, MutationReceipt
-from omnigraph.engine.repair import RepairReport, repair
-from omnigraph.engine.schema_apply import SchemaApplied, SchemaPreview, apply_schema, plan_schema, preview_schema
-from omnigraph.engine.scope import EVERYTHING, ChangeScope
+from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.repair import repair
+from omnigraph.engine.schema_apply import SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.engine.verify import Verification, verify
+from omnigraph.engine.verify import verify
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.migration import MigrationPlan
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import BranchRef, LogEntry
 from omnigraph.storage.tracing import Trace
-from omnigraph.storage.write_age import GRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from omnigraph.api.pipeline import Progress as RunProgress
     from omnigraph.pipeline import Pipeline, PipelineReport
-    from omnigraph.pipeline.report import Progress as RunProgress
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +108,7 @@ def _chosen(
 
 
 class Graph:
-    """A versioned graph of typed tables at one location."""
+    """A versioned graph of typed tables at one location. Implements `omnigraph.api.graph.GraphApi`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -185,7 +207,11 @@ class Graph:
     @property
     def schema_source(self) -> str:
         """The accepted schema text of main."""
-        return self.snapshot().schema_document.source
+        return self.schema_text()
+
+    def schema_text(self, branch: str = MAIN) -> str:
+        """The accepted schema text of a branch."""
+        return self._workspace.snapshot(branch).schema_document.source
 
     @property
     def catalog(self) -> Catalog:
@@ -535,8 +561,12 @@ class Graph:
         """The net difference of two commits of any live branches."""
         return diff_states(self.snapshot(snapshot=before), self.snapshot(snapshot=after), filter or EVERYTHING)
 
+    def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitList:
+        """The commits of a branch's line of history, newest first."""
+        return receipts(self._workspace, branch, limit=limit, before=before)
+
     def commit_history(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitHistory:
-        """As `list_commits`, with who, when, and how many entities of each type."""
+        """As `commits`, with their kind, their message, and how many entities of each type they changed."""
         return summaries(self._workspace, branch, limit=limit, before=before)
 
     def describe_commit(self, commit_id: str) -> CommitSummary:
@@ -629,7 +659,7 @@ class Graph:
         """The head of a branch, or a commit by its id; a snapshot is one already."""
         return self._workspace.state_of(target)
 
-    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> MigrationPlan:
+    def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
         return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
@@ -678,7 +708,7 @@ class Graph:
         at: datetime | None = None,
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        return read_blob(self._workspace, BlobCell(kind, type, id, property), BlobTarget(branch, snapshot, version, at))
+        return read_blob(self._workspace, BlobCell(kind, type, id, property), ReadPoint(branch, snapshot, version, at))
 
     # Spark
 
@@ -730,3 +760,9 @@ class Graph:
             dry_run=dry_run,
             progress=progress,
         )
+
+
+if TYPE_CHECKING:
+
+    def _implements(graph: Graph) -> GraphApi:
+        return graph

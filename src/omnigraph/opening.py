@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph.api.limits import Limits
+from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
 from omnigraph.engine.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.kernels import Limits
-from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.engine.maintainer import Maintainer
 from omnigraph.engine.query.embedding import Embedder
 from omnigraph.graph import Graph

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from omnigraph.api.query import ReadTarget
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, explain_query, run_query, stream_query
-from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
+from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.query_handles import Query, call
 

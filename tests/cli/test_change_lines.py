@@ -5,27 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from omnigraph.api.changes import ChangeBlock, ChangeCause, ChangedType, ChangeRecord, Endpoints, EntityImage
+from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.cli.change_lines import block_lines, change_lines, feed_lines
 
-CAUSE = {
-    "graph_commit_id": "C2",
-    "parent_commit_id": "C1",
-    "authored_branch": "main",
-    "actor_id": "me",
-    "authored_at": 1_700_000_000_123_456,
-}
+CAUSE = ChangeCause(
+    graph_commit_id="C2",
+    parent_commit_id="C1",
+    authored_branch="main",
+    actor_id="me",
+    authored_at=1_700_000_000_123_456,
+)
 
 
 def change(
     op: str, kind: str = "node", before: Any = None, after: Any = None, ends: Any = (None, None)
-) -> dict[str, Any]:
-    sides = {}
-    for name, properties, pair in (("before", before, ends[0]), ("after", after, ends[1])):
-        if properties is not None:
-            endpoints = {} if pair is None else {"endpoints": dict(zip(("from", "to"), pair, strict=True))}
-            sides[name] = {"properties": properties, **endpoints}
-    return {"kind": kind, "type": {"id": "t1", "name": "T"}, "id": "x", "op": op, **sides}
+) -> ChangeRecord:
+    def image(properties: Any, pair: Any) -> EntityImage | None:
+        endpoints = None if pair is None else Endpoints(*pair)
+        return None if properties is None else EntityImage(properties, endpoints)
+
+    images = image(before, ends[0]), image(after, ends[1])
+    return ChangeRecord(EntityKind(kind), ChangedType("t1", "T"), "x", Operation(op), *images)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +52,7 @@ def change(
         ),
     ],
 )
-def test_a_change(record: dict[str, Any], lines: list[str]) -> None:
+def test_a_change(record: ChangeRecord, lines: list[str]) -> None:
     assert list(change_lines(record)) == lines
 
 
@@ -61,11 +64,11 @@ def test_a_block_begins_with_its_cause() -> None:
         "actor: me",
         "authored_at: 2023-11-14T22:13:20.123Z",
     ]
-    assert "merged_parent: C9" in list(block_lines(CAUSE | {"merged_parent_commit_id": "C9"}, []))
+    assert "merged_parent: C9" in list(block_lines(structs.replace(CAUSE, merged_parent_commit_id="C9"), []))
 
 
 def test_a_feed_separates_its_blocks() -> None:
-    block = {"cause": CAUSE, "changes": [change("insert", after={})]}
+    block = ChangeBlock(CAUSE, (change("insert", after={}),))
     lines = list(feed_lines([block, block]))
     assert lines[5:7] == ["insert node T x", ""]
     assert lines[7] == "commit: C2"

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api.limits import Limits
 from omnigraph.cli.data_input import DataFormat, DataInput
 from omnigraph.cli.scope import StoreScope
-from omnigraph.engine.kernels import Limits
 from tests.cli.conftest import RECORDS, Cli
 
 

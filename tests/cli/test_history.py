@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.api import wire
 from tests.cli.conftest import Cli
 
 
@@ -167,7 +168,7 @@ def test_a_page_token_gives_exactly_that_page(cli: Cli, g: str) -> None:
 
     commit = cli("commit", "list", g, "--json").json["commits"][0]["graph_commit_id"]
     with Graph.open(g) as graph:
-        token = graph.commit_changes(commit, max_changes=2).to_dict()["next_page_token"]
+        token = wire.to_builtins(graph.commit_changes(commit, max_changes=2))["next_page_token"]
     page = cli("commit", "changes", commit, "--uri", g, "--limit", "2", "--page-token", token, "--json").json
     assert list(page) == ["cause", "changes", "next_page_token"]
     assert len(page["changes"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from omnigraph.cli.installing import replacing
 from omnigraph.errors import BadRequestError
+from tests.support.waiting import wait_until
 
 
 def leavings(directory: Path) -> set[str]:
@@ -34,6 +36,13 @@ def test_a_failure_leaves_the_old_file(tmp_path: Path) -> None:
     assert leavings(tmp_path) == {"out", "out.lock"}
 
 
+def somebody_waits_for_a_lock_on(file: Path) -> bool:
+    """Linux lists who holds a lock, and with an arrow who waits for it."""
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any(f":{file.stat().st_ino} " in line and "->" in line for line in locks)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waiting for a lock is seen in /proc")
 def test_installers_take_turns(tmp_path: Path) -> None:
     place, inside, order = tmp_path / "out", threading.Event(), list[str]()
 
@@ -48,7 +57,7 @@ def test_installers_take_turns(tmp_path: Path) -> None:
     with replacing(place) as file:
         inside.set()
         file.write(b"first")
-        thread.join(0.2)
+        wait_until(lambda: somebody_waits_for_a_lock_on(tmp_path / "out.lock"), "the second one waits")
         order.append("first")
     thread.join()
     assert (order, place.read_text()) == (["first", "second"], "second")

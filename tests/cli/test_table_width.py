@@ -5,12 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.api.query import ReadOutput, ReadTarget
 from omnigraph.cli.table_width import fitting_width
 
 
-def output(*widths: int) -> dict[str, object]:
+def output(*widths: int) -> ReadOutput:
     names = [str(i) for i in range(len(widths))]
-    return {"columns": names, "rows": [dict(zip(names, ("x" * width for width in widths), strict=True))]}
+    row = dict(zip(names, ("x" * width for width in widths), strict=True))
+    target = ReadTarget("main", None)
+    return ReadOutput(query_name="q", target=target, row_count=1, columns=tuple(names), rows=[row])
 
 
 def test_what_fits_is_left_alone() -> None:

@@ -148,7 +148,8 @@ def test_a_lost_race_exits_with_4(cli: Cli, g: str) -> None:
     lost = cli(*mutate(g, "add", '{"name": "B"}', "--if-commit", head, "--json"))
     assert lost.code == 4
     assert lost.json["precondition_failure"] == {"expected": head, "actual": now}
-    assert list(lost.json) == ["error", "precondition_failure"]
+    assert list(lost.json) == ["error", "precondition_failure", "type", "fields"]
+    assert lost.err == f"Error: {lost.json['error']}\n"
     told = cli(*mutate(g, "add", '{"name": "B"}', "--if-commit", head))
     assert (told.code, told.out) == (4, "")
     assert told.err.startswith(f"Error: branch 'main' is at commit {now}")
@@ -220,7 +221,7 @@ def remote(cli: Cli, remote_place: Place) -> str:
 def test_a_destructive_write_elsewhere_needs_consent(cli: Cli, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     overwrite = ["load", remote, "--data", "d.jsonl", "--mode", "overwrite"]
     refused = cli(*overwrite, "--json")
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, refused.json["code"]) == (1, "conflict")
     assert refused.err.splitlines()[0] == f"omnigraph load → {remote} (direct, remote)"
     expected = f"Error: refusing destructive `load --mode overwrite` on {remote} without consent; pass --yes"
     assert refused.err.splitlines()[1] == expected

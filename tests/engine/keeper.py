@@ -10,7 +10,6 @@ catch.
 from __future__ import annotations
 
 import sys
-import time
 from datetime import timedelta
 
 from omnigraph import Graph
@@ -18,6 +17,7 @@ from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.storage.write_age import GRACE
 from tests.engine.library import book, content, loan, reader
 from tests.support.child import killing_trace, say
+from tests.support.waiting import wait_until
 
 
 def main(uri: str, role: str, label: str, count: str) -> None:
@@ -41,9 +41,8 @@ def write(graph: Graph, label: str, i: int) -> None:
 
 def tidy(graph: Graph, label: str, i: int) -> None:
     """Optimize; a number as label makes it wait until so many commits were made since the last time."""
-    give_up = time.monotonic() + 20
-    while label.isdigit() and graph.snapshot().version < int(label) * (i + 1) and time.monotonic() < give_up:
-        time.sleep(0.02)
+    if label.isdigit():
+        wait_until(lambda: graph.snapshot().version >= int(label) * (i + 1), "others commit")
     report = graph.optimize()
     say("tidied", "none" if report.commit is None else report.commit.version)
 

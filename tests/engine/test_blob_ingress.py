@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api.limits import Limits
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
-from omnigraph.engine.kernels import Limits
 from omnigraph.errors import BadRequestError, ExternalBlobPolicyError, ExternalBlobSourceError, ResourceLimitError
 from tests.conftest import BUCKET, Place
 from tests.engine.museum import lines, node

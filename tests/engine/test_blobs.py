@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.engine.blobs import LONGEST_READ, ExternalBlob, ManagedBlob
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError
@@ -120,7 +121,7 @@ def test_tags_are_strong_stable_and_never_shared(graph: Graph) -> None:
 
 def test_the_form_of_a_stat(graph: Graph) -> None:
     found = graph.read_blob("node", "Book", "inline", "cover", branch="main")
-    assert found.to_dict() == {
+    assert wire.to_builtins(found.description) == {
         "selector": {"entity": "node", "type": "Book", "id": "inline", "property": "cover"},
         "kind": "managed",
         "size": 10,
@@ -141,7 +142,7 @@ def test_an_external_value_is_described_and_never_opened(tmp_path: Path) -> None
     graph.optimize()
     found = graph.read_blob("node", "Book", "a", "cover")
     assert found.content == ExternalBlob(f"file://{picture}", 0, None)
-    stat = found.to_dict()
+    stat = wire.to_builtins(found.description)
     assert (stat["kind"], stat["uri"]) == ("external", f"file://{picture}")
     assert stat.keys().isdisjoint({"size", "etag"})
 

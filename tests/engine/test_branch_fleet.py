@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from omnigraph import Graph
 from tests.engine.town import content, new_town
 from tests.support.processes import Process, start_together
@@ -22,7 +20,6 @@ def run(town: Path, *commands: tuple[str, ...]) -> list[str]:
     return [words[1] for process in fleet for words in process.acknowledged()]
 
 
-@pytest.mark.timeout(200)
 def test_every_branch_that_was_written_and_merged_back_is_in_main(tmp_path: Path) -> None:
     town = tmp_path / "town"
     new_town(town).close()

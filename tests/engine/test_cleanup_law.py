@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.engine.cleanup import Retention, cleanup
+from omnigraph.api.upkeep import Retention
+from omnigraph.engine.cleanup import cleanup
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.storage.write_age import GRACE
@@ -90,7 +91,7 @@ class History:
         return pa.Table.from_pylist([row], schema=schema)
 
     def _cleanup(self, keep: int, grace: timedelta) -> None:
-        report = cleanup(self.graph.workspace.root, Retention(keep_versions=keep), grace=grace)
+        report = cleanup(self.graph.workspace, Retention(keep_versions=keep), grace=grace)
         assert all(row.error is None for row in report.datasets)
         kept = self._must_be_readable(keep)
         fresh = Graph.open(self.graph.uri)

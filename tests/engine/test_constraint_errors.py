@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule, KeyConflictError, MergeConflictsError
 from omnigraph.language.types import Scalar
 from omnigraph.language.violations import Sentence, value_text
@@ -76,7 +77,7 @@ def test_a_merge_reports_conflicts_with_the_same_fields(
             graph.merge("work")
         (conflict,) = raised.value.conflicts
         assert (conflict.rule, conflict.property, conflict.entity_id) == (rule, property, entity_id)
-        assert set(conflict.to_dict()) == {"entity_kind", "type_name", "entity_id", "kind", "message"}
+        assert set(wire.to_builtins(conflict)) == {"entity_kind", "type_name", "entity_id", "kind", "message"}
         with pytest.raises(ConstraintError) as refused:
             graph.load(json.dumps(theirs), mode="append")
         assert str(refused.value).endswith(conflict.message)

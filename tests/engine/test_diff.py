@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.diff import ChangeSet
+from omnigraph.api import wire
+from omnigraph.api.changes import ChangeScope, ChangeSet
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
-from omnigraph.engine.scope import ChangeScope
 from omnigraph.errors import BadRequestError, NotFoundError
 from tests.engine.evolving import change_schema
 from tests.engine.town import SCHEMA, drop, knows, new_town, person, place, put
@@ -53,11 +53,11 @@ def test_a_diff_lists_edges_before_nodes_types_by_name_and_entities_by_id(town: 
         ("Person", "zed", "insert"),
         ("Place", "mill", "insert"),
     ]
-    wire = changes.to_dict()
-    assert wire["graph_branch"] == "side"
-    assert wire["stats"] == {"inserts": 3, "updates": 1, "deletes": 2, "types_affected": ["Knows", "Person", "Place"]}
-    assert wire["changes"][0]["endpoints"] == {"src": "ada", "dst": "bob"}
-    assert (wire["from_graph_manifest_version"], wire["to_graph_manifest_version"]) == (2, 4)
+    form = wire.to_builtins(changes)
+    assert form["graph_branch"] == "side"
+    assert form["stats"] == {"inserts": 3, "updates": 1, "deletes": 2, "types_affected": ["Knows", "Person", "Place"]}
+    assert form["changes"][0]["endpoints"] == {"src": "ada", "dst": "bob"}
+    assert (form["from_graph_manifest_version"], form["to_graph_manifest_version"]) == (2, 4)
 
 
 def test_the_other_direction_turns_inserts_into_deletes(town: Graph) -> None:

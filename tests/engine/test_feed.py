@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.feed import ChangePoll
-from omnigraph.engine.scope import ChangeScope
+from omnigraph.api import wire
+from omnigraph.api.changes import ChangePoll, ChangeScope
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -56,7 +56,7 @@ def poll_all(graph: Graph, start: str = "beginning", **options: Any) -> list[str
 def test_images_before_and_after(town: Graph) -> None:
     put(town, "main", person("ada", age=2, photo="base64:AAE="), person("cy"))
     town.mutate('query q() { delete Person where name = "bob" }', "q", actor="mia")
-    update = town.commit_changes(town.snapshot(version=3).commit_id).to_dict()
+    update = wire.to_builtins(town.commit_changes(town.snapshot(version=3).commit_id))
     person_id = town.snapshot().entry.tables["node:Person"].table_id
     assert update["changes"][0] == {
         "kind": "node",
@@ -67,7 +67,7 @@ def test_images_before_and_after(town: Graph) -> None:
         "after": {"properties": _person("ada", age=2, photo="base64:AAE=")},
     }
     assert update["changes"][1].keys() == {"kind", "type", "id", "op", "after"}
-    removal = town.commit_changes(town.snapshot().commit_id).to_dict()
+    removal = wire.to_builtins(town.commit_changes(town.snapshot().commit_id))
     assert [(c["kind"], c["id"], c["op"]) for c in removal["changes"]] == [
         ("node", "bob", "delete"),
         ("edge", "k", "delete"),

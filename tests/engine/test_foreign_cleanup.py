@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.cleanup import Retention, cleanup
+from omnigraph.api.upkeep import Retention
+from omnigraph.engine.cleanup import cleanup
 from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import (

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.engine.indexes import declared_indexes, table_types
 from omnigraph.engine.text_lookup import equals_any
 from omnigraph.storage.models import TableState
@@ -75,7 +76,7 @@ def test_every_declared_index_is_built_in_one_commit_and_then_there_is_nothing_t
 
 def test_a_vector_property_without_vectors_waits_with_its_reason(graph: Graph) -> None:
     load(graph, [book("a")])
-    pending = [p.to_dict() for p in graph.ensure_indices()]
+    pending = [wire.to_builtins(p) for p in graph.ensure_indices()]
     reason = "property has no non-null vectors to train on yet"
     assert pending == [{"type_key": "node:Book", "property": "mood", "reason": reason}]
     load(graph, [book("b", mood=[1, 2, 3])])

@@ -19,7 +19,7 @@ from omnigraph.engine.kernels.csv_records import (
     Records,
     RecordSplitter,
 )
-from omnigraph.engine.kernels.csv_rows import CsvDialect, CsvReader, csv_cuts
+from omnigraph.engine.kernels.csv_rows import CsvBlock, CsvDialect, CsvReader, csv_cuts
 from omnigraph.errors import BadRequestError
 
 
@@ -218,3 +218,26 @@ def test_mistakes_without_end_take_work_in_proportion_and_memory_has_a_bound() -
     with pytest.raises(BadRequestError, match="record 2 is longer than 64 MiB"):
         list(CsvReader(endless, CsvDialect()).blocks())
     assert next(endless, None) is not None
+
+
+def lines_of(block: CsvBlock) -> list[int]:
+    assert block.lines is not None
+    lines: list[int] = block.lines.tolist()
+    return lines
+
+
+@given(
+    st.lists(st.sampled_from(["a", '"x"', '"q\nq"', '"c\r\nc"', "", '"two\rlines"']), min_size=1, max_size=8),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.integers(0, 3),
+    st.integers(1, 5),
+)
+def test_a_row_knows_the_line_it_begins_on(values: list[str], end: str, empty: int, size: int) -> None:
+    data = (end * empty + "".join(f"{value},1{end * (1 + empty)}" for value in ["name", *values])).encode()
+    reader = CsvReader(in_pieces(data, size), CsvDialect())
+    found = [line for block in reader.blocks(lines=True) for line in lines_of(block)]
+    expected, line = [], 1 + empty
+    for value in ["name", *values]:
+        expected.append(line)
+        line += 1 + empty + len(value.splitlines()[1:])
+    assert found == expected[1:]

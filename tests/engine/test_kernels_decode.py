@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.kernels import Grammar, Limits, RejectedRow, decode, decode_collecting, framing, type_records
+from omnigraph.api.limits import Limits
+from omnigraph.engine.kernels import Grammar, RejectedRow, decode, decode_collecting, framing, type_records
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels import framing
 from omnigraph.engine.kernels.framing import Block, MalformedError, lenient_blocks, parse_exactly, strict_blocks
-from omnigraph.engine.kernels.rows import Limits
 from omnigraph.errors import ResourceLimitError
 
 UNBOUNDED = Limits()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.kernels import Limits
+from omnigraph.api import wire
+from omnigraph.api.limits import Limits
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError, ResourceLimitError
 from tests.engine.museum import SCHEMA, edge, lines, node
 from tests.engine.stored import everything, rows
@@ -33,7 +34,7 @@ def museum(graph: Graph) -> Graph:
 
 def test_a_load_is_one_commit_over_all_its_types(graph: Graph) -> None:
     receipt = graph.load(lines(INES, VASE, GUARD), mode="append", actor="mia")
-    assert receipt.to_dict() == {
+    assert wire.to_builtins(receipt) == {
         "branch": "main",
         "base_branch": None,
         "branch_created": False,

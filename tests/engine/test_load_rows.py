@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.kernels import Limits
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.errors import (
     BadRequestError,
@@ -309,7 +309,10 @@ def test_how_a_file_is_written_can_be_said(graph: Graph, tmp_path: Path) -> None
     graph.load(io.BytesIO(b"isbn\ttitle\nb1\tx\n"), type="Book", mode="merge", format="csv", csv=CsvDialect("\t"))
     (tmp_path / "rows.tsv").write_text("isbn\ttitle\nb2\ty\n")
     graph.load(tmp_path / "rows.tsv", type="Book", mode="merge")
-    assert set(rows(graph, "node:Book")) == {"b1", "b2"}
+    (tmp_path / "more.tsv").write_text("isbn\ttitle\nb3\tz\n")
+    with (tmp_path / "more.tsv").open("rb") as file:
+        graph.load(file, type="Book", mode="merge")
+    assert set(rows(graph, "node:Book")) == {"b1", "b2", "b3"}
 
 
 def test_more_than_one_process_should_hold_is_refused_before_anything_is_written(graph: Graph, tmp_path: Path) -> None:

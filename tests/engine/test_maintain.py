@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,9 +11,11 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph, MaintenancePolicy, Retention
-from omnigraph.engine.maintain import DEFAULT_POLICY, maintain
+from omnigraph.api.upkeep import DEFAULT_POLICY
+from omnigraph.engine.maintain import maintain
 from omnigraph.engine.maintainer import Maintainer
 from omnigraph.errors import BadRequestError
+from tests.support.waiting import GIVE_UP, wait_until
 
 SCHEMA = "node Person { slug: String @key  name: String @index }"
 BUSY = MaintenancePolicy(retention=Retention(keep_versions=5), released_versions=10, grace=timedelta(0))
@@ -102,8 +103,8 @@ def test_in_the_background_beside_a_writer_and_another_maintainer(tmp_path: Path
         while written < 400 and not all(m.last_cleanup for m in maintainers):
             graph.load(person(f"w{written}"), mode="append")
             written += 1
+        wait_until(lambda: any(m.last_cleanup for m in maintainers), "a maintainer cleans up")
     assert [m.last_error for m in maintainers] == [None, None]
-    assert any(m.last_cleanup for m in maintainers)
     fresh = Graph.open(tmp_path / "graph")
     assert fresh.verify().clean
     assert fresh.snapshot().count("node:Person") == written + 1
@@ -122,21 +123,19 @@ def test_it_ends_with_the_graph(tmp_path: Path) -> None:
         assert maintenance_threads() == []
     omnigraph.open(tmp_path / "graph", maintain=True)
     for thread in maintenance_threads():  # nobody holds the graph, so nobody could close it
-        thread.join(30)
+        thread.join(GIVE_UP)
         assert not thread.is_alive()
 
 
 def test_what_fails_is_kept_and_tried_again(tmp_path: Path) -> None:
     graph = grown(tmp_path / "graph", 1)
     maintainer = Maintainer(graph.workspace, BUSY, every=OFTEN, branch="late").start()
-    while maintainer.last_error is None:
-        time.sleep(OFTEN.total_seconds())
+    wait_until(lambda: maintainer.last_error, "the maintainer fails")
     assert maintainer.last_report is None
     assert "late" in str(maintainer.last_error)
     graph.create_branch("late")
     looks = maintainer.looks
-    while maintainer.looks < looks + 2:
-        time.sleep(OFTEN.total_seconds())
+    wait_until(lambda: maintainer.looks >= looks + 2, "the maintainer looks twice")
     assert maintainer.last_error is None
     assert maintainer.last_report is not None
     graph.close()

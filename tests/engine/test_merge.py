@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import wire
+from omnigraph.api.enums import MergeOutcome
+from omnigraph.api.limits import Limits
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
-from omnigraph.engine.kernels import Limits
-from omnigraph.engine.merge import MergeOutcome
 from omnigraph.engine.publish import Intent, PublishPlan, publish
 from omnigraph.errors import (
     BadRequestError,
@@ -52,7 +53,12 @@ def test_a_fast_forward_is_a_new_commit_with_two_parents_over_the_same_versions(
     put(town, "side", person("cy"))
     before, side = town.snapshot(), town.snapshot("side")
     result = town.merge("side", actor="mia")
-    assert result.to_dict() == {"source": "side", "target": "main", "outcome": "fast_forward", "actor_id": "mia"}
+    assert wire.to_builtins(result) == {
+        "source": "side",
+        "target": "main",
+        "outcome": "fast_forward",
+        "actor_id": "mia",
+    }
     after = town.snapshot()
     assert after.entry.tables == side.entry.tables
     assert [p.commit_id for p in after.entry.commit.parents] == [before.commit_id, side.commit_id]
@@ -190,7 +196,7 @@ def test_a_conflict_error_previews_three_and_counts_the_rest(town: Graph) -> Non
     with pytest.raises(MergeConflictsError) as caught:
         town.merge("side")
     assert str(caught.value).endswith("; and 2 more")
-    assert caught.value.conflicts[0].to_dict() == {
+    assert wire.to_builtins(caught.value.conflicts[0]) == {
         "entity_kind": "node",
         "type_name": "Person",
         "entity_id": "n0",
@@ -299,7 +305,7 @@ def test_unknown_and_reserved_names_are_refused(town: Graph) -> None:
 def test_the_source_can_go_after_any_successful_merge(town: Graph) -> None:
     put(town, "side", person("cy"))
     result = town.merge("side", delete_branch=True)
-    assert result.to_dict()["branch_deleted"] is True
+    assert wire.to_builtins(result)["branch_deleted"] is True
     assert town.list_branches() == ["main"]
     town.create_branch("idle")
     assert town.merge("idle", delete_branch=True).branch_deleted is True
@@ -379,7 +385,7 @@ def test_counts_of_a_merge_are_what_the_target_gained(town: Graph) -> None:
     put(town, "main", *(person(f"n{i}") for i in range(20)))
     commit = town.merge("side").commit
     assert commit is not None
-    changes = town.describe_commit(commit.graph_commit_id).to_dict()["changes"]
+    changes = wire.to_builtins(town.describe_commit(commit.graph_commit_id))["changes"]
     assert changes == {
         "edge:Knows": {"inserted": 0, "updated": 0, "deleted": 1},
         "node:Person": {"inserted": 1, "updated": 1, "deleted": 1},

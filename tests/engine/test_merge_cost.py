@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 from omnigraph import Graph
 from tests.conftest import Place
 from tests.engine.museum import lines, node
 from tests.support.s3 import RequestLog, S3Server
+from tests.support.waiting import wait_until
 
 FAST_FORWARD_REQUESTS = 8
 CREATE_REQUESTS = 4
@@ -19,8 +19,8 @@ def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> Reque
     """The requests of `work`, with the hint that a commit writes in the background."""
     with server.logged() as log:
         work()
-        while graph.workspace.root.log.hints_pending() or graph.workspace.root.pins.pending():
-            time.sleep(0.005)
+        root = graph.workspace.root
+        wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
     return log
 
 

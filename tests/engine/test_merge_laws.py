@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.errors import BadRequestError, MergeConflictsError
 from tests.engine.town import SCHEMA, content, drop, knows, lives, new_town, person, place, put
 
@@ -144,7 +145,7 @@ def test_the_feed_replayed_from_the_beginning_rebuilds_the_head(left: list[Edit]
         while True:
             for block in poll.blocks:
                 for change in block.changes:
-                    _replay(rebuilt, change.to_dict())
+                    _replay(rebuilt, wire.to_builtins(change))
             if poll.next_page_token is not None:
                 poll = graph.poll_changes(branch=branch, page_token=poll.next_page_token, max_changes=page)
             elif not poll.caught_up:

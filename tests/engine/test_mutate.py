@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.kernels import Limits
+from omnigraph.api import wire
+from omnigraph.api.limits import Limits
 from omnigraph.errors import (
     BadRequestError,
     CompileError,
@@ -342,13 +343,13 @@ def test_all_statements_are_one_commit(graph: Graph) -> None:
     receipt = run(graph, 'insert Memo { text: "a" } update Curator set { pay: 1 } where badge = "k7"', actor="mia")
     assert receipt.commit is not None
     assert receipt.commit.graph_manifest_version == graph.snapshot().version == before + 1
-    assert receipt.to_dict() == {
+    assert wire.to_builtins(receipt) == {
         "branch": "main",
         "query_name": "it",
         "affected_nodes": 2,
         "affected_edges": 0,
         "actor_id": "mia",
-        "commit": receipt.commit.to_dict(),
+        "commit": wire.to_builtins(receipt.commit),
     }
 
 

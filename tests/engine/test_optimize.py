@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import wire
+from omnigraph.api.upkeep import MaintenancePolicy, Retention
 from omnigraph.engine import optimize as optimizing
-from omnigraph.engine.cleanup import Retention
 from omnigraph.engine.indexes import declared_indexes
-from omnigraph.engine.maintain import MaintenancePolicy
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.tables.indexing import covered_fragments
@@ -43,12 +43,13 @@ def test_one_commit_with_the_same_content(graph: Graph) -> None:
     report = graph.optimize(actor="ann")
     assert report.commit is not None
     assert report.commit.version == graph.snapshot().version == version + 1
-    assert (report.commit.entry.commit.kind, report.commit.entry.commit.actor) == ("optimize", "ann")
+    published = graph.get_commit(report.commit.id).commit
+    assert (published.kind, report.commit.actor_id, published.actor) == ("optimize", "ann", "ann")
     assert {key: content(graph, key) for key in graph.snapshot().types()} == before
     assert [fragment_count(graph, key) for key in graph.snapshot().types()] == [1, 1, 1]
     assert indexes_are_whole(graph)
-    changes = report.commit.entry.commit.changes
-    assert all((c.inserted, c.updated, c.deleted) == (0, 0, 0) for c in changes.values())
+    assert len(published.changes) == 3
+    assert all((c.inserted, c.updated, c.deleted) == (0, 0, 0) for c in published.changes.values())
 
 
 def test_a_tidy_graph_gets_no_commit(graph: Graph) -> None:
@@ -61,10 +62,10 @@ def test_a_tidy_graph_gets_no_commit(graph: Graph) -> None:
 
 
 def test_the_wire_form(graph: Graph) -> None:
-    wire = graph.optimize().to_dict()
-    assert list(wire) == ["uri", "datasets"]
-    assert [row["type_key"] for row in wire["datasets"]] == ["edge:Borrowed", "node:Book", "node:Reader", "__manifest"]
-    assert wire["datasets"][1] == {
+    told = wire.to_builtins(graph.optimize())
+    assert list(told) == ["uri", "datasets"]
+    assert [row["type_key"] for row in told["datasets"]] == ["edge:Borrowed", "node:Book", "node:Reader", "__manifest"]
+    assert told["datasets"][1] == {
         "type_key": "node:Book",
         "fragments_removed": 4,
         "fragments_added": 1,

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.output import CellLayout, ReadFormat, TableStyle, render_read
+from omnigraph.api import wire
+from omnigraph.api.enums import CellLayout, ReadFormat
+from omnigraph.api.query import ReadOutput
+from omnigraph.engine.output import TableStyle, render_read
 
 ROWS: list[dict[str, Any]] = [
     {"title": "Lichen, field guide", "pages": 12, "tags": ["a", "b"], "price": None},
@@ -15,10 +18,10 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def output(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+def output(rows: list[dict[str, Any]], **changes: Any) -> ReadOutput:
     columns = list(rows[0]) if rows else []
     base = {"query_name": "books", "target": {"branch": "main", "snapshot": None}, "row_count": len(rows)}
-    return {**base, "columns": columns, "rows": rows, **changes}
+    return wire.convert({**base, "columns": columns, "rows": rows, **changes}, ReadOutput)
 
 
 def test_table_pads_every_column_to_its_widest_cell() -> None:
@@ -86,11 +89,10 @@ def test_jsonl_begins_with_its_metadata() -> None:
 
 def test_json_is_the_read_output_itself() -> None:
     text = render_read(output(ROWS), ReadFormat.JSON)
-    assert json.loads(text) == output(ROWS)
+    assert json.loads(text) == wire.to_builtins(output(ROWS))
     assert text.endswith("}\n")
 
 
 def test_columns_come_from_the_rows_when_they_are_not_named() -> None:
-    read = output([{"b": 1}, {"a": 2}])
-    del read["columns"]
+    read = output([{"b": 1}, {"a": 2}], columns=[])
     assert render_read(read, ReadFormat.CSV) == "a,b\nnull,1\n2,null\n"

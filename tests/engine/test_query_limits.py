@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from omnigraph.api import wire
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.query import expand, filter, run
 from omnigraph.engine.query.limits import Cancellation
@@ -20,6 +21,7 @@ from omnigraph.engine.query.traversal_mode import MODE_VARIABLE
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError
 from omnigraph.graph import Graph
 from omnigraph.storage.topology import TopologyFiles
+from tests.support.waiting import GIVE_UP
 
 SCHEMA = "node Item { slug: String @key  n: I32 }\nedge Next: Item -> Item"
 ITEMS = 150_000
@@ -124,7 +126,7 @@ class Stuck:
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
         self.was_asked = True
         self._asked()
-        assert self.may_answer.wait(60)
+        assert self.may_answer.wait(GIVE_UP)
         self.answered.set()
         return np.full(dimension, dimension**-0.5, np.float32)
 
@@ -148,7 +150,7 @@ def test_whoever_may_end_a_query_does_not_wait_for_the_step_that_runs(spots: Gra
     assert not stuck.answered.is_set(), "the query was over before its step was"
     stuck.may_answer.set()
     for thread in _query_threads():
-        thread.join(60)
+        thread.join(GIVE_UP)
     assert stuck.answered.is_set() == stuck.was_asked
     assert _query_threads() == [], "the step ends by itself and leaves nothing behind"
 
@@ -253,7 +255,7 @@ def test_a_profile_tells_rows_time_and_requests(graph: Graph) -> None:
     assert aggregate.requests >= scan.requests >= 1
     assert any("Next" in note for note in expand.notes)
     assert scan.notes == ["filter: `n` > 0", "n: no index"]
-    assert aggregate.to_json_dict()["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
+    assert wire.to_builtins(aggregate.measured)["inputs"][0]["inputs"][0]["operator"] == "Scan $i: Item where $i.n > 0"
 
 
 def test_an_explanation_shows_the_plan_without_running_it(graph: Graph) -> None:

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.api import wire
+from omnigraph.api.enums import Integers
 from omnigraph.engine.query.order import codes_of, first_in_order
 from omnigraph.engine.query.properties import Located
-from omnigraph.engine.query.render import Integers, rendered
+from omnigraph.engine.query.render import rendered
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.graph import Graph
 from omnigraph.language.types import PropertyType, Scalar
@@ -133,7 +135,7 @@ def test_the_same_result_in_other_shapes(graph: Graph) -> None:
     result = graph.query("query q() { match { $b: Book } return { $b.slug as s, $b.pages as p } order { s } }")
     assert result.to_arrow().column("s").to_pylist() == ["a", "b", "c", "d"]
     assert pa.ipc.open_stream(io.BytesIO(result.to_ipc())).read_all() == result.to_arrow()
-    output = result.to_json_dict()
+    output = wire.to_builtins(result.read_output())
     assert (output["query_name"], output["row_count"], output["columns"]) == ("q", 4, ["s", "p"])
     assert output["target"] == {"branch": "main", "snapshot": None}
     assert output["graph_commit_id"] == graph.resolve_snapshot()

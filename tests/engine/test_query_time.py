@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from omnigraph.api import wire
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.errors import BadRequestError, NotFoundError, OmniGraphError
 from omnigraph.graph import Graph
@@ -159,7 +160,7 @@ def test_readers_beside_writers_never_see_half_a_commit(graph: Graph) -> None:
 
 def test_a_snapshot_lists_its_tables(graph: Graph) -> None:
     graph.load(node("Person", "bob"), mode="append")
-    listing = graph.snapshot().to_json_dict()
+    listing = wire.to_builtins(graph.snapshot().listing())
     assert (listing["graph_branch"], listing["graph_manifest_version"]) == ("main", graph.version_of())
     assert [(d["entity_kind"], d["type_name"], d["entity_count"]) for d in listing["datasets"]] == [
         ("edge", "Knows", 0),

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.repair import RepairReport, TableRepaired
+from omnigraph.api import wire
+from omnigraph.api.upkeep import RepairReport, TableRepaired
 from omnigraph.errors import BadRequestError
 from tests.engine.library import SCHEMA, book, content, load, loan, reader
 
@@ -44,12 +45,13 @@ def outcome(report: RepairReport, type_key: str = "node:Reader") -> tuple[str, s
 
 
 def test_a_graph_nobody_else_touched_has_no_drift(graph: Graph) -> None:
-    wire = graph.repair().to_dict()
-    assert list(wire) == ["uri", "confirm", "force", "graph_manifest_version", "datasets"]
-    assert [r["type_key"] for r in wire["datasets"]] == ["edge:Borrowed", "node:Book", "node:Reader"]
-    for found in wire["datasets"]:
+    told = wire.to_builtins(graph.repair())
+    assert list(told) == ["uri", "confirm", "force", "graph_manifest_version", "datasets"]
+    assert [r["type_key"] for r in told["datasets"]] == ["edge:Borrowed", "node:Book", "node:Reader"]
+    for found in told["datasets"]:
         assert (found["classification"], found["action"], found["operations"]) == ("no_drift", "no_op", [])
-        assert found["published_dataset_version"] == found["lance_head_version"]
+        assert found["dataset_version_id"] == found["lance_head_version"]
+        assert found["published_dataset_version"] == graph.snapshot().table_versions()[found["type_key"]]
 
 
 def test_force_needs_confirm(graph: Graph) -> None:
@@ -98,7 +100,8 @@ def test_what_can_not_be_opened_is_reported_and_never_guessed(graph: Graph) -> N
     report = Graph.open(graph.uri).repair()
     assert outcome(report, "node:Book") == ("unverifiable", "refused")
     assert data in str(row(report, "node:Book").error)
-    assert row(report, "node:Book").published_dataset_version == state.version
+    assert row(report, "node:Book").dataset_version_id == state.version
+    assert row(report, "node:Book").published_dataset_version == graph.snapshot().table_versions()["node:Book"]
     assert outcome(report) == ("no_drift", "no_op")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.engine.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
@@ -57,7 +58,7 @@ def test_a_plan_and_a_preview_change_nothing(graph: Graph) -> None:
 
 def test_the_wire_form_of_an_apply(graph: Graph) -> None:
     applied = graph.apply_schema(changed("enum(novel, essay)", "enum(novel, essay, poem)"))
-    assert applied.to_dict() == {
+    assert wire.to_builtins(applied) == {
         "uri": graph.uri,
         "supported": True,
         "applied": True,
@@ -166,7 +167,7 @@ def test_a_widened_enum_moves_no_data(graph: Graph) -> None:
 def test_a_soft_drop_of_a_property_leaves_the_past_readable(graph: Graph, old: str, name: str) -> None:
     before = graph.snapshot()
     applied = graph.apply_schema(changed(old, ""))
-    assert [step.to_json_dict()["mode"] for step in applied.steps] == ["soft"]
+    assert [step.mode for step in applied.steps] == ["soft"]
     assert applied.purged is None
     assert name not in content(graph, "node:Reader")["r1"]
     assert name in content(graph, "node:Reader", version=before.version)["r1"]
@@ -206,7 +207,7 @@ def test_a_dropped_type_is_readable_before_the_drop(graph: Graph) -> None:
 def test_a_hard_drop_purges_the_past_of_that_type_only(graph: Graph) -> None:
     before = graph.snapshot()
     applied = graph.apply_schema(changed("name: String?", ""), allow_data_loss=True)
-    assert [step.to_json_dict()["mode"] for step in applied.steps] == ["hard"]
+    assert [step.mode for step in applied.steps] == ["hard"]
     assert applied.purged is not None
     assert applied.purged.versions_removed >= 1
     fresh = Graph.open(graph.uri)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import omnigraph
+from omnigraph.api.limits import Limits
 from omnigraph.cli.invocation import open_graph
 from omnigraph.cli.scope import StoreScope
-from omnigraph.engine.kernels import Limits
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.query.search_postings import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
@@ -68,6 +68,18 @@ def test_a_commit_and_a_publish_of_one_branch_exclude_each_other(tmp_path: Path)
     assert committed is not None
     assert len(attempts) == 1
     assert versions == [committed.version + 1]
+
+
+def test_a_write_within_a_write_to_the_same_branch_is_refused_instead_of_waiting_for_itself(tmp_path: Path) -> None:
+    workspace = new_graph(str(tmp_path / "g")).workspace
+
+    def prepare(txn: WriteTxn) -> PublishPlan:
+        workspace.publish(txn, EMPTY)
+        return EMPTY
+
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        workspace.commit("main", prepare, Intent(kind="load"))
+    assert workspace.commit("main", lambda txn: EMPTY, Intent(kind="load")) is not None
 
 
 def test_a_snapshot_embeds_with_the_client_of_its_graph(notes: Graph) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.api import wire
 from omnigraph.language.lint import HARD_CODED, LintReport, SchemaSource, lint_queries
 from omnigraph.language.query.operation import describe_parameters
 
@@ -47,7 +48,7 @@ RESULT_SHAPES: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("projection", "shape"), RESULT_SHAPES)
 def test_result_shapes(projection: str, shape: dict[str, Any]) -> None:
     query = compiled(read("$p: Paper  $a: Person", projection, params="$q: String?"))
-    assert [column.to_json_dict() for column in query.operation.result] == [shape]
+    assert [wire.to_builtins(column) for column in query.operation.result] == [shape]
 
 
 TOUCHED = [
@@ -72,7 +73,7 @@ def test_touched_types(query: str, reads: list[str], writes: list[str]) -> None:
 
 def test_parameters_have_the_same_wire_form() -> None:
     query = compiled(write('delete Paper where doi = "x"', "$a: I64, $b: [Date]?, $c: Vector(3), $d: Blob"))
-    assert [shape.to_json_dict() for shape in describe_parameters(query.parameters)] == [
+    assert [wire.to_builtins(shape) for shape in describe_parameters(query.parameters)] == [
         {"name": "a", "kind": "bigint", "nullable": False},
         {"name": "b", "kind": "list", "item_kind": "date", "nullable": True},
         {"name": "c", "kind": "vector", "vector_dim": 3, "nullable": False},
@@ -85,7 +86,7 @@ def test_parameters_have_the_same_wire_form() -> None:
 
 def test_a_clean_file() -> None:
     report = lint("query q($d: String) { match { $s: Slot { room: $d } } return { $s.hour as hour } }")
-    assert report.to_json_dict() == {
+    assert wire.to_builtins(report) == {
         "status": "ok",
         "schema_source": {"kind": "file", "path": "archive.pg"},
         "query_path": "q.gq",
@@ -111,14 +112,14 @@ def test_a_clean_file() -> None:
 
 
 def test_a_live_graph_is_named_by_its_uri() -> None:
-    assert SchemaSource("graph", "s3://b/g").to_json_dict() == {"kind": "graph", "uri": "s3://b/g"}
+    assert wire.to_builtins(SchemaSource.graph("s3://b/g")) == {"kind": "graph", "uri": "s3://b/g"}
 
 
 def test_a_file_that_does_not_parse_has_one_finding_and_no_results() -> None:
     report = lint(read("$b: Paper {}") + "\nquery x( {")
-    wire = report.to_json_dict()
-    assert (wire["status"], wire["errors"], wire["queries_processed"], wire["results"]) == ("error", 1, 0, [])
-    (finding,) = wire["findings"]
+    told = wire.to_builtins(report)
+    assert (told["status"], told["errors"], told["queries_processed"], told["results"]) == ("error", 1, 0, [])
+    (finding,) = told["findings"]
     assert (finding["severity"], finding["code"]) == ("error", "Q000")
     assert "line 1" in finding["message"]
     assert "line 2" in finding["message"]
@@ -127,7 +128,7 @@ def test_a_file_that_does_not_parse_has_one_finding_and_no_results() -> None:
 
 def test_a_failing_query_does_not_stop_the_others() -> None:
     report = lint("query a() { match { $b: Bok } return { $b.x } }\n" + read("$p: Paper", "$p.title"))
-    first, second = report.to_json_dict()["results"]
+    first, second = wire.to_builtins(report)["results"]
     assert first["status"] == "error"
     assert first["error"] == "type error: T1: unknown node type 'Bok' (line 1, column 25)"
     assert "operation" not in first
@@ -150,7 +151,7 @@ def test_an_uncoded_type_error_has_no_code() -> None:
 
 def test_a_mutation_without_parameters_is_warned_about() -> None:
     report = lint(write('delete Paper where doi = "x"'))
-    (result,) = report.to_json_dict()["results"]
+    (result,) = wire.to_builtins(report)["results"]
     assert result["status"] == "ok"
     assert "hard-coded mutation" in result["warnings"][0]
     assert (report.warnings, report.exit_code) == (1, 0)
@@ -169,7 +170,7 @@ def test_l201_names_nullable_properties_that_no_update_sets() -> None:
         "query also($d: String) { update Person set { active: true } where handle = $d }\n"
         "query broken($d: String) { update Person set { email: 3 } where handle = $d }\n"
     )
-    findings = lint(text).to_json_dict()["findings"]
+    findings = wire.to_builtins(lint(text))["findings"]
     assert [f["property"] for f in findings] == ["aliases", "born", "email", "photo"]
     assert findings[0] == {
         "severity": "warning",

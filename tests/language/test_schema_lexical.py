@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,3 +90,12 @@ def test_the_caret_stands_under_the_finding() -> None:
 )
 def test_suggestions(name: str, known: list[str], expected: str | None) -> None:
     assert did_you_mean(name, known) == expected
+
+
+@given(st.text("abA0", max_size=6), st.lists(st.text("abA0", max_size=7), max_size=12))
+def test_the_suggestion_is_the_closest_match(name: str, known: list[str]) -> None:
+    said = did_you_mean(name, known)
+    alike = [candidate for candidate in known if candidate != name and candidate.casefold() == name.casefold()]
+    near = [candidate for candidate in set(known) - {name} if abs(len(candidate) - len(name)) <= 1 + len(name) // 3]
+    expected = [min(alike)] if alike else get_close_matches(name, near, n=1, cutoff=0.7)
+    assert said == (f"did you mean '{expected[0]}'?" if expected else None)

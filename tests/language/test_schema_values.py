@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.api import wire
+from omnigraph.engine.schema.steps import told_type
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import (
@@ -198,7 +200,7 @@ def test_compatibility_is_symmetric(left: PropertyType, right: PropertyType, exp
 
 
 @pytest.mark.parametrize(
-    ("type_", "display", "wire"),
+    ("type_", "display", "form"),
     [
         (I32.as_nullable(), "I32?", {"scalar": "I32", "nullable": True, "list": False, "enum_values": None}),
         (
@@ -218,6 +220,6 @@ def test_compatibility_is_symmetric(left: PropertyType, right: PropertyType, exp
         ),
     ],
 )
-def test_display_and_wire_form(type_: PropertyType, display: str, wire: dict[str, object]) -> None:
-    assert str(type_) == display
-    assert type_.to_json_dict() == wire
+def test_display_and_wire_form(type_: PropertyType, display: str, form: dict[str, object]) -> None:
+    assert str(type_) == str(told_type(type_)) == display
+    assert wire.to_builtins(told_type(type_)) == form

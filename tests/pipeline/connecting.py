@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.pipeline import run, start_session, to_spark
 from omnigraph.pipeline.model import SparkSettings
 from tests.pipeline.conftest import QUICK
@@ -24,7 +25,10 @@ def main(uri: str, inputs: str) -> None:
             given = records(Path(inputs), quality=quarantine(Path(inputs)), spark=json.dumps({"conf": QUICK}))
             report = run(given, graph=graph, spark=spark)
             read = to_spark(graph, "Reader", spark).count()
-        print(json.dumps({"report": report.to_dict(), "session": type(spark).__module__, "read": read}), flush=True)
+        print(
+            json.dumps({"report": wire.to_builtins(report), "session": type(spark).__module__, "read": read}),
+            flush=True,
+        )
     finally:
         spark.stop()
 

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.pipeline import run, start_session
 from omnigraph.pipeline.model import SparkSettings
 from tests.pipeline.conftest import QUICK
@@ -36,9 +37,9 @@ def main(uri: str, inputs: str, master: str, *files: str) -> None:
     spark = start_session(SparkSettings(master, conf=conf), "omnigraph test driver")
     graph = Graph.open(uri, trace=killing_trace())
     try:
-        print(json.dumps(run(records(Path(inputs)), graph=graph, spark=spark).to_dict()), flush=True)
+        print(json.dumps(wire.to_builtins(run(records(Path(inputs)), graph=graph, spark=spark))), flush=True)
         for file in files:
-            print(json.dumps(run(file, spark=spark).to_dict()), flush=True)
+            print(json.dumps(wire.to_builtins(run(file, spark=spark))), flush=True)
     finally:
         spark.stop()
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from omnigraph.pipeline import register, start_session
 from omnigraph.pipeline.model import SparkSettings
 from tests.pipeline.conftest import QUICK
+from tests.support.waiting import GIVE_UP
 
 NOTES = "node Note { text: String }"
 
@@ -26,7 +27,7 @@ def follow(spark: SparkSession, library: str, notes: str, checkpoint: str) -> No
     names = changes.load().where("type = 'Reader'").selectExpr("id as text")
     stream = names.writeStream.format("omnigraph").options(graph=notes, type="Note", checkpointLocation=checkpoint)
     query = stream.trigger(availableNow=True).start()
-    query.awaitTermination(200)
+    query.awaitTermination(GIVE_UP)
     assert query.exception() is None
     assert not query.isActive
 

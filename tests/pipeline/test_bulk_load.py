@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.api.limits import Limits
 from omnigraph.cli.main import run as command
-from omnigraph.engine.kernels import Limits
 from tests.engine.stored import everything
 from tests.pipeline.library import book, csv, edge, library, ndjson, reader
 

@@ -9,11 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.engine.stored import rows
 from tests.pipeline.library import book, edge, library, ndjson, reader
 from tests.support.processes import REPOSITORY
+from tests.support.waiting import GIVE_UP
 from tests.test_architecture import SOURCE
 
 CLASSIC_ONLY = {"sparkContext", "_sc", "_jvm", "_jdf", "_jsparkSession", "rdd", "toDF", "accumulator"}
@@ -30,7 +29,6 @@ def test_pipelines_use_nothing_that_connect_lacks() -> None:
     assert strays == ["interrupts.py: _jvm", "session.py: sparkContext"]
 
 
-@pytest.mark.timeout(300)
 def test_a_run_over_connect_takes_and_refuses_like_any_other(tmp_path: Path) -> None:
     graph = library(tmp_path / "graph")
     graph.load(json.dumps(reader("ann", age=1)), mode="append")
@@ -47,7 +45,7 @@ def test_a_run_over_connect_takes_and_refuses_like_any_other(tmp_path: Path) -> 
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": search},
         check=False,
-        timeout=240,
+        timeout=GIVE_UP,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout.splitlines()[-1])

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.cli.main import run as command
 from omnigraph.engine.kernels.csv_records import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
 from omnigraph.errors import BadRequestError, CompileError
@@ -144,7 +145,9 @@ def test_what_was_written_is_stored_and_what_is_no_row_is_told(tmp_path: Path, s
         for record in [f"{n}," + text.decode(errors="backslashreplace")]
         for reason in [reason.replace("has 3 values", "has 4 values").replace("has 1 value ", "has 2 values ")]
     ]
-    assert "#" not in json.dumps([report.to_dict()["types"], *rejected_rows(report.quarantine)]).replace("#row", "")
+    assert "#" not in json.dumps([wire.to_builtins(report)["types"], *rejected_rows(report.quarantine)]).replace(
+        "#row", ""
+    )
     assert graph.verify().clean
 
     export_types(spark, graph, str(tmp_path / "out"), format="csv", types=["Text"])

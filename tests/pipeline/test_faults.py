@@ -14,15 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.api import wire
 from omnigraph.pipeline import run
 from tests.conftest import Place
 from tests.engine.stored import everything, rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, reader, records, rejected_rows
 from tests.support.processes import REPOSITORY
+from tests.support.waiting import GIVE_UP
 
 MANY = 40_000
 
@@ -41,7 +42,7 @@ def driver(
 
 
 def reported(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    output, errors = process.communicate(timeout=280)
+    output, errors = process.communicate(timeout=GIVE_UP)
     assert process.returncode == 0, errors[-4000:]
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
@@ -139,7 +140,6 @@ def told(report: dict[str, Any]) -> tuple[Any, ...]:
     return report["types"], [(r["file"], r["row"], r["reason"]) for r in refused]
 
 
-@pytest.mark.timeout(400)
 def test_executors_of_their_own_make_the_same_graph_though_some_are_killed(tmp_path: Path, spark: SparkSession) -> None:
     """Separate executor processes with eager speculation: files of lost and of needless attempts are never named."""
     graph = library(tmp_path / "graph")
@@ -154,14 +154,13 @@ def test_executors_of_their_own_make_the_same_graph_though_some_are_killed(tmp_p
     check_complete(graph, names)
 
     assert [report["mode"] for report in reports] == ["append", "merge", "overwrite"]
-    local = [run(file, graph=here, spark=spark).to_dict() for file in files]
+    local = [wire.to_builtins(run(file, graph=here, spark=spark)) for file in files]
     assert [told(report) for report in reports] == [told(report) for report in local]
     assert all(report["rejected"] for report in reports[:2])
     assert contents(there) == contents(here)
     assert there.verify().clean
 
 
-@pytest.mark.timeout(400)
 def test_a_driver_killed_around_its_publish_leaves_one_commit_or_none(tmp_path: Path, spark: SparkSession) -> None:
     points = ["publish.before:1", "publish.after:1"]
     graphs = [library(tmp_path / point) for point in points]
@@ -171,7 +170,7 @@ def test_a_driver_killed_around_its_publish_leaves_one_commit_or_none(tmp_path: 
         for graph, point in zip(graphs, points, strict=True)
     ]
     for process in started:
-        process.communicate(timeout=280)
+        process.communicate(timeout=GIVE_UP)
         assert process.returncode == -signal.SIGKILL
     before, after = graphs
     assert (before.snapshot().version, after.snapshot().version) == (1, 2)

@@ -7,15 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-
-import pytest
 
 from tests.pipeline.conftest import QUICK
 from tests.pipeline.library import csv, library
 from tests.pipeline.test_faults import descendants
-from tests.support.processes import REPOSITORY
+from tests.support.processes import REPOSITORY, is_stopped
+from tests.support.waiting import GIVE_UP, wait_until
 
 FILE = """\
 version: 1
@@ -31,41 +29,35 @@ def javas(pid: int) -> list[int]:
     return [child for child, command in descendants(pid) if "pyspark-shell" in command]
 
 
-def wait_until(process: subprocess.Popen[str], point: str) -> None:
-    """Until Java is being started, or a stage is over."""
-    assert process.stdout is not None
-    if point == "java":
-        while not javas(process.pid):
-            assert process.poll() is None
-            time.sleep(0.005)
-        return
-    while json.loads(process.stdout.readline())["stage"] != point:
-        pass
+def wait_for(process: subprocess.Popen[str], point: str) -> None:
+    """Until Java is being started, or the process has stopped itself because a stage is over."""
+    reached = (lambda: javas(process.pid)) if point == "java" else (lambda: is_stopped(process.pid))
+    wait_until(lambda: reached() or process.poll() is not None, f"the run gets to '{point}'")
 
 
-@pytest.mark.timeout(400)
 def test_an_interrupted_run_ends_with_one_line_and_without_its_jvm(tmp_path: Path) -> None:
-    csv(tmp_path / "people.csv", "name,age", *(f"p{number},{number % 90}" for number in range(50_000)))
+    csv(tmp_path / "people.csv", "name,age", *(f"p{number},{number % 90}" for number in range(500)))
     points = {"java": os.kill, "start": os.killpg, "write": os.kill}
     graphs = {point: library(tmp_path / point) for point in points}
     started = {}
     for point, graph in graphs.items():
         (tmp_path / f"{point}.yaml").write_text(FILE.format(graph=graph.uri, conf=json.dumps(QUICK)))
         started[point] = subprocess.Popen(
-            [sys.executable, "-m", "omnigraph.cli.main", "pipeline", "run", f"{point}.yaml", "--json"],
+            [sys.executable, "-m", "tests.pipeline.interrupted", point, "pipeline", "run", f"{point}.yaml", "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+            env={**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"},
             start_new_session=True,
         )
     for point, kill in points.items():
         process = started[point]
-        wait_until(process, point)
+        wait_for(process, point)
         java = javas(process.pid)
         kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
+        os.kill(process.pid, signal.SIGCONT)
+        _, errors = process.communicate(timeout=GIVE_UP)
         assert (point, process.returncode, errors) == (point, 130, "Error: interrupted\n")
         assert java
         assert not [pid for pid in java if Path(f"/proc/{pid}").exists()]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.pipeline.model import Duplicates, OnError, check_against, load_pipeline, read_pipeline

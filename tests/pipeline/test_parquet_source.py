@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
 from omnigraph.pipeline import parquet_source as reading

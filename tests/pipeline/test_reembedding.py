@@ -72,7 +72,7 @@ def test_missing_vectors_are_filled_and_then_all_are_made_anew(tmp_path: Path, s
     }  # fmt: skip
     assert stored["a"]["photo"] == b"hi"
     assert outcome.commit is not None
-    assert outcome.commit.entry.commit.actor == "nightly"
+    assert outcome.commit.actor_id == "nightly"
     changed = {c.id for c in graph.iter_commit_changes(outcome.commit.commit_id)}
     assert changed == {"a", "d", "e"}
     assert reembed(graph, "Page", "vec", spark=spark, config=MOCK).commit is None

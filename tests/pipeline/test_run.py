@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.api import wire
+from omnigraph.api.pipeline import StageEvent
 from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run
-from omnigraph.pipeline.report import StageEvent
 from tests.engine.stored import rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, quarantine, reader, records, rejected_rows
 from tests.storage.test_faults import LosesAnswers, publishes
@@ -77,7 +78,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     indexes = {i.name for i in lance_of(graph.snapshot().table("node:Book")).describe_indices()}
     assert {"id_btree", "title_full_text"} <= indexes
     assert graph.verify().clean
-    assert json.loads(json.dumps(report.to_dict()))["commit_id"] == report.commit_id
+    assert json.loads(json.dumps(wire.to_builtins(report)))["commit_id"] == report.commit_id
     assert any(report.commit_id and report.commit_id in line for line in report.lines())
 
 

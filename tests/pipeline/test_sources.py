@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
 from omnigraph.pipeline.fingerprints import Digests

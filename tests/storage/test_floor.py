@@ -15,8 +15,8 @@ from omnigraph.storage.floor import QueuePlace, queue_folder
 from tests.conftest import Place
 from tests.support.processes import Process, start_together
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
+from tests.support.waiting import wait_until
 
-ATTEMPT = 0.3
 A_MOMENT = 0.005  # tickets of one millisecond have no order
 
 
@@ -32,8 +32,12 @@ def waiting(graph: Graph) -> list[str]:
     return graph.workspace.root.writer_queue.tickets("main")
 
 
+def is_first(graph: Graph) -> bool:
+    return any(ticket.endswith(graph.workspace.root.writer_queue._name) for ticket in waiting(graph)[:1])
+
+
 def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None:
-    """Each of its attempts takes as long as twenty of theirs: in races alone it would never win one."""
+    """Each of its attempts takes as long as five of theirs: in races alone it would never win one."""
     graph = new_graph(local_place.uri)
     fast = [Process("tests.storage.writer", local_place.uri, "append", f"w{i}", "100000") for i in range(2)]
     start_together(fast)
@@ -43,15 +47,14 @@ def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None
         nonlocal attempts
         attempts += 1
         staged = txn.stage({PEOPLE: lambda state: txn.root.staging.append(state, nodes({"slow": 1}))})
-        time.sleep(ATTEMPT)
+        seen = graph.snapshot().version
+        wait_until(lambda: graph.snapshot().version > seen + 5 or is_first(graph), "the others write, or wait for us")
         return PublishPlan(staged)
 
-    while graph.snapshot().version < 20:
-        time.sleep(0.01)
+    wait_until(lambda: graph.snapshot().version >= 20, "the others write")
     published = graph.workspace.commit("main", prepare, Intent(kind="load"))
     assert published is not None
-    while graph.snapshot().version < published.version + 10:  # the others go on
-        time.sleep(0.01)
+    wait_until(lambda: graph.snapshot().version > published.version + 10, "the others go on")
     for process in fast:
         process.kill()
         process.acknowledged()
@@ -68,7 +71,9 @@ def test_a_writer_alone_never_queues(local_place: Place) -> None:
     assert waiting(graph) == []
 
 
-def test_turns_are_taken_in_the_order_of_coming(place: Place) -> None:
+def test_turns_are_taken_in_the_order_of_coming(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_queue, "SHORTEST_LEASE", 600.0)
+    monkeypatch.setattr(writer_queue, "LONGEST_LEASE", 600.0)
     graph = new_graph(place.uri)
     spoke: list[int] = []
 
@@ -83,8 +88,7 @@ def test_turns_are_taken_in_the_order_of_coming(place: Place) -> None:
         for number, thread in enumerate(threads):
             time.sleep(A_MOMENT)
             thread.start()
-            while len(waiting(graph)) < number + 2:
-                time.sleep(0.01)
+            wait_until(lambda number=number: len(waiting(graph)) == number + 2, "it stands in the queue")
         assert spoke == []
     for thread in threads:
         thread.join()
@@ -97,11 +101,7 @@ def test_who_always_wins_hears_of_those_who_wait(local_place: Place) -> None:
         mine.wait(in_a_minute())
         for i in range(4):
             append_one(graph, f"a{i}")
-        for _ in range(100):
-            if place_of(graph).contended:
-                break
-            time.sleep(0.02)
-        assert place_of(graph).contended
+        wait_until(lambda: place_of(graph).contended, "the writer knows that somebody waits")
     other.close()
     append_one(graph, "a4")
     graph.close()

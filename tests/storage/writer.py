@@ -4,7 +4,7 @@
 
 Every acknowledged step is printed as one line, flushed before the next step begins: what the parent reads is what
 the graph must remember. `OMNIGRAPH_KILL_AT=<point>:<n>` makes the process kill itself the n-th time it passes a trace
-point, with a signal nothing can catch.
+point, or at its n-th step of any kind, with a signal nothing can catch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 from omnigraph import Graph
 from omnigraph.errors import ConflictError
-from tests.support.child import killing_trace, say
+from tests.support.child import die_at_a_step, killing_trace, say
 from tests.support.tables import (
     KNOWS,
     PEOPLE,
@@ -51,6 +51,7 @@ def main(uri: str, role: str, *arguments: str) -> None:
         say("ready")
         return
     graph = Graph.open(uri, trace=trace)
+    die_at_a_step(graph)
     say("ready")
     sys.stdin.readline()  # the parent starts everybody at once
     if role == "everything":

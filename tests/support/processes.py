@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.child import KILL_AT
+from tests.support.child import DYING, KILL_AT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BORN_OFTEN = (
@@ -78,6 +78,16 @@ class Process:
             raise AssertionError(f"the process ended with {self.returncode}:\n{self.errors()}")
         return line.split()
 
+    def kill_when_dying(self) -> list[list[str]]:
+        """What it acknowledged until it said that it is dying, which is when it is killed. May run in a thread."""
+        said = []
+        for line in self.stdout:
+            if line.strip() == DYING:
+                self.kill()
+            else:
+                said.append(line.split())
+        return said
+
     def acknowledged(self) -> list[list[str]]:
         """The lines it printed until it ended and that nobody has read yet, split into words."""
         output = self.stdout.read()
@@ -117,3 +127,11 @@ def ask_nursery(request: list[Any], descriptors: list[int] | None = None) -> int
     sent = socket.send_fds(nursery(), [line], descriptors or [])
     nursery().sendall(line[sent:])
     return int(nursery().makefile().readline())
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has reached the process, and no SIGCONT since."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except (OSError, IndexError):
+        return False

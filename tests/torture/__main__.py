@@ -44,7 +44,7 @@ def main() -> int:
         uri=store,
         directory=str(directory),
         seed=seed,
-        seconds=given.minutes * 60,
+        length=given.minutes * 60,
         workers=given.workers,
         round=given.round,
         nemesis=given.nemesis,

@@ -13,12 +13,12 @@ import select
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.support.processes import Process
+from tests.support.processes import Process, is_stopped
 
 PAUSES = (0.01, 0.05, 0.3, 1.2, 2.5, 5.0)
 
@@ -85,7 +85,7 @@ class Victim:
         if self.continue_at is not None and time.monotonic() < self.continue_at:
             return
         self.continue_at = None
-        if _is_stopped(self.process.pid):
+        if is_stopped(self.process.pid):
             os.kill(self.process.pid, signal.SIGCONT)
 
     def stop_for(self, seconds: float) -> None:
@@ -107,22 +107,23 @@ class Victim:
 
 
 class Nemesis:
-    """Acts about every `interval` seconds while the workers run; an interval of 0 leaves them alone."""
+    """Acts when `now` has gone on by about `interval` while the workers run; an interval of 0 leaves them alone."""
 
-    def __init__(self, victims: list[Victim], seed: str, interval: float) -> None:
+    def __init__(self, victims: list[Victim], seed: str, interval: float, now: Callable[[], float]) -> None:
         self._victims = victims
         self._chance = Random(f"{seed}/nemesis")
         self._interval = interval
-        self._next = time.monotonic() + interval
+        self._now = now
+        self._next = now() + interval
         self.done: Counter[str] = Counter()
 
     def act(self) -> None:
         for victim in self._victims:
             victim.listen()
             victim.let_go_on()
-        if not self._interval or time.monotonic() < self._next:
+        if not self._interval or self._now() < self._next:
             return
-        self._next = time.monotonic() + self._chance.uniform(0.2, 1.8) * self._interval
+        self._next = self._now() + self._chance.uniform(0.2, 1.8) * self._interval
         victim = self._chance.choice(self._victims)
         if self._chance.random() < 0.4:
             victim.kill()
@@ -160,10 +161,3 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except ValueError:
             continue
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except (OSError, IndexError):
-        return False

@@ -14,10 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 from omnigraph import Graph, errors
-from omnigraph.engine.changes import ChangeBlock
-from omnigraph.engine.cleanup import Retention
-from omnigraph.engine.maintain import MaintenancePolicy
-from omnigraph.engine.merge import Resolutions
+from omnigraph.api.changes import ChangeBlock
+from omnigraph.api.merge import Resolutions
+from omnigraph.api.upkeep import MaintenancePolicy, Retention
 from tests.torture.choices import CHOOSING, MUTATING, Arguments
 from tests.torture.model import records
 from tests.torture.readings import READINGS

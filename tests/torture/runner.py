@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from omnigraph import Graph
 from tests.torture.checker import Checker
@@ -20,18 +21,23 @@ from tests.torture.findings import Finding
 from tests.torture.nemesis import Nemesis, Victim
 from tests.torture.shapes import FIRST, rendered
 
-LONGEST_OPERATION = 180.0
+LONGEST_OPERATION = 600.0
 """How long an operation may take before it counts as stuck: a retried write alone may try for a minute."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides a run. `grace` must be longer than any write takes, pauses included."""
+    """All that decides a run. `grace` must be longer than any write takes, pauses included.
+
+    `length`, `round` and `nemesis` are in seconds, or in commits that were judged: a run of so many commits does the
+    same on a slow machine.
+    """
 
     uri: str
     directory: str
     seed: str
-    seconds: float = 60.0
+    measure: Literal["seconds", "commits"] = "seconds"
+    length: float = 60.0
     workers: int = 2
     round: float = 20.0
     nemesis: float = 2.0
@@ -69,9 +75,11 @@ def run(
     graph = Graph.init(settings.uri, rendered(FIRST), actor="init")
     checker = Checker(graph, directory)
     victims = [Victim(f"w{i}", directory / "settings.json", dict(environment or {})) for i in range(settings.workers)]
-    nemesis = Nemesis(victims, settings.seed, settings.nemesis)
+    judged = lambda: float(checker.judged["commits"])  # noqa: E731
+    now = judged if settings.measure == "commits" else time.monotonic
+    nemesis = Nemesis(victims, settings.seed, settings.nemesis, now)
     try:
-        _rounds(settings, nemesis, checker, tell)
+        _rounds(settings, nemesis, checker, tell, now)
     finally:
         for victim in victims:
             victim.end()
@@ -82,12 +90,15 @@ def run(
     return report
 
 
-def _rounds(settings: Settings, nemesis: Nemesis, checker: Checker, tell: Callable[[str], None]) -> None:
-    until = time.monotonic() + settings.seconds
+def _rounds(
+    settings: Settings, nemesis: Nemesis, checker: Checker, tell: Callable[[str], None], now: Callable[[], float]
+) -> None:
+    until = now() + settings.length
     number = 0
-    while time.monotonic() < until:
+    while now() < until:
         number += 1
-        _round(nemesis, checker, min(until, time.monotonic() + settings.round))
+        round_ends = min(until, now() + settings.round)
+        _round(nemesis, checker, lambda ends=round_ends: now() >= ends)
         if stuck := nemesis.quiet(LONGEST_OPERATION):
             checker.findings.add("an operation does not end", stuck)
             return
@@ -101,7 +112,7 @@ def _rounds(settings: Settings, nemesis: Nemesis, checker: Checker, tell: Callab
         nemesis.resume()
 
 
-def _round(nemesis: Nemesis, checker: Checker, until: float) -> None:
+def _round(nemesis: Nemesis, checker: Checker, is_over: Callable[[], bool]) -> None:
     over = threading.Event()
     failed: list[Exception] = []
 
@@ -116,7 +127,7 @@ def _round(nemesis: Nemesis, checker: Checker, until: float) -> None:
     follower = threading.Thread(target=follow, name="judge")
     follower.start()
     try:
-        while time.monotonic() < until and not failed:
+        while not (is_over() or failed):
             nemesis.act()
             time.sleep(0.005)
     finally:

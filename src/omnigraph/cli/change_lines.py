@@ -1,60 +1,63 @@
 """Entity changes for people: who changed what in which commit, as lines that read like a diff.
 
-Pure: the wire form of change blocks in, lines out; so a page from a server reads the same as a local one.
+Pure: change blocks in, lines out; so a page from a server reads the same as a local one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
-_CAUSE = (
-    ("commit", "graph_commit_id"),
-    ("branch", "authored_branch"),
-    ("parent", "parent_commit_id"),
-    ("merged_parent", "merged_parent_commit_id"),
-    ("actor", "actor_id"),
-)
+from omnigraph.api.enums import EntityKind, Operation
+
+if TYPE_CHECKING:
+    from omnigraph.api.changes import ChangeBlock, ChangeCause, ChangeRecord, Endpoints
+
 _ABSENT = object()
 
 
-def feed_lines(blocks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def feed_lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
     """Blocks with a blank line between them."""
     empty = True
     for block in blocks:
         if not empty:
             yield ""
         empty = False
-        yield from block_lines(block["cause"], block["changes"])
+        yield from block_lines(block.cause, block.changes)
     if empty:
         yield "(no new commits)"
 
 
-def block_lines(cause: Mapping[str, Any], changes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def block_lines(cause: ChangeCause, changes: Iterable[ChangeRecord]) -> Iterator[str]:
     yield from cause_lines(cause)
     for change in changes:
         yield from change_lines(change)
 
 
-def cause_lines(cause: Mapping[str, Any]) -> Iterator[str]:
-    for label, key in _CAUSE:
-        if cause.get(key) is not None:
-            yield f"{label}: {cause[key]}"
-    moment = datetime.fromtimestamp(cause["authored_at"] / 1_000_000, UTC)
+def cause_lines(cause: ChangeCause) -> Iterator[str]:
+    facts = {
+        "commit": cause.graph_commit_id,
+        "branch": cause.authored_branch,
+        "parent": cause.parent_commit_id,
+        "merged_parent": cause.merged_parent_commit_id,
+        "actor": cause.actor_id,
+    }
+    yield from (f"{label}: {value}" for label, value in facts.items() if value is not None)
+    moment = datetime.fromtimestamp(cause.authored_at / 1_000_000, UTC)
     yield f"authored_at: {moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
 
 
-def change_lines(change: Mapping[str, Any]) -> Iterator[str]:
-    before, after = change.get("before") or {}, change.get("after") or {}
-    yield f"{change['op']} {change['kind']} {change['type']['name']} {change['id']}"
-    if change["kind"] == "edge":
-        yield f"  {_route(before.get('endpoints'), after.get('endpoints'))}"
-    old, new = before.get("properties", {}), after.get("properties", {})
-    if change["op"] == "insert":
+def change_lines(change: ChangeRecord) -> Iterator[str]:
+    yield f"{change.op} {change.kind} {change.type_name} {change.id}"
+    if change.kind is EntityKind.EDGE:
+        yield f"  {_route([image.endpoints for image in (change.before, change.after) if image is not None])}"
+    old = {} if change.before is None else change.before.properties
+    new = {} if change.after is None else change.after.properties
+    if change.op is Operation.INSERT:
         yield from (f"  + {key}: {_value(value)}" for key, value in new.items())
-    elif change["op"] == "delete":
+    elif change.op is Operation.DELETE:
         yield from (f"  - {key}: {_value(value)}" for key, value in old.items())
     else:
         for key in dict.fromkeys([*old, *new]):
@@ -78,8 +81,8 @@ def diff_style(line: str) -> str:
     return {"+ ": "green", "~ ": "yellow", "- ": "red"}.get(line[:2], "dim")
 
 
-def _route(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> str:
-    ends = [f"{e['from']} -> {e['to']}" for e in (before, after) if e is not None]
+def _route(ways: Iterable[Endpoints | None]) -> str:
+    ends = [f"{each.source} -> {each.target}" for each in ways if each is not None]
     return " => ".join(dict.fromkeys(ends))
 
 

@@ -19,7 +19,7 @@ from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.kernels import Limits
+    from omnigraph.api.limits import Limits
     from omnigraph.pipeline import BulkInput
 
 STDIN: Final = "-"

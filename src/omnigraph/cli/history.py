@@ -13,8 +13,9 @@ from omnigraph.cli.dag import Node
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from omnigraph.api.commits import EntityCounts
     from omnigraph.graph import Graph
-    from omnigraph.storage.models import ChangeCounts, LogEntry
+    from omnigraph.storage.models import LogEntry
 
 _PAGE = 200
 
@@ -78,6 +79,6 @@ def _node(entry: LogEntry) -> Node:
     return Node(commit.id, tuple(parent.commit_id for parent in commit.parents), text)
 
 
-def counted(counts: ChangeCounts) -> str:
+def counted(counts: EntityCounts) -> str:
     parts = ((counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted"))
     return ", ".join(f"{count} {what}" for count, what in parts if count) or "no entities"

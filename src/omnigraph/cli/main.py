@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from omnigraph import __version__
+from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
 from omnigraph.cli.commands import (
     blob,
@@ -41,9 +42,10 @@ from omnigraph.cli.commands import (
 from omnigraph.cli.deprecated import spelled_out
 from omnigraph.cli.flags import GlobalFlags, hoisted
 from omnigraph.cli.invocation import path_of
+from omnigraph.cli.output import print_json, print_json_line
 from omnigraph.cli.quick_start import leave_pandas_out
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import OmniGraphError
+from omnigraph.errors import BadRequestError, OmniGraphError
 
 FAMILIES = {
     "branch": "Create, list, merge and delete branches.",
@@ -99,8 +101,22 @@ class GuardedCommand(TyperCommand):
     """A command that refuses global flags it would ignore, before it does anything."""
 
     def invoke(self, ctx: Any) -> Any:
-        check_flags(path_of(ctx), ctx.find_object(GlobalFlags) or GlobalFlags())
-        return super().invoke(ctx)
+        try:
+            check_flags(path_of(ctx), ctx.find_object(GlobalFlags) or GlobalFlags())
+            return super().invoke(ctx)
+        except (OmniGraphError, UsageError) as error:
+            if ctx.params.get("json") or (ctx.info_name == "query" and ctx.params.get("format") == ReadFormat.JSON):
+                # A pipeline prints an object per line, everything else one object.
+                print_error(error, in_lines=path_of(ctx) == "pipeline run")
+            raise
+
+
+def print_error(error: OmniGraphError | UsageError, *, in_lines: bool = False) -> None:
+    """The failure on stdout, for programs. The text for people goes to stderr as always."""
+    from omnigraph.api.error_output import ErrorOutput
+
+    failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
+    (print_json_line if in_lines else print_json)(ErrorOutput.of(failure))
 
 
 def _print_version(wanted: bool) -> None:
@@ -192,7 +208,7 @@ def run(arguments: list[str]) -> int:
     try:
         outcome = app([*global_flags, *command], prog_name="omnigraph", standalone_mode=False)
     except typer.TyperException as error:
-        return _report_usage(error)
+        return _report_usage(error, json="--json" in command)
     except UsageError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
@@ -202,21 +218,24 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         outcome = INTERRUPTED
     except OmniGraphError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
+        print("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        return error.exit_code
     # Outside of standalone mode the exit code of `typer.Exit` comes back as the result; an interrupt is made one.
     if outcome == INTERRUPTED:
         print("Error: interrupted", file=sys.stderr)
     return outcome if isinstance(outcome, int) else 0
 
 
-def _report_usage(error: typer.TyperException) -> int:
+def _report_usage(error: typer.TyperException, *, json: bool) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help() if context is not None else error, file=sys.stderr)
         return 2
     described = getattr(error, "format_message", None)
-    print(f"Error: {described() if described is not None else error}", file=sys.stderr)
+    message = str(described() if described is not None else error)
+    if json:
+        print_error(UsageError(message))
+    print(f"Error: {message}", file=sys.stderr)
     if context is not None:
         print(f"{context.get_usage()}\nTry '{context.command_path} --help'.", file=sys.stderr)
     return int(getattr(error, "exit_code", 1))

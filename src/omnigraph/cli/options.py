@@ -8,6 +8,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from omnigraph.api.enums import EntityKind, Operation
+
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Uri: TypeAlias = Annotated[str | None, typer.Argument(help="The graph: a path, file:// or s3://.", metavar="URI")]
 UriOption: TypeAlias = Annotated[
@@ -48,20 +50,9 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-class EntityKind(StrEnum):
-    NODE = "node"
-    EDGE = "edge"
-
-
-class ChangeOp(StrEnum):
-    INSERT = "insert"
-    UPDATE = "update"
-    DELETE = "delete"
-
-
 Kinds: TypeAlias = Annotated[list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")]
 Types: TypeAlias = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
 ]
-Ops: TypeAlias = Annotated[list[ChangeOp] | None, typer.Option("--op", help="Only these; may be repeated.")]
+Ops: TypeAlias = Annotated[list[Operation] | None, typer.Option("--op", help="Only these; may be repeated.")]
 Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", help="Changes per page.", metavar="N")]

@@ -37,9 +37,22 @@ def diff_style(line: str) -> str:
     return {"-": "red", "+": "green", "@": "cyan"}.get(line[:1], "")
 
 
-def print_json(value: Any) -> None:
-    """Two spaces, keys in the order given, UTF-8 as it is, one trailing newline."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def print_json(form: Any) -> None:
+    """The wire form of a contract struct: two spaces, members in their order, UTF-8 as it is, one trailing newline."""
+    sys.stdout.write(_text(form, indent=2) + "\n")
+
+
+def print_json_line(form: Any) -> None:
+    """The same on one line, at once: for reports that are read while they grow."""
+    print(_text(form), flush=True)
+
+
+def _text(form: Any, indent: int | None = None) -> str:
+    from omnigraph.api import wire
+
+    text = json.dumps(wire.to_builtins(form), indent=indent, ensure_ascii=False)
+    # The name of a file may hold bytes that are no UTF-8; JSON has an escape for them.
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def print_lines(lines: Iterable[str], style: Style = report_style) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.report import StageEvent
+    from omnigraph.api.pipeline import StageEvent
 
 
 @contextmanager

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.api.query import ReadOutput
+
 
 _BETWEEN_COLUMNS = 3
 
 
-def fitting_width(output: Mapping[str, Any], terminal: int, widest: int) -> int:
+def fitting_width(output: ReadOutput, terminal: int, widest: int) -> int:
     """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
     from omnigraph.engine.output import cell_text, columns_of
 
     columns = columns_of(output)
-    longest = [max(len(name), *(len(cell_text(row.get(name))) for row in output["rows"]), 0) for name in columns]
+    longest = [max(len(name), *(len(cell_text(row.get(name))) for row in output.rows), 0) for name in columns]
     room = terminal - _BETWEEN_COLUMNS * (len(columns) - 1)
     for position, width in enumerate(sorted(longest)):
         share = room // (len(columns) - position)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
+from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
+from omnigraph.api.query import ReadPoint
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
@@ -21,29 +22,6 @@ from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
 
 LONGEST_READ: Final = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class BlobCell:
-    """Which cell: an entity by kind, type and id, and one of its properties."""
-
-    kind: str
-    type: str
-    id: str
-    property: str
-
-    def to_dict(self) -> dict[str, str]:
-        return {"entity": self.kind, "type": self.type, "id": self.id, "property": self.property}
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTarget:
-    """Where a read was aimed; at most one is given, none means the head of main."""
-
-    branch: str | None = None
-    snapshot: str | None = None
-    version: int | None = None
-    at: datetime | None = None
 
 
 class BlobReader:
@@ -85,9 +63,6 @@ class ManagedBlob:
     etag: str
     reader: BlobReader
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "managed", "size": self.length, "etag": self.etag}
-
 
 @dataclass(frozen=True, slots=True)
 class ExternalBlob:
@@ -97,31 +72,46 @@ class ExternalBlob:
     offset: int = 0
     length: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": "external", "uri": self.uri}
-
 
 @dataclass(frozen=True, slots=True)
 class BlobRead:
     """A cell that holds a value, and the commit it was read at."""
 
     cell: BlobCell
-    target: ReadTarget
+    target: ReadPoint
     resolved_target: str
     content: ManagedBlob | ExternalBlob
 
-    def to_dict(self) -> dict[str, Any]:
-        """What `blob stat` shows; members that do not apply are left out."""
-        target = {"branch": self.target.branch, "snapshot": self.target.snapshot}
-        given = {name: value for name, value in target.items() if value is not None}
-        return {
-            "selector": self.cell.to_dict(),
-            **self.content.to_dict(),
-            "target": {**given, "resolved_snapshot": self.resolved_target},
-        }
+    @property
+    def description(self) -> BlobDescription:
+        """What is known of the value without reading it."""
+        target = BlobTarget(
+            branch=self.target.branch, snapshot=self.target.snapshot, resolved_snapshot=self.resolved_target
+        )
+        content = self.content
+        if isinstance(content, ExternalBlob):
+            return BlobDescription(selector=self.cell, kind="external", uri=content.uri, target=target)
+        return BlobDescription(
+            selector=self.cell, kind="managed", size=content.length, etag=content.etag, target=target
+        )
+
+    @property
+    def managed(self) -> ManagedBlob:
+        """The value, when its bytes are the graph's own."""
+        if isinstance(self.content, ExternalBlob):
+            raise BadRequestError(
+                f"external Blob is not downloaded; URI: {self.content.uri}; see its reference with blob stat --json"
+            )
+        return self.content
+
+    def read(self) -> bytes:
+        return self.managed.reader.read()
+
+    def read_range(self, start: int, end: int) -> bytes:
+        return self.managed.reader.read_range(start, end)
 
 
-def read_blob(workspace: Workspace, cell: BlobCell, target: ReadTarget) -> BlobRead:
+def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRead:
     """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
     snapshot = workspace.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
     type_, prop = _selected(workspace, snapshot, cell)

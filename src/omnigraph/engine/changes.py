@@ -8,18 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.changes import (
+    ChangeCause,
+    ChangedType,
+    ChangeRecord,
+    ChangeScope,
+    CommitChangesPage,
+    Endpoints,
+    EntityImage,
+)
+from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.diff import EARLIER, TypeDelta, TypePair, paired_types, type_delta
 from omnigraph.engine.entities import TypeState
 from omnigraph.engine.export_form import property_values
-from omnigraph.engine.scope import ChangeScope, Operation
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.tokens import TOKEN_VERSION, CommitPosition, seal, unseal
+from omnigraph.engine.tokens import TOKEN_VERSION, CommitPosition, digest_of, seal, unseal
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,
@@ -44,99 +52,16 @@ _OP = "op"
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeCause:
-    """The commit behind some changes. `authored_branch` is where it was made, whoever reads it."""
-
-    graph_commit_id: str
-    parent_commit_id: str | None
-    merged_parent_commit_id: str | None
-    authored_branch: str
-    actor_id: str | None
-    authored_at: int
-
-    @classmethod
-    def of(cls, entry: LogEntry) -> ChangeCause:
-        parents = [link.commit_id for link in entry.commit.parents]
-        return cls(
-            entry.commit.id,
-            parents[0] if parents else None,
-            parents[1] if len(parents) > 1 else None,
-            entry.branch,
-            entry.commit.actor,
-            entry.commit.authored_at,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"graph_commit_id": self.graph_commit_id}
-        if self.parent_commit_id is not None:
-            wire["parent_commit_id"] = self.parent_commit_id
-        if self.merged_parent_commit_id is not None:
-            wire["merged_parent_commit_id"] = self.merged_parent_commit_id
-        wire["authored_branch"] = self.authored_branch
-        if self.actor_id is not None:
-            wire["actor_id"] = self.actor_id
-        return {**wire, "authored_at": self.authored_at}
-
-
-@dataclass(frozen=True, slots=True)
-class EntityImage:
-    """A complete entity in export representation; an edge has its endpoints as `(from, to)`."""
-
-    properties: dict[str, Any]
-    endpoints: tuple[str, str] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        if self.endpoints is None:
-            return {"properties": self.properties}
-        return {"properties": self.properties, "endpoints": {"from": self.endpoints[0], "to": self.endpoints[1]}}
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeRecord:
-    """One change: an insert has only `after`, a delete only `before`. `type_id` survives renames."""
-
-    kind: str
-    type_id: str
-    type_name: str
-    id: str
-    op: Operation
-    before: EntityImage | None
-    after: EntityImage | None
-
-    def to_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {
-            "kind": self.kind,
-            "type": {"id": self.type_id, "name": self.type_name},
-            "id": self.id,
-            "op": self.op.value,
-        }
-        if self.before is not None:
-            wire["before"] = self.before.to_dict()
-        if self.after is not None:
-            wire["after"] = self.after.to_dict()
-        return wire
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeBlock:
-    """Changes of one commit: all of them, or the part that a page had room for."""
-
-    cause: ChangeCause
-    changes: tuple[ChangeRecord, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"cause": self.cause.to_dict(), "changes": [change.to_dict() for change in self.changes]}
-
-
-@dataclass(frozen=True, slots=True)
-class CommitChangesPage:
-    block: ChangeBlock
-    next_page_token: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        wire = self.block.to_dict()
-        return wire if self.next_page_token is None else {**wire, "next_page_token": self.next_page_token}
+def _cause(entry: LogEntry) -> ChangeCause:
+    parents = [link.commit_id for link in entry.commit.parents]
+    return ChangeCause(
+        graph_commit_id=entry.commit.id,
+        parent_commit_id=parents[0] if parents else None,
+        merged_parent_commit_id=parents[1] if len(parents) > 1 else None,
+        authored_branch=entry.branch,
+        actor_id=entry.commit.actor,
+        authored_at=entry.commit.authored_at,
+    )
 
 
 @dataclass
@@ -155,7 +80,7 @@ class PageRoom:
         )
 
     def takes(self, record: ChangeRecord) -> bool:
-        size = len(_encode(record.to_dict()))
+        size = len(_encode(record))
         if self.changes < 1 or (size > self.bytes and not self.is_empty):
             return False
         self.changes -= 1
@@ -179,7 +104,7 @@ class CommitChanges:
 
     def __init__(self, entry: LogEntry, deltas: list[tuple[TypeDelta, pa.Table]]) -> None:
         self.entry = entry
-        self.cause = ChangeCause.of(entry)
+        self.cause = _cause(entry)
         self._deltas = deltas
 
     def __len__(self) -> int:
@@ -199,7 +124,7 @@ class CommitChanges:
 def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     """What a commit changed since its first parent, or the typed reason why that can't be told."""
     # The pages of a large commit share one comparison.
-    recent, key = after.resources.comparisons, (after.commit_id, scope.digest)
+    recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope))
     if isinstance(known := recent.get(key), CommitChanges):
         return known
     before = parent_of(after)
@@ -232,15 +157,15 @@ def commit_changes_page(
         position = unseal(page_token, CommitPosition)
         if (position.graph, position.commit) != (graph, commit):
             raise ChangeCursorRejectedError("it does not match this graph and commit")
-        if position.scope != scope.digest:
+        if position.scope != digest_of(scope):
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
     changes = changes_of(state, scope)
     taken = taken_by(room, changes, start)
     delivered = start + len(taken)
     more = delivered < len(changes)
-    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, scope.digest, delivered)) if more else None
-    return CommitChangesPage(ChangeBlock(changes.cause, tuple(taken)), token)
+    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, digest_of(scope), delivered)) if more else None
+    return CommitChangesPage(changes.cause, tuple(taken), token)
 
 
 def taken_by(room: PageRoom, changes: CommitChanges, start: int) -> list[ChangeRecord]:
@@ -311,14 +236,14 @@ def _sequence(delta: TypeDelta, scope: ChangeScope) -> pa.Table:
 
 def _records(delta: TypeDelta, rows: pa.Table) -> Iterator[ChangeRecord]:
     pair = delta.pair
+    kind, type_ = EntityKind(pair.type.kind), ChangedType(pair.newest.lifetime, pair.type.name)
     size = _IMAGES_WITH_BLOBS if pair.newest.blob_columns else _IMAGES_AT_ONCE
     for start in range(0, rows.num_rows, size):
         block = rows.slice(start, size)
         befores, afters = _images(pair.before, block, EARLIER), _images(pair.after, block, ROW_ID)
         described = zip(block.column("id").to_pylist(), block.column(_OP).to_pylist(), befores, afters, strict=True)
         for entity_id, op, before, after in described:
-            type_ = pair.type
-            yield ChangeRecord(type_.kind, pair.newest.lifetime, type_.name, entity_id, Operation(op), before, after)
+            yield ChangeRecord(kind, type_, entity_id, Operation(op), before, after)
 
 
 def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[EntityImage | None]:
@@ -333,5 +258,5 @@ def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[En
     return iter([next(images) if present else None for present in pc.is_valid(places).to_pylist()])
 
 
-def _endpoints(values: pa.Table) -> list[tuple[str, str]]:
-    return list(zip(values.column("src").to_pylist(), values.column("dst").to_pylist(), strict=True))
+def _endpoints(values: pa.Table) -> list[Endpoints]:
+    return list(map(Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist()))

@@ -10,16 +10,15 @@ keep out of each other's way is in docs/dev/protocol.md.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
+from omnigraph.api.upkeep import GRACE, CleanupReport, Retention, TableCleaned
 from omnigraph.engine import history
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
-    BadRequestError,
     ConflictError,
     HistoricalVersionReclaimedError,
     NotFoundError,
@@ -34,96 +33,10 @@ from omnigraph.storage.pins import Pin
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.failing import attached_version, manifest_name
 from omnigraph.storage.tables.sweeping import Doomed, TableFile, doomed_files, leaf_folders, table_file
-from omnigraph.storage.write_age import GRACE
 
-_DURATION = re.compile(r"(\d+)\s*([smhdw]?)")
-_UNIT_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_LONGEST_SECONDS: Final = 100 * 366 * 86400
 _ENTRIES_AT_ONCE: Final = 256
 _CLOCK_TOLERANCE: Final = timedelta(hours=1)
 """A shorter grace period than this says nothing about how far two clocks may be apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """Which part of main's history stays: the newest versions, those of a recent time, or whichever is more."""
-
-    keep_versions: int | None = None
-    older_than: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if self.keep_versions is None and self.older_than is None:
-            raise BadRequestError(
-                "cleanup requires at least one of keep_versions (--keep) or older_than (--older-than)"
-            )
-        if self.keep_versions is not None and self.keep_versions < 0:
-            raise BadRequestError("keep_versions must not be negative")
-
-    def first_version(self, root: GraphRoot, main: BranchHead, now: datetime) -> int:
-        """The oldest retained version: a state that could be read at any retained moment is retained."""
-        starts = []
-        if self.keep_versions is not None:
-            starts.append(max(1, main.entry.version - max(1, self.keep_versions) + 1))
-        if self.older_than is not None:
-            starts.append(_version_at(root, main, now - self.older_than))
-        return min(starts)
-
-
-@dataclass(frozen=True, slots=True)
-class TableCleaned:
-    """What went, or would go, of one table. A folder that no type uses any more is named by its path."""
-
-    type_key: str
-    bytes_removed: int = 0
-    old_versions_removed: int = 0
-    error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "type_key": self.type_key,
-            "bytes_removed": self.bytes_removed,
-            "old_versions_removed": self.old_versions_removed,
-            "error": self.error,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class CleanupReport:
-    uri: str
-    keep_versions: int | None
-    older_than_secs: int | None
-    datasets: tuple[TableCleaned, ...]
-    dry_run: bool = False
-
-    @property
-    def bytes_removed(self) -> int:
-        return sum(row.bytes_removed for row in self.datasets)
-
-    @property
-    def versions_removed(self) -> int:
-        return sum(row.old_versions_removed for row in self.datasets)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "uri": self.uri,
-            "keep_versions": self.keep_versions,
-            "older_than_secs": self.older_than_secs,
-            "datasets": [row.to_dict() for row in self.datasets],
-        }
-
-
-def duration(text: str | int | timedelta) -> timedelta:
-    """`90`, `90s`, `15m`, `12h`, `7d`, `2w`; a bare number is seconds."""
-    if isinstance(text, timedelta):
-        seconds = text.total_seconds()
-    else:
-        found = _DURATION.fullmatch(str(text).strip())
-        if found is None:
-            raise BadRequestError(f"'{text}' is no duration; write a number and one of s, m, h, d, w, such as 7d")
-        seconds = int(found[1]) * _UNIT_SECONDS[found[2]]
-    if seconds < 0:
-        raise BadRequestError("a duration must not be negative")
-    return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
 
 def cleanup(
@@ -208,7 +121,7 @@ class _Cleanup:
         self.now = _own_time() if dry_run else self._store_time_even_if_full()
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
         self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
-        self.first_kept = retention.first_version(root, root.branches.head(MAIN), self.now)
+        self.first_kept = first_retained(root, root.branches.head(MAIN), retention, self.now)
 
     def run(self) -> tuple[TableCleaned, ...]:
         tables = [_Table(folder) for folder in self.root.table_folders() if self._released_below(folder) > 0]
@@ -433,6 +346,16 @@ def _foreign(table: _Table) -> list[TableState]:
         for number in numbers
         if number is not None and number > 1
     ]
+
+
+def first_retained(root: GraphRoot, main: BranchHead, retention: Retention, now: datetime) -> int:
+    """The oldest version that a policy retains: a state that could be read at any retained moment is retained."""
+    starts = []
+    if retention.keep_versions is not None:
+        starts.append(max(1, main.entry.version - max(1, retention.keep_versions) + 1))
+    if retention.older_than is not None:
+        starts.append(_version_at(root, main, now - retention.older_than))
+    return min(starts)
 
 
 def _version_at(root: GraphRoot, main: BranchHead, moment: datetime) -> int:

@@ -7,49 +7,24 @@ the difference to its first parent when somebody asks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
+from msgspec import structs
+
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, EntityCounts
 from omnigraph.engine import history
 from omnigraph.engine.changes import parent_of
 from omnigraph.engine.diff import paired_types, type_delta
-from omnigraph.engine.receipts import CommitReceipt
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import HistoricalVersionReclaimedError
 from omnigraph.storage.models import ChangeCounts
 
 
-@dataclass(frozen=True, slots=True)
-class CommitSummary:
-    """One commit. `changes` is None when cleanup has reclaimed what they would be counted from."""
-
-    commit: CommitReceipt
-    kind: str
-    message: str | None
-    changes: Mapping[str, ChangeCounts] | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            **self.commit.to_dict(),
-            "kind": self.kind,
-            "message": self.message,
-            "changes": None
-            if self.changes is None
-            else {key: _wire(self.changes[key]) for key in sorted(self.changes)},
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class CommitHistory:
-    """Newest first. `next_version` continues the listing; None at the beginning of history."""
-
-    commits: tuple[CommitSummary, ...]
-    next_version: int | None
-
-    def to_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"commits": [commit.to_dict() for commit in self.commits]}
-        return wire if self.next_version is None else {**wire, "next_version": self.next_version}
+def receipts(workspace: Workspace, branch: str, *, limit: int, before: int | None) -> CommitList:
+    """A page of a branch's line of history. Reads log entries and nothing else."""
+    page = history.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
+    return CommitList(tuple(receipt_of(entry) for entry in page.commits), page.next_version)
 
 
 def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | None) -> CommitHistory:
@@ -64,7 +39,8 @@ def summary(state: Snapshot) -> CommitSummary:
     changes: Mapping[str, ChangeCounts] | None = counts
     if commit.kind == "merge" and not commit.changes:
         changes = _net_counts(state)
-    return CommitSummary(CommitReceipt.of(entry), commit.kind, commit.message, changes)
+    told = None if changes is None else {key: _told(changes[key]) for key in sorted(changes)}
+    return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=told)
 
 
 def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
@@ -75,5 +51,5 @@ def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
     return {delta.pair.type.type_key: delta.counts for delta in deltas if len(delta)}
 
 
-def _wire(counts: ChangeCounts) -> dict[str, int]:
-    return {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
+def _told(counts: ChangeCounts) -> EntityCounts:
+    return EntityCounts(counts.inserted, counts.updated, counts.deleted)

@@ -7,7 +7,7 @@ by lifetime: a rename is no change, a drop and re-create is another type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.changes import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
+from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.entities import TypeState
 from omnigraph.engine.equality import Mask, equal_values
-from omnigraph.engine.scope import EVERYTHING, ChangeScope, Operation
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import TableType
@@ -186,87 +187,48 @@ def _with_earlier(rows: pa.Table, earlier: RowIds) -> pa.Table:
     return rows.append_column(EARLIER, pa.array(earlier, ROW_ID_FIELD.type))
 
 
-@dataclass(frozen=True, slots=True)
-class EntityChange:
-    """One entity that differs between two states. No values: those are asked for per commit, or by entity."""
-
-    kind: str
-    type_name: str
-    id: str
-    op: Operation
-    published_dataset_version: str
-    src: str | None = None
-    dst: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {
-            "kind": self.kind,
-            "type_name": self.type_name,
-            "id": self.id,
-            "op": self.op.value,
-            "published_dataset_version": self.published_dataset_version,
-        }
-        return wire if self.kind == "node" else {**wire, "endpoints": {"src": self.src, "dst": self.dst}}
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeSet:
-    """The net difference between two states: edges before nodes, types by name, entities by id."""
-
-    from_graph_manifest_version: int
-    to_graph_manifest_version: int
-    graph_branch: str | None
-    changes: tuple[EntityChange, ...]
-
-    @property
-    def types_affected(self) -> list[str]:
-        return sorted({change.type_name for change in self.changes})
-
-    def count(self, op: Operation) -> int:
-        return sum(change.op is op for change in self.changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        branch = {} if self.graph_branch is None else {"graph_branch": self.graph_branch}
-        return {
-            "from_graph_manifest_version": self.from_graph_manifest_version,
-            "to_graph_manifest_version": self.to_graph_manifest_version,
-            **branch,
-            "changes": [change.to_dict() for change in self.changes],
-            "stats": {
-                "inserts": self.count(Operation.INSERT),
-                "updates": self.count(Operation.UPDATE),
-                "deletes": self.count(Operation.DELETE),
-                "types_affected": self.types_affected,
-            },
-        }
-
-
 def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:
     """The net difference of two states, of any branches, in any direction."""
     changes: list[EntityChange] = []
     try:
         for pair in paired_types(before, after):
             if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
-                changes += entity_changes(type_delta(pair), scope)
+                changes += entity_changes(type_delta(pair), published_in(before), published_in(after), scope)
     except HistoricalVersionReclaimedError as error:
         raise ChangeFeedGapError(_reclaimed(before, after, error)) from error
-    return ChangeSet(before.version, after.version, None if after.branch == MAIN else after.branch, tuple(changes))
+    branch = None if after.branch == MAIN else after.branch
+    return ChangeSet.of(before.version, after.version, branch, tuple(changes))
 
 
 def _reclaimed(before: Snapshot, after: Snapshot, error: HistoricalVersionReclaimedError) -> str:
-    gone = error.published_dataset_version
+    gone = error.dataset_version_id
     in_before = any(state.version == gone for state in before.entry.tables.values())
     return before.commit_id if in_before else after.commit_id
 
 
-def entity_changes(delta: TypeDelta, scope: ChangeScope = EVERYTHING) -> Iterator[EntityChange]:
-    """The changes of one type in id order."""
+def published_in(state: Snapshot) -> dict[str, int]:
+    """By the folder of a table, the version of the graph in which it last changed."""
+    tables = state.entry.tables
+    return {tables[key].path: version for key, version in state.table_versions().items()}
+
+
+def entity_changes(
+    delta: TypeDelta, before: Mapping[str, int], after: Mapping[str, int], scope: ChangeScope = EVERYTHING
+) -> Iterator[EntityChange]:
+    """The changes of one type in id order. `before` and `after` say when the tables of either side last changed."""
+    kind, name = EntityKind(delta.pair.type.kind), delta.pair.type.name
     found = []
     for op in Operation:
-        if scope.selects_op(op):
-            state = delta.pair.before if op is Operation.DELETE else delta.pair.after
-            version = "" if state is None else state.state.version
+        if scope.selects_op(op) and delta.part(op).num_rows:
+            state, versions = (delta.pair.before, before) if op is Operation.DELETE else (delta.pair.after, after)
+            if state is None:
+                raise AssertionError("an entity that changed is in one of the states")
+            version = versions[state.state.path]
             found += [(row["id"], op, version, row) for row in delta.part(op).to_pylist()]
     for entity_id, op, version, row in sorted(found, key=lambda change: change[0]):
-        type_ = delta.pair.type
-        yield EntityChange(type_.kind, type_.name, entity_id, op, version, row.get("src"), row.get("dst"))
+        yield EntityChange(kind, name, entity_id, op, version, ends_of(row))
+
+
+def ends_of(row: Mapping[str, Any]) -> ChangedEnds | None:
+    """The endpoints of an edge; a node has none."""
+    return ChangedEnds(row["src"], row["dst"]) if "src" in row else None

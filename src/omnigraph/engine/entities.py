@@ -102,14 +102,15 @@ class TypeState:
     def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
         """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
         schema = rows_schema(self.type)
+        given = dict(zip(stored.column_names, stored.columns, strict=True))
         columns = []
         for field in schema:
-            if field.name not in stored.column_names:
+            if field.name not in given:
                 columns.append(pa.nulls(len(row_ids), field.type))
             elif field.type == BLOB_CELL:
-                columns.append(self._blob_cells(field.name, row_ids, stored.column(field.name)))
+                columns.append(self._blob_cells(field.name, row_ids, given[field.name]))
             else:
-                columns.append(stored.column(field.name).cast(field.type))
+                columns.append(given[field.name].cast(field.type))
         return pa.table(columns, schema=schema)
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:

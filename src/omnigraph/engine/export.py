@@ -7,19 +7,19 @@ reads one pinned snapshot in bounded pieces and never opens the object behind an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.api.changes import EVERYTHING, ChangeScope
+from omnigraph.api.enums import FileFormat
+from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.engine.columns import arrow_type
 from omnigraph.engine.entities import TypeState
 from omnigraph.engine.export_form import record_lines
-from omnigraph.engine.scope import EVERYTHING, ChangeScope
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
@@ -29,29 +29,6 @@ _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.
 _ROWS_WITH_BLOBS = 256
 _CHUNK_BYTES = 64 << 10
-
-
-class ByteWriter(Protocol):
-    """Anything that takes bytes: an open binary file, a socket, a buffer."""
-
-    def write(self, data: bytes, /) -> object: ...
-
-
-class FileFormat(StrEnum):
-    PARQUET = "parquet"
-    ARROW = "arrow"
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedFile:
-    """The file that one type was written to."""
-
-    type_key: str
-    path: str
-    rows: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type_key": self.type_key, "path": self.path, "rows": self.rows}
 
 
 def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING) -> Iterator[bytes]:

@@ -8,15 +8,17 @@ the cursor that continues it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from omnigraph.api.changes import ChangeBaseline, ChangeBlock, ChangePoll, ChangeScope, PollRequest
+from omnigraph.api.export import ByteWriter
 from omnigraph.engine import history
-from omnigraph.engine.changes import ChangeBlock, CommitChanges, PageRoom, changes_of, checked_limit, taken_by
-from omnigraph.engine.export import ByteWriter, export_lines, write_lines
-from omnigraph.engine.scope import EVERYTHING, ChangeScope
+from omnigraph.engine.changes import CommitChanges, PageRoom, changes_of, checked_limit, taken_by
+from omnigraph.engine.export import export_lines, write_lines
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.tokens import TOKEN_VERSION, FeedCursor, FeedPosition, seal, unseal
+from omnigraph.engine.tokens import TOKEN_VERSION, FeedCursor, FeedPosition, digest_of, seal, unseal
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
     BadRequestError,
@@ -26,7 +28,7 @@ from omnigraph.errors import (
     ChangeSchemaBoundaryError,
 )
 from omnigraph.storage.branches import BranchHead
-from omnigraph.storage.identifiers import MAIN, version_in
+from omnigraph.storage.identifiers import version_in
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import GraphRoot
 
@@ -34,47 +36,6 @@ DEFAULT_COMMITS, MOST_COMMITS = 128, 512
 
 _NOW, _BEGINNING, _AFTER = "now", "beginning", "after:"
 _ENTRIES_AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class PollRequest:
-    """At most one of `start`, `cursor` and `page_token`; none of them means `start="now"`, never the beginning."""
-
-    branch: str = MAIN
-    start: str | None = None
-    cursor: str | None = None
-    page_token: str | None = None
-    scope: ChangeScope = EVERYTHING
-    max_changes: int | None = None
-    max_bytes: int | None = None
-    max_commits: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangePoll:
-    """Some blocks, and how to go on: a page token inside a commit, else a cursor."""
-
-    blocks: tuple[ChangeBlock, ...]
-    next_page_token: str | None = None
-    cursor: str | None = None
-    caught_up: bool | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"blocks": [block.to_dict() for block in self.blocks]}
-        if self.next_page_token is not None:
-            return {**wire, "next_page_token": self.next_page_token}
-        return {**wire, "cursor": self.cursor, "caught_up": self.caught_up}
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeBaseline:
-    """Exactly the state of one commit was written; the cursor continues after it."""
-
-    snapshot_commit_id: str
-    resume_cursor: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"snapshot_commit_id": self.snapshot_commit_id, "resume_cursor": self.resume_cursor}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +138,7 @@ class _Walk:
 
     def _position(self, version: int, delivered: int, cut: int) -> str:
         ref, graph = self._head.ref, self._root.identity.graph_id
-        scope = self._scope.digest
+        scope = digest_of(self._scope)
         return seal(FeedPosition(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope, version, delivered, cut))
 
 
@@ -220,11 +181,11 @@ def _refuse_foreign(root: GraphRoot, head: BranchHead, scope: ChangeScope, token
         raise ChangeCursorRejectedError(f"it was made for a different branch, '{token.branch}'")
     if token.branch_id != head.ref.branch_id:
         raise ChangeCursorRejectedError("it was made for a different branch incarnation: the branch was re-created")
-    if token.scope != scope.digest:
+    if token.scope != digest_of(scope):
         raise ChangeCursorRejectedError("it was made for a different filter scope")
 
 
 def _cursor(root: GraphRoot, head: BranchHead, scope: ChangeScope, entry: LogEntry) -> str:
     ref, graph = head.ref, root.identity.graph_id
     at = (entry.version, entry.commit.id)
-    return seal(FeedCursor(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope.digest, *at))
+    return seal(FeedCursor(TOKEN_VERSION, graph, ref.branch, ref.branch_id, digest_of(scope), *at))

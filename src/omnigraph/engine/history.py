@@ -9,11 +9,11 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, IntegrityError, NotFoundError
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import version_in
 from omnigraph.storage.log import slot_path
-from omnigraph.storage.models import BranchRef, LogEntry, ParentLink
+from omnigraph.storage.models import BranchRef, ForkPoint, LogEntry, ParentLink, TableState
 from omnigraph.storage.root import GraphRoot
 
 
@@ -74,6 +74,41 @@ def at_time(root: GraphRoot, head: BranchHead, micros: int) -> LogEntry:
         else:
             high = middle - 1
     return at_version(root, head, low)
+
+
+def table_versions(root: GraphRoot, branch: str, entry: LogEntry) -> dict[str, int]:
+    """By type key, the version in which each table last changed on the line of history that leads to an entry.
+
+    Entries say it themselves. What an entry of an earlier release does not say is found by binary search, because a
+    version of a table that was left never comes back. When the branch is gone meanwhile, the entry's own version has
+    to do: the table was last changed there or before.
+    """
+    known = dict(entry.table_versions)
+    if missing := sorted(entry.tables.keys() - known.keys()):
+        try:
+            ref = root.branches.head(branch).ref
+        except BranchNotFoundError:
+            ref = None
+        if ref is None or ref.locate(entry.version) != ForkPoint(entry.branch_id, entry.version):
+            known |= dict.fromkeys(missing, entry.version)
+        else:
+            line = {entry.version: entry}
+            known |= {key: _last_change(root, ref, entry.tables[key], line) for key in missing}
+    return {key: known[key] for key in entry.tables}
+
+
+def _last_change(root: GraphRoot, ref: BranchRef, state: TableState, line: dict[int, LogEntry]) -> int:
+    """The first version that names this state of a table. `line` keeps the entries that were read."""
+    low, high = 1, max(line)
+    while low < high:
+        middle = (low + high) // 2
+        if middle not in line:
+            line[middle] = at_versions(root, ref, [middle])[0]
+        if any(then.path == state.path and then.version == state.version for then in line[middle].tables.values()):
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def could_be_commit(text: str) -> bool:

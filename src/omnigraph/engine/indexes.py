@@ -7,9 +7,9 @@ bring a branch to the point where it has what is declared. Pure; asked by those 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from omnigraph.api.upkeep import PendingProperty
 from omnigraph.language.catalog import Catalog, IndexKind, Property, TableType
 from omnigraph.storage.tables.indexing import (
     BTREE,
@@ -30,18 +30,6 @@ _KINDS: Final[Mapping[IndexKind, str]] = {
     IndexKind.LABEL_LIST: LABEL_LIST,
     IndexKind.VECTOR: VECTOR_INDEX_KIND,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PendingProperty:
-    """A declared index that could not be built yet, and why."""
-
-    type_key: str
-    property: str
-    reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"type_key": self.type_key, "property": self.property, "reason": self.reason}
 
 
 def table_types(catalog: Catalog) -> dict[str, TableType]:

@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.load import LoadReceipt
 from omnigraph.engine.blob_ingress import admit_blobs
 from omnigraph.engine.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.constraints import FinalImage, check_constraints
@@ -25,7 +27,7 @@ from omnigraph.engine.kernels import DecodedInput, Grammar, TypedRows, decode
 from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.engine.kernels.ids import Mint, new_ulids
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.engine.receipts import CommitReceipt, LoadMode, LoadReceipt
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
@@ -288,12 +290,12 @@ def _receipt(published: PublishedCommit) -> LoadReceipt:
     details: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
     if details is None:
         raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")
-    return LoadReceipt(
+    return LoadReceipt.of(
         branch=published.branch,
         base_branch=details["base_branch"],
         branch_created=details["branch_created"],
         mode=LoadMode(details["mode"]),
         nodes_loaded=details["nodes"],
         edges_loaded=details["edges"],
-        commit=CommitReceipt.of(published.entry),
+        commit=receipt_of(published.entry),
     )

@@ -7,73 +7,18 @@ of processes may look at one graph: who comes second finds the work done, and tw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime
 
+from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, Retention
 from omnigraph.engine import history
-from omnigraph.engine.cleanup import CleanupReport, Retention, cleanup
+from omnigraph.engine.cleanup import cleanup, first_retained
 from omnigraph.engine.indexes import declared_indexes, table_types
-from omnigraph.engine.optimize import OptimizeReport, Progress, optimize
+from omnigraph.engine.optimize import Progress, optimize
 from omnigraph.engine.workspace import Workspace
-from omnigraph.errors import BadRequestError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.failing import manifest_name
 from omnigraph.storage.tables.upkeep import TableCondition
-from omnigraph.storage.write_age import GRACE
-
-DEFAULT_RETENTION: Final = Retention(keep_versions=100, older_than=timedelta(days=7))
-"""Every state of the last week, and the last hundred versions however old they are. Branches keep all of theirs."""
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenancePolicy:
-    """When a table is worth tidying, and which history may go; `retention=None` keeps all of it for ever.
-
-    A cleanup lists every file and opens every retained version, so it waits until `released_versions` of main are
-    there to go.
-    """
-
-    small_fragments: int = 16
-    uncovered_rows: int = 50_000
-    deleted_share: float = 0.2
-    retention: Retention | None = DEFAULT_RETENTION
-    released_versions: int = 100
-    grace: timedelta = GRACE
-
-    def __post_init__(self) -> None:
-        if self.released_versions < 1:
-            raise BadRequestError("released_versions must be at least 1")
-
-    def reason(self, table: TableCondition) -> str | None:
-        """Why a table should be tidied now; None when it can wait."""
-        if table.small_fragments > self.small_fragments:
-            return f"{table.small_fragments} small fragments"
-        if table.uncovered_rows > self.uncovered_rows:
-            return f"{table.uncovered_rows} rows outside an index"
-        if table.deleted_rows > self.deleted_share * (table.rows + table.deleted_rows):
-            return f"{table.deleted_rows} deleted rows beside {table.rows}"
-        return None
-
-
-DEFAULT_POLICY: Final = MaintenancePolicy()
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceReport:
-    """Why which types were tidied, and what that did. Both reports are None when there was no need."""
-
-    reasons: dict[str, str]
-    optimized: OptimizeReport | None = None
-    cleaned: CleanupReport | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "reasons": self.reasons,
-            "optimized": None if self.optimized is None else self.optimized.to_dict(),
-            "cleaned": None if self.cleaned is None else self.cleaned.to_dict(),
-        }
 
 
 def maintain(
@@ -93,7 +38,7 @@ def maintain(
     reasons = {}
     for type_key, type_ in table_types(snapshot.catalog).items():
         condition = workspace.root.upkeep.condition(snapshot.entry.tables[type_key], declared_indexes(type_))
-        if (reason := policy.reason(condition)) is not None:
+        if (reason := _reason(policy, condition)) is not None:
             reasons[type_key] = reason
     optimized = optimize(workspace, branch, types=reasons, actor=actor, progress=progress) if reasons else None
     cleaned, retention = None, policy.retention
@@ -104,6 +49,17 @@ def maintain(
     return MaintenanceReport(reasons, optimized, cleaned)
 
 
+def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
+    """Why a table should be tidied now; None when it can wait."""
+    if table.small_fragments > policy.small_fragments:
+        return f"{table.small_fragments} small fragments"
+    if table.uncovered_rows > policy.uncovered_rows:
+        return f"{table.uncovered_rows} rows outside an index"
+    if table.deleted_rows > policy.deleted_share * (table.rows + table.deleted_rows):
+        return f"{table.deleted_rows} deleted rows beside {table.rows}"
+    return None
+
+
 def _has_history_to_release(root: GraphRoot, retention: Retention, versions: int) -> bool:
     """Whether as many versions of main as that are released and still there.
 
@@ -111,7 +67,7 @@ def _has_history_to_release(root: GraphRoot, retention: Retention, versions: int
     may hold that very version, so its neighbour is looked at too.
     """
     main = root.branches.head(MAIN)
-    first = retention.first_version(root, main, datetime.now(UTC))
+    first = first_retained(root, main, retention, datetime.now(UTC))
     if first - versions < 2:  # the tables of version 1 are empty and never go
         return False
     looked_at = range(first - versions, min(first - versions + 2, first))

@@ -15,7 +15,8 @@ import weakref
 from datetime import timedelta
 from typing import Final
 
-from omnigraph.engine.maintain import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, maintain
+from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport
+from omnigraph.engine.maintain import maintain
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.storage.identifiers import MAIN

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties, table_types
+from omnigraph.api.upkeep import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
+from omnigraph.engine.indexes import declared_indexes, pending_properties, table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.topology_upkeep import refresh_topologies
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, ReadSetChangedError
@@ -23,47 +25,9 @@ from omnigraph.storage.tables.upkeep import UpkeepWork
 
 _TABLES_AT_ONCE: Final = 4
 _ROUNDS: Final = 6
-_METADATA_ROW: Final = "__manifest"
 
 Progress = Callable[[str, int, int], None]
 """Told after each table: its type key, how many tables are done, and of how many."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptimized:
-    """What happened to one type. `skipped` and the two versions belong to an older storage design and stay null."""
-
-    type_key: str
-    fragments_removed: int = 0
-    fragments_added: int = 0
-    committed: bool = False
-    pending_indexes: tuple[PendingProperty, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "type_key": self.type_key,
-            "fragments_removed": self.fragments_removed,
-            "fragments_added": self.fragments_added,
-            "committed": self.committed,
-            "skipped": None,
-            "published_dataset_version": None,
-            "lance_head_version": None,
-            "pending_indexes": [{"property": p.property, "reason": p.reason} for p in self.pending_indexes],
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class OptimizeReport:
-    """One row per type. `commit` is None when everything was tidy already."""
-
-    uri: str
-    branch: str
-    datasets: tuple[TableOptimized, ...]
-    commit: PublishedCommit | None
-
-    def to_dict(self) -> dict[str, Any]:
-        metadata = TableOptimized(_METADATA_ROW)
-        return {"uri": self.uri, "datasets": [row.to_dict() for row in (*self.datasets, metadata)]}
 
 
 def optimize(
@@ -83,7 +47,8 @@ def optimize(
 def ensure_indices(workspace: Workspace, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
     """Build what is declared and buildable; returns what has to wait, with the reason."""
     upkeep = _Upkeep(workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
-    return [pending for row in upkeep.run().datasets for pending in row.pending_indexes]
+    rows = upkeep.run().datasets
+    return [PendingProperty(row.type_key, each.property, each.reason) for row in rows for each in row.pending_indexes]
 
 
 class _WorkVoidError(Exception):
@@ -158,15 +123,18 @@ class _Upkeep:
         tables = {} if published is None else published.entry.tables
         rows = [
             TableOptimized(
-                key,
-                work.fragments_removed,
-                work.fragments_added,
+                type_key=key,
+                fragments_removed=work.fragments_removed,
+                fragments_added=work.fragments_added,
                 committed=work.changed and tables.get(key) == work.staged.state,
-                pending_indexes=tuple(pending_properties(types[key], work.pending)),
+                pending_indexes=tuple(
+                    PendingIndex(each.property, each.reason) for each in pending_properties(types[key], work.pending)
+                ),
             )
             for key, work in works.items()
         ]
-        return OptimizeReport(self.workspace.uri, self.branch, tuple(rows), published)
+        commit = None if published is None else receipt_of(published.entry)
+        return OptimizeReport.of(self.workspace.uri, self.branch, tuple(rows), commit)
 
 
 @dataclass

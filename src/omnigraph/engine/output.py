@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
+
+from omnigraph.api import wire
+from omnigraph.api.enums import CellLayout, ReadFormat
+from omnigraph.api.query import ReadHeader, ReadOutput
 
 NO_ROWS: Final = "(no rows)"
 _NARROWEST_COLUMN: Final = 8
 _QUOTED_IN_CSV: Final = frozenset(',"\r\n')
-
-
-class ReadFormat(StrEnum):
-    TABLE = "table"
-    KV = "kv"
-    CSV = "csv"
-    JSONL = "jsonl"
-    JSON = "json"
-
-
-class CellLayout(StrEnum):
-    """What happens to a cell that is wider than its column."""
-
-    TRUNCATE = "truncate"
-    WRAP = "wrap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +27,16 @@ class TableStyle:
     cell_layout: CellLayout = CellLayout.TRUNCATE
 
 
-def render_read(output: Mapping[str, Any], format_: ReadFormat, style: TableStyle | None = None) -> str:
+def render_read(output: ReadOutput, format_: ReadFormat, style: TableStyle | None = None) -> str:
     """The whole text, with one newline at its end."""
     if format_ is ReadFormat.TABLE:
         return _table(output, style or TableStyle()) + "\n"
     return _RENDERERS[format_](output) + "\n"
 
 
-def columns_of(output: Mapping[str, Any]) -> list[str]:
+def columns_of(output: ReadOutput) -> list[str]:
     """The columns in projection order; an output that does not name them has those that its rows have."""
-    if named := output.get("columns"):
-        return list(named)
-    return sorted({key for row in output["rows"] for key in row})
+    return list(output.columns) or sorted({key for row in output.rows for key in row})
 
 
 def cell_text(value: Any) -> str:
@@ -63,20 +49,20 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _headline(output: Mapping[str, Any]) -> str:
-    target = output["target"]
-    where = f"branch {target['branch']}" if target.get("branch") else f"snapshot {target['snapshot']}"
-    return f"{output['row_count']} rows from {where} via {output['query_name']}"
+def _headline(output: ReadOutput) -> str:
+    target = output.target
+    where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
+    return f"{output.row_count} rows from {where} via {output.query_name}"
 
 
 # ---- table ----------------------------------------------------------------------------------------------
 
 
-def _table(output: Mapping[str, Any], style: TableStyle) -> str:
+def _table(output: ReadOutput, style: TableStyle) -> str:
     columns = columns_of(output)
     if not columns:
         return f"{_headline(output)}\n{NO_ROWS}"
-    cells = [[one_line(cell_text(row.get(column))) for column in columns] for row in output["rows"]]
+    cells = [[one_line(cell_text(row.get(column))) for column in columns] for row in output.rows]
     headers = [one_line(column) for column in columns]
     cap = max(_NARROWEST_COLUMN, style.max_column_width)
     widths = [min(cap, max(text_width(line[i]) for line in (headers, *cells))) for i in range(len(columns))]
@@ -143,18 +129,18 @@ def _character_width(character: str) -> int:
 # ---- the others -----------------------------------------------------------------------------------------
 
 
-def _kv(output: Mapping[str, Any]) -> str:
+def _kv(output: ReadOutput) -> str:
     columns = columns_of(output)
     blocks = [
         "\n".join((f"row {i}", *(f"{column}: {cell_text(row.get(column))}" for column in columns)))
-        for i, row in enumerate(output["rows"], start=1)
+        for i, row in enumerate(output.rows, start=1)
     ]
     return _headline(output) + "\n" + ("\n\n".join(blocks) or NO_ROWS)
 
 
-def _csv(output: Mapping[str, Any]) -> str:
+def _csv(output: ReadOutput) -> str:
     columns = columns_of(output)
-    lines = [columns, *([cell_text(row.get(column)) for column in columns] for row in output["rows"])]
+    lines = [columns, *([cell_text(row.get(column)) for column in columns] for row in output.rows)]
     return "\n".join(",".join(map(_csv_cell, line)) for line in lines)
 
 
@@ -164,21 +150,15 @@ def _csv_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _jsonl(output: Mapping[str, Any]) -> str:
-    metadata = {
-        "kind": "metadata",
-        "query_name": output["query_name"],
-        "target": output["target"],
-        "row_count": output["row_count"],
-    }
-    return "\n".join(map(_compact, (metadata, *output["rows"])))
+def _jsonl(output: ReadOutput) -> str:
+    return "\n".join(map(_compact, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
 
 
-def _json(output: Mapping[str, Any]) -> str:
-    return json.dumps(output, ensure_ascii=False, indent=2)
+def _json(output: ReadOutput) -> str:
+    return json.dumps(wire.to_builtins(output), ensure_ascii=False, indent=2)
 
 
-_RENDERERS: Final[dict[ReadFormat, Callable[[Mapping[str, Any]], str]]] = {
+_RENDERERS: Final[dict[ReadFormat, Callable[[ReadOutput], str]]] = {
     ReadFormat.KV: _kv,
     ReadFormat.CSV: _csv,
     ReadFormat.JSONL: _jsonl,

@@ -324,6 +324,7 @@ def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
         schema=plan.schema or head.schema,
         tables=tables,
         recent_keys=keys,
+        table_versions=head.table_versions_of_next(tables),
     )
 
 

@@ -17,19 +17,20 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
+from omnigraph.api.enums import Action, Classification, LoadMode
+from omnigraph.api.upkeep import METADATA_ROW, Problem, RepairReport, TableRepaired
 from omnigraph.engine.indexes import declared_indexes, table_types
 from omnigraph.engine.load import LoadRequest, load, reopenable
 from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.verify import CheckedLog, Examination, Problem, TableProblems, examine
+from omnigraph.engine.verify import CheckedLog, Examination, TableProblems, examine
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.language.catalog import EdgeType, TableType
@@ -39,72 +40,7 @@ from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.foreign import AttachedHead, attached_head
 
-_GRAPH_ROW: Final = "__manifest"
 _DAMAGED: Final = "__manifest/damaged"
-
-
-class Classification(StrEnum):
-    """`verified_maintenance` moved the attached head and no content; `suspicious` brought rows the graph lacks."""
-
-    NO_DRIFT = "no_drift"
-    VERIFIED_MAINTENANCE = "verified_maintenance"
-    SUSPICIOUS = "suspicious"
-    UNVERIFIABLE = "unverifiable"
-
-
-class Action(StrEnum):
-    NO_OP = "no_op"
-    PREVIEW = "preview"
-    HEALED = "healed"
-    FORCED = "forced"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class TableRepaired:
-    type_key: str
-    published_dataset_version: str
-    lance_head_version: str
-    classification: Classification
-    action: Action
-    operations: tuple[str, ...] = ()
-    foreign_rows: int = 0
-    error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "type_key": self.type_key,
-            "published_dataset_version": self.published_dataset_version,
-            "lance_head_version": self.lance_head_version,
-            "classification": self.classification.value,
-            "action": self.action.value,
-            "operations": list(self.operations),
-            "error": self.error,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class RepairReport:
-    """`graph_manifest_version` is that of the commit that took rows in, None when there was none."""
-
-    uri: str
-    confirm: bool
-    force: bool
-    graph_manifest_version: int | None
-    datasets: tuple[TableRepaired, ...]
-
-    @property
-    def refused(self) -> int:
-        return sum(row.action is Action.REFUSED for row in self.datasets)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "uri": self.uri,
-            "confirm": self.confirm,
-            "force": self.force,
-            "graph_manifest_version": self.graph_manifest_version,
-            "datasets": [row.to_dict() for row in self.datasets],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +80,14 @@ def repair(workspace: Workspace, *, confirm: bool, force: bool, actor: str | Non
 def _graph_row(log: CheckedLog) -> TableRepaired:
     """A row for what belongs to no table: the last version that can be read, and the one that the log should reach."""
     readable = 0 if log.head is None else log.head.version
-    return TableRepaired(_GRAPH_ROW, str(readable), str(log.newest), Classification.UNVERIFIABLE, Action.REFUSED)
+    return TableRepaired(
+        type_key=METADATA_ROW,
+        published_dataset_version=readable,
+        dataset_version_id=str(readable),
+        lance_head_version=str(log.newest),
+        classification=Classification.UNVERIFIABLE,
+        action=Action.REFUSED,
+    )
 
 
 def _torn_log(
@@ -189,18 +132,31 @@ def _tables_of_main(
     types: dict[str, TableType] = {}
     with contextlib.suppress(OmniGraphError):  # the schema has a row of its own then
         types = table_types(snapshot.catalog)
+    published = dict.fromkeys(head.tables, head.version)
+    with contextlib.suppress(OmniGraphError):  # so has a log that can't be read
+        published = snapshot.table_versions()
 
     def examined(type_key: str) -> tuple[_Finding, tuple[Problem, ...]]:
         state = head.tables[type_key]
         checked = found.tables[state.path, state.version]
-        return _examine(snapshot, type_key, types.get(type_key), checked), checked.problems
+        finding = _examine(snapshot, type_key, types.get(type_key), published[type_key], checked)
+        return finding, checked.problems
 
     return list(workspace.root.workers.map(examined, sorted(head.tables)))
 
 
-def _examine(snapshot: Snapshot, type_key: str, type_: TableType | None, checked: TableProblems) -> _Finding:
+def _examine(
+    snapshot: Snapshot, type_key: str, type_: TableType | None, published: int, checked: TableProblems
+) -> _Finding:
     state = snapshot.entry.tables[type_key]
-    row = TableRepaired(type_key, state.version, state.version, Classification.NO_DRIFT, Action.NO_OP)
+    row = TableRepaired(
+        type_key=type_key,
+        published_dataset_version=published,
+        dataset_version_id=state.version,
+        lance_head_version=state.version,
+        classification=Classification.NO_DRIFT,
+        action=Action.NO_OP,
+    )
     if checked.only_indexes and type_ is not None:
         segments = frozenset(file.index_segment for file in checked.damaged if file.index_segment is not None)
         damaged = replace(row, classification=Classification.UNVERIFIABLE, action=Action.PREVIEW)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
-from omnigraph.engine.kernels import Limits
 from omnigraph.engine.query.embedding import Embedder
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from omnigraph.engine.cleanup import CleanupReport, purge_history
+from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.engine.cleanup import purge_history
 from omnigraph.engine.columns import table_field, table_schema
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import receipt_of
+from omnigraph.engine.schema.steps import told_plan
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.migration import Evolution, MigrationPlan, evolve
+from omnigraph.language.migration import Evolution, evolve
 from omnigraph.language.migration_steps import DropProperty, DropType, MigrationStep
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
@@ -28,51 +30,18 @@ from omnigraph.storage.tables import StagedTable
 class SchemaPreview:
     """A plan, and the catalog the branch would have after it; None when the plan is not possible."""
 
-    plan: MigrationPlan
+    plan: SchemaPlan
     catalog: Catalog | None
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaApplied:
-    """What an apply did. `commit` is None when there was nothing to change; `purged` reports what hard drops freed."""
-
-    uri: str
-    plan: MigrationPlan
-    graph_manifest_version: int
-    commit: PublishedCommit | None
-    purged: CleanupReport | None = None
-
-    @property
-    def supported(self) -> bool:
-        return self.plan.supported
-
-    @property
-    def applied(self) -> bool:
-        return self.commit is not None
-
-    @property
-    def steps(self) -> tuple[MigrationStep, ...]:
-        return self.plan.steps
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "uri": self.uri,
-            "supported": self.supported,
-            "applied": self.applied,
-            "step_count": len(self.steps),
-            "graph_manifest_version": self.graph_manifest_version,
-            "steps": [step.to_json_dict() for step in self.steps],
-        }
-
-
-def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> MigrationPlan:
+def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
     """The way from a branch's schema to this one. Writes nothing, and an impossible plan is no error."""
-    return evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan
+    return told_plan(evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan)
 
 
 def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
     evolution = evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
-    return SchemaPreview(evolution.plan, evolution.catalog if evolution.plan.supported else None)
+    return SchemaPreview(told_plan(evolution.plan), evolution.catalog if evolution.plan.supported else None)
 
 
 def apply_schema(
@@ -83,12 +52,12 @@ def apply_schema(
     published = workspace.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
     if change.evolution is None or change.head is None:
         raise AssertionError("a schema change is always planned")
-    plan = change.evolution.plan
+    plan = told_plan(change.evolution.plan)
     if published is None:
-        return SchemaApplied(workspace.uri, plan, change.head, None)
+        return SchemaApplied.of(workspace.uri, plan, change.head, None)
     hard = change.hard_dropped_paths
     purged = purge_history(workspace, hard) if hard else None
-    return SchemaApplied(workspace.uri, plan, published.version, published, purged)
+    return SchemaApplied.of(workspace.uri, plan, published.version, receipt_of(published.entry), purged)
 
 
 @dataclass

@@ -7,10 +7,12 @@ the versions it names. Every operation that only reads takes one, and finds the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.api.enums import EntityKind
+from omnigraph.api.snapshots import SnapshotDataset, SnapshotListing
+from omnigraph.engine import history
 from omnigraph.engine.resources import Resources
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
@@ -80,28 +82,22 @@ class Snapshot:
         """How many rows of a property's stored column an index covers."""
         return index_coverage(self.table(type_key), self._column(type_key, column))
 
-    def to_json_dict(self) -> dict[str, Any]:
-        """The listing that HTTP and the CLI give. Versions belong to no Lance branch, so none is named."""
+    def table_versions(self) -> dict[str, int]:
+        """By type key, the version of the graph in which each table last changed on this line of history."""
+        return history.table_versions(self.root, self.branch, self.entry)
+
+    def listing(self) -> SnapshotListing:
+        """The tables of this state. Versions belong to no Lance branch, so none is named."""
+        published = self.table_versions()
         datasets = []
         for type_key in self.types():
             kind, _, name = type_key.partition(":")
             state = self.entry.tables[type_key]
+            version = published[type_key]
             datasets.append(
-                {
-                    "entity_kind": kind,
-                    "type_name": name,
-                    "dataset_path": state.path,
-                    "published_dataset_version": state.version,
-                    "native_dataset_branch": None,
-                    "entity_count": state.rows,
-                }
+                SnapshotDataset(EntityKind(kind), name, state.path, version, state.version, None, state.rows)
             )
-        return {
-            "graph_branch": self.branch,
-            "graph_manifest_version": self.version,
-            "internal_schema_version": FORMAT_VERSION,
-            "datasets": datasets,
-        }
+        return SnapshotListing(self.branch, self.version, FORMAT_VERSION, tuple(datasets))
 
     def requests(self) -> int:
         """Read requests that this process has sent to the store for this graph so far."""

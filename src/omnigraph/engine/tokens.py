@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from omnigraph.api.changes import ChangeScope
 from omnigraph.errors import ChangeCursorRejectedError
 
 TOKEN_VERSION = 1
@@ -69,6 +71,12 @@ _POSITIONS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
     shape: msgspec.json.Decoder(shape) for shape in (CommitPosition, FeedCursor, FeedPosition)
 }
 _NAMES = {"commit_page": "a commit page token", "feed_cursor": "a feed cursor", "feed_page": "a feed page token"}
+
+
+def digest_of(scope: ChangeScope) -> str:
+    """Equal for equal scopes; short enough to be bound into a token."""
+    parts = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def seal(position: CommitPosition | FeedCursor | FeedPosition) -> str:

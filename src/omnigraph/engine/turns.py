@@ -13,31 +13,42 @@ from contextlib import contextmanager
 from typing import Final
 
 
+class _Waiter:
+    """One thread in the queue of a lock."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.granted = threading.Event()
+
+
 class FairLocks:
     """One lock per key, granted in the order of asking. A plain lock would let a busy thread overtake the waiting
     ones for ever."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queues: dict[Hashable, deque[threading.Event]] = {}
+        self._queues: dict[Hashable, deque[_Waiter]] = {}
 
     @contextmanager
     def hold(self, key: Hashable) -> Iterator[None]:
-        mine = threading.Event()
+        """Wait for the lock of a key and hold it for the block. A thread that holds it already must not ask again."""
+        mine = _Waiter()
         with self._lock:
             queue = self._queues.setdefault(key, deque())
+            if any(waiter.thread == mine.thread for waiter in queue):
+                raise RuntimeError(f"this thread holds the lock of {key} and would wait for itself")
             queue.append(mine)
             if queue[0] is mine:
-                mine.set()
+                mine.granted.set()
         try:
-            mine.wait()
+            mine.granted.wait()
             yield
         finally:
             with self._lock:
                 # Also right for a waiter that was interrupted before the lock was granted.
                 queue.remove(mine)
                 if queue:
-                    queue[0].set()
+                    queue[0].granted.set()
                 else:
                     self._queues.pop(key, None)
 

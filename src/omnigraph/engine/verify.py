@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from omnigraph.api.upkeep import Problem, Verification
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import IntegrityError, OmniGraphError
 from omnigraph.storage.log import slot_path
@@ -25,27 +26,6 @@ from omnigraph.storage.tables.checking import DamagedFile, check_version
 _ENTRIES_AT_ONCE = 256
 _LOGS_AT_ONCE = 8
 _ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """`where` is a branch, or a table as seen from a branch; `path` the object to blame, where it is known."""
-
-    where: str
-    reason: str
-    path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    branches: int
-    tables: int
-    files: int
-    problems: tuple[Problem, ...]
-
-    @property
-    def clean(self) -> bool:
-        return not self.problems
 
 
 @dataclass(frozen=True, slots=True)

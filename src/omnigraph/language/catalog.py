@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
@@ -58,11 +58,6 @@ class Annotation(Struct, frozen=True, omit_defaults=True):
     name: str
     value: str | None = None
     kwargs: tuple[tuple[str, str], ...] = ()
-
-    def to_json_dict(self) -> dict[str, Any]:
-        """The wire form; `kwargs` appear only when there are some."""
-        wire: dict[str, Any] = {"name": self.name, "value": self.value}
-        return {**wire, "kwargs": dict(self.kwargs)} if self.kwargs else wire
 
 
 class EmbedSource(Struct, frozen=True, omit_defaults=True):

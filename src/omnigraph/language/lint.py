@@ -1,4 +1,4 @@
-"""Lints one `.gq` file against a catalog and reports in the wire form that editors and CI read.
+"""Lints one `.gq` file against a catalog. The fields of the report are the wire form that editors and CI read.
 
 The CLI and the server call `lint_queries`. It parses and typechecks and never lowers: what only execution refuses
 is no lint error.
@@ -6,10 +6,11 @@ is no lint error.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, NodeType
@@ -25,112 +26,86 @@ NEVER_UPDATED = "L201"
 HARD_CODED = "hard-coded mutation: the query declares no parameters, so it always writes the same values"
 
 
-class SchemaSource(Struct, frozen=True):
+class SchemaSource(Struct, frozen=True, omit_defaults=True):
     """Where the catalog came from: a schema file, or a live graph."""
 
     kind: Literal["file", "graph"]
-    location: str
+    path: str | None = None
+    uri: str | None = None
 
-    def to_json_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "path" if self.kind == "file" else "uri": self.location}
+    @classmethod
+    def file(cls, path: str) -> SchemaSource:
+        return cls("file", path=path)
+
+    @classmethod
+    def graph(cls, uri: str) -> SchemaSource:
+        return cls("graph", uri=uri)
 
 
-class QueryResult(Struct, frozen=True):
+class QueryResult(Struct, frozen=True, omit_defaults=True):
     """What lint found out about one query. A query that compiles has an `operation`, another one an `error`."""
 
     name: str
-    is_mutation: bool
+    kind: Literal["read", "mutation"]
+    status: Literal["ok", "error"]
     warnings: tuple[str, ...] = ()
     error: str | None = None
     operation: Operation | None = None
 
-    @property
-    def kind(self) -> str:
-        return "mutation" if self.is_mutation else "read"
 
-    def to_json_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {
-            "name": self.name,
-            "kind": self.kind,
-            "status": "ok" if self.error is None else "error",
-        }
-        if self.warnings:
-            wire["warnings"] = list(self.warnings)
-        if self.error is not None:
-            wire["error"] = self.error
-        if self.operation is not None:
-            wire["operation"] = self.operation.to_json_dict()
-        return wire
-
-
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, omit_defaults=True):
     """A finding about the file as a whole."""
 
     severity: Severity
     code: str
     message: str
     type_name: str | None = None
-    property_name: str | None = None
+    property_name: str | None = field(default=None, name="property")
     query_names: tuple[str, ...] = ()
 
     @property
     def rank(self) -> tuple[int, str, str, str]:
         return _SEVERITIES.index(self.severity), self.type_name or "", self.property_name or "", self.message
 
-    def to_json_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"severity": self.severity, "code": self.code, "message": self.message}
-        if self.type_name is not None:
-            wire["type_name"] = self.type_name
-        if self.property_name is not None:
-            wire["property"] = self.property_name
-        if self.query_names:
-            wire["query_names"] = list(self.query_names)
-        return wire
-
 
 class LintReport(Struct, frozen=True):
     """The outcome for one file. Only errors fail it."""
 
+    status: Literal["ok", "error"]
     schema_source: SchemaSource
     query_path: str
+    queries_processed: int
+    errors: int
+    warnings: int
+    infos: int
     results: tuple[QueryResult, ...]
     findings: tuple[Finding, ...]
 
-    @property
-    def errors(self) -> int:
-        return sum(result.error is not None for result in self.results) + self._findings_of("error")
-
-    @property
-    def warnings(self) -> int:
-        return sum(len(result.warnings) for result in self.results) + self._findings_of("warning")
-
-    @property
-    def infos(self) -> int:
-        return self._findings_of("info")
-
-    def _findings_of(self, severity: Severity) -> int:
-        return sum(finding.severity == severity for finding in self.findings)
-
-    @property
-    def status(self) -> str:
-        return "error" if self.errors else "ok"
+    @classmethod
+    def of(
+        cls,
+        schema_source: SchemaSource,
+        query_path: str,
+        results: tuple[QueryResult, ...],
+        findings: tuple[Finding, ...],
+    ) -> LintReport:
+        found = Counter(finding.severity for finding in findings)
+        errors = sum(result.error is not None for result in results) + found["error"]
+        return cls(
+            status="error" if errors else "ok",
+            schema_source=schema_source,
+            query_path=query_path,
+            queries_processed=len(results),
+            errors=errors,
+            warnings=sum(len(result.warnings) for result in results) + found["warning"],
+            infos=found["info"],
+            results=results,
+            findings=findings,
+        )
 
     @property
     def exit_code(self) -> int:
         return 1 if self.errors else 0
-
-    def to_json_dict(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "schema_source": self.schema_source.to_json_dict(),
-            "query_path": self.query_path,
-            "queries_processed": len(self.results),
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "infos": self.infos,
-            "results": [result.to_json_dict() for result in self.results],
-            "findings": [finding.to_json_dict() for finding in self.findings],
-        }
 
     def lines(self) -> Iterator[str]:
         """The report for a person."""
@@ -160,20 +135,21 @@ def lint_queries(catalog: Catalog, query_text: str, *, query_path: str, schema_s
         queries = compile_queries(query_text, catalog, query_path).queries
     except CompileError as error:
         finding = Finding("error", UNPARSABLE, _spelled(error.diagnostics))
-        return LintReport(schema_source, query_path, (), (finding,))
+        return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
     findings = sorted(_never_updated(valid), key=lambda finding: finding.rank)
-    return LintReport(schema_source, query_path, results, tuple(findings))
+    return LintReport.of(schema_source, query_path, results, tuple(findings))
 
 
 def _result(query: CompiledQuery) -> QueryResult:
     warnings = (HARD_CODED,) if query.is_mutation and not query.syntax.parameters else ()
+    kind: Literal["read", "mutation"] = "mutation" if query.is_mutation else "read"
     try:
         operation = query.operation
     except CompileError as error:
-        return QueryResult(query.name, query.is_mutation, warnings, error=_spelled(error.diagnostics))
-    return QueryResult(query.name, query.is_mutation, warnings, operation=operation)
+        return QueryResult(query.name, kind, "error", warnings, error=_spelled(error.diagnostics))
+    return QueryResult(query.name, kind, "ok", warnings, operation=operation)
 
 
 def _spelled(diagnostics: Iterable[Diagnostic]) -> str:

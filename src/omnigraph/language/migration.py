@@ -7,7 +7,7 @@ comparison is by identity and never by name. Planning is pure; it neither sees d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -56,9 +56,6 @@ class MigrationPlan(Struct, frozen=True):
     @property
     def first_blocker(self) -> UnsupportedChange | None:
         return next((step for step in self.steps if isinstance(step, UnsupportedChange)), None)
-
-    def to_json_dict(self) -> dict[str, Any]:
-        return {"supported": self.supported, "steps": [step.to_json_dict() for step in self.steps]}
 
 
 class Evolution(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import pairwise
 
@@ -81,6 +81,7 @@ MOST_DIAGNOSTICS = 200
 LONGEST_SHOWN_LINE = 1000
 # Beyond that many names of about the right length a guess costs more than it helps.
 MOST_CANDIDATES = 1000
+LEAST_SIMILARITY = 0.7
 
 
 class DiagnosticSink:
@@ -113,5 +114,20 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     if name.casefold() in folded:
         return f"did you mean '{folded[name.casefold()]}'?"
     similar = [candidate for candidate in known if abs(len(candidate) - len(name)) <= 1 + len(name) // 3]
-    near = get_close_matches(name, similar[:MOST_CANDIDATES], n=1, cutoff=0.7)
-    return f"did you mean '{near[0]}'?" if near else None
+    near = _most_similar(name, similar[:MOST_CANDIDATES])
+    return f"did you mean '{near}'?" if near else None
+
+
+def _most_similar(name: str, candidates: Iterable[str]) -> str | None:
+    """What `difflib.get_close_matches` puts first. Only who could beat the best so far is compared in full, because
+    a full comparison costs far more than the two bounds before it."""
+    matcher = SequenceMatcher(b=name)
+    least, best = LEAST_SIMILARITY, None
+    for candidate in candidates:
+        matcher.set_seq1(candidate)
+        if matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
+            continue
+        ratio = matcher.ratio()
+        if ratio > least or (ratio == least and (best is None or candidate > best)):
+            least, best = ratio, candidate
+    return best

@@ -7,7 +7,6 @@ Arrow, values or source positions.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from msgspec import Struct
 
@@ -133,13 +132,3 @@ class PropertyType(Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return self.display
-
-    def to_json_dict(self) -> dict[str, Any]:
-        """The wire form shared by migration steps and the HTTP schema routes."""
-        scalar: Any = {"Vector": self.dimension} if self.is_vector else self.scalar.value
-        return {
-            "scalar": scalar,
-            "nullable": self.nullable,
-            "list": self.list,
-            "enum_values": list(self.enum_values) if self.enum_values is not None else None,
-        }

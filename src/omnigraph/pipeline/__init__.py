@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
+    from omnigraph.api.pipeline import PipelineReport, StageEvent
     from omnigraph.pipeline.bulk_load import BulkInput, load_on_spark
     from omnigraph.pipeline.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.execution import run
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from omnigraph.pipeline.plan import explain, validate
     from omnigraph.pipeline.reading import register_views, to_spark
     from omnigraph.pipeline.reembedding import reembed
-    from omnigraph.pipeline.report import PipelineReport, StageEvent
     from omnigraph.pipeline.session import current_session, spark_session, start_session
     from omnigraph.pipeline.task_errors import error_behind
 
@@ -31,9 +31,9 @@ _HOMES = {
     "BulkInput": "bulk_load",
     "OmnigraphDataSource": "datasource",
     "Pipeline": "model",
-    "PipelineReport": "report",
+    "PipelineReport": "omnigraph.api.pipeline",
     "SparkSettings": "model",
-    "StageEvent": "report",
+    "StageEvent": "omnigraph.api.pipeline",
     "current_session": "session",
     "error_behind": "task_errors",
     "explain": "plan",
@@ -85,7 +85,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
     try:
-        return getattr(importlib.import_module(f"omnigraph.pipeline.{_HOMES[name]}"), name)
+        home = _HOMES[name]
+        return getattr(importlib.import_module(home if "." in home else f"omnigraph.pipeline.{home}"), name)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _SPARK_EXTRA:

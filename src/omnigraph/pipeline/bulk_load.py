@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
+from omnigraph.api.load import LoadReceipt
+from omnigraph.api.pipeline import PipelineReport, Progress
 from omnigraph.engine.kernels.rows_of_type import ends_of
 from omnigraph.engine.load import load_mode
-from omnigraph.engine.receipts import CommitReceipt, LoadReceipt
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace
 from omnigraph.errors import BranchNotFoundError
@@ -21,7 +23,6 @@ from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import Duplicates, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.reading import type_named
-from omnigraph.pipeline.report import PipelineReport, Progress
 from omnigraph.pipeline.session import session_of_run, spark_session
 from omnigraph.pipeline.sources import SourceFrames
 
@@ -101,12 +102,12 @@ def _receipt(workspace: Workspace, report: PipelineReport, base: str | None) -> 
     for counts in report.types:
         kind, _, name = counts.type_key.partition(":")
         loaded[kind][name] = counts.accepted
-    return LoadReceipt(
+    return LoadReceipt.of(
         branch=report.branch,
         base_branch=base,
         branch_created=report.branch_created,
         mode=load_mode(report.mode),
         nodes_loaded=loaded["node"],
         edges_loaded=loaded["edge"],
-        commit=CommitReceipt.of(workspace.commit_entry(report.commit_id)),
+        commit=receipt_of(workspace.commit_entry(report.commit_id)),
     )

@@ -15,9 +15,9 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
+from omnigraph.api.changes import ChangeScope
 from omnigraph.engine.bulk.graph_address import GraphAddress
 from omnigraph.engine.changes import changes_of
-from omnigraph.engine.scope import ChangeScope
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 
@@ -100,9 +100,10 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = datetime.fromtimestamp(commit.authored_at / 1e6, UTC)
         for change in changes_of(state, ChangeScope.of(types=self._types)).records():
             image = change.after or change.before
-            ends = image.endpoints if image is not None and image.endpoints is not None else (None, None)
+            ends = image.endpoints if image is not None else None
+            between = (None, None) if ends is None else (ends.source, ends.target)
             cause = (commit.id, entry.version, at, commit.actor)
-            entity = (change.op.value, change.kind, change.type_name, change.id, *ends)
+            entity = (change.op.value, change.kind.value, change.type_name, change.id, *between)
             yield (*cause, *entity, _image(change.before), _image(change.after))
 
     def commit(self, end: dict[str, int]) -> None:

@@ -18,10 +18,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.graph_address import GraphAddress
 from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.load import load_mode
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError

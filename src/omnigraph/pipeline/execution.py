@@ -20,13 +20,14 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
 from omnigraph.engine.indexes import table_types
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Catalog
@@ -38,15 +39,8 @@ from omnigraph.pipeline.indexing import index_tables
 from omnigraph.pipeline.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.judgement import CheckSequence
 from omnigraph.pipeline.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
-from omnigraph.pipeline.rejections import (
-    RejectedSample,
-    rejected_by_kernels,
-    rows_rejected,
-    samples,
-    too_many_rejected,
-    with_positions,
-)
-from omnigraph.pipeline.report import PipelineReport, Progress, Stages, TypeCounts, from_record, recorded
+from omnigraph.pipeline.rejections import rejected_by_kernels, rows_rejected, samples, too_many_rejected, with_positions
+from omnigraph.pipeline.report import Stages, from_record, recorded
 from omnigraph.pipeline.session import session_of_run, spark_session, ui_url
 from omnigraph.pipeline.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.tasks import map_batches
@@ -328,9 +322,11 @@ class _Run:
                 fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
                 found.fragments.add(fragment)
                 continue
-            known = found.counts.get(row["type"], TypeCounts(row["type"]))
+            known = found.counts.get(row["type"], TypeCounts(type_key=row["type"]))
             read = known.read + row["rows"] + row["rejected"]
-            found.counts[row["type"]] = TypeCounts(row["type"], read, known.rejected + row["rejected"])
+            found.counts[row["type"]] = TypeCounts(
+                type_key=row["type"], read=read, rejected=known.rejected + row["rejected"]
+            )
             found.rejected += row["rejected"]
 
     def _build_indexes(self, tables: IncomingTables) -> None:
@@ -420,17 +416,17 @@ class _Run:
 def _final_counts(ingested: _Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
     counts = []
     for key in sorted({*ingested.counts, *tables.by_key}):
-        known = ingested.counts.get(key, TypeCounts(key))
+        known = ingested.counts.get(key, TypeCounts(type_key=key))
         changes = tables.by_key[key].changes if key in tables.by_key else None
         counts.append(
             TypeCounts(
-                key or "(no type)",
-                known.read,
-                known.rejected + checked.rejected_by_type.get(key, 0),
-                checked.superseded.get(key, 0),
-                changes.inserted if changes else 0,
-                changes.updated if changes else 0,
-                changes.deleted if changes else 0,
+                type_key=key or "(no type)",
+                read=known.read,
+                rejected=known.rejected + checked.rejected_by_type.get(key, 0),
+                superseded=checked.superseded.get(key, 0),
+                inserted=changes.inserted if changes else 0,
+                updated=changes.updated if changes else 0,
+                deleted=changes.deleted if changes else 0,
             )
         )
     return tuple(counts)

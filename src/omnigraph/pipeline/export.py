@@ -16,14 +16,15 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.api.export import ExportedFile
+from omnigraph.api.pipeline import Progress
 from omnigraph.engine.bulk.entity_records import EntityRecords
-from omnigraph.engine.export import ExportedFile
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.reading import type_named, type_scan
-from omnigraph.pipeline.report import Progress, Stages
+from omnigraph.pipeline.report import Stages
 from omnigraph.pipeline.scanning import scan_frame
 from omnigraph.pipeline.sources import hadoop_uri, spark_errors
 from omnigraph.pipeline.tasks import on_executors

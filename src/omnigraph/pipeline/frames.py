@@ -11,16 +11,16 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.pipeline import PipelineReport, Progress
 from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.load import load_mode
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.engine.workspace import GraphHandle, opened
 from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.execution import run
 from omnigraph.pipeline.model import EmbedStep, Pipeline, Quality, Source, TypeMapping
 from omnigraph.pipeline.reading import type_named
-from omnigraph.pipeline.report import PipelineReport, Progress
 
 _SOURCE = "frame"
 

@@ -13,9 +13,9 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.engine.bulk.places import OFFSET_BITS, PLACE
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline import checks
 from omnigraph.pipeline.checks import Check

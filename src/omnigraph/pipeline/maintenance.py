@@ -11,16 +11,18 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from omnigraph.api.pipeline import Progress
+from omnigraph.api.upkeep import OptimizeReport, PendingIndex, TableOptimized
 from omnigraph.engine.bulk.compaction import BulkCompaction, same_content_plan
 from omnigraph.engine.bulk.index_build import waiting_indexes
 from omnigraph.engine.indexes import table_types
-from omnigraph.engine.optimize import OptimizeReport, TableOptimized
 from omnigraph.engine.publish import Intent
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.topology_upkeep import refresh_topologies
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.indexing import index_tables
-from omnigraph.pipeline.report import Progress, Stages
+from omnigraph.pipeline.report import Stages
 from omnigraph.pipeline.sources import spark_errors
 from omnigraph.pipeline.tasks import texts_of
 
@@ -61,12 +63,15 @@ def optimize_on_spark(
     refresh_topologies(workspace.snapshot(branch))
     rows = [
         TableOptimized(
-            key,
-            compacted[key].removed,
-            compacted[key].added,
+            type_key=key,
+            fragments_removed=compacted[key].removed,
+            fragments_added=compacted[key].added,
             committed=key in plan.staged,
-            pending_indexes=tuple(waiting_indexes(txn.resources, type_, after[key])),
+            pending_indexes=tuple(
+                PendingIndex(each.property, each.reason) for each in waiting_indexes(txn.resources, type_, after[key])
+            ),
         )
         for key, type_ in chosen.items()
     ]
-    return OptimizeReport(workspace.uri, branch, tuple(rows), published)
+    commit = None if published is None else receipt_of(published.entry)
+    return OptimizeReport.of(workspace.uri, branch, tuple(rows), commit)

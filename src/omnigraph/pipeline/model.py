@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.source import did_you_mean

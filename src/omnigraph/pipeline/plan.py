@@ -7,13 +7,13 @@ never rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.receipts import LoadMode
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.pipeline import PipelinePlan, PipelineStep, shown_path
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
@@ -21,56 +21,10 @@ from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableTyp
 from omnigraph.pipeline.model import OnError, Pipeline, Source, check_against, load_pipeline
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.session import session_of_run, spark_session
-from omnigraph.pipeline.sources import SourceFrames, shown_path
+from omnigraph.pipeline.sources import SourceFrames
 
 DRIVER: Final = "driver"
 EXECUTORS: Final = "executors"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a run and where it happens."""
-
-    where: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class PipelinePlan:
-    """The steps of a run, in order, and the columns each source was found to have."""
-
-    pipeline: str
-    target: str
-    inputs: tuple[Source, ...]
-    sources: dict[str, list[str]]
-    plan: tuple[Step, ...]
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        return tuple(step.what for step in self.plan)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "pipeline": self.pipeline,
-            "target": self.target,
-            "sources": self.sources,
-            "steps": list(self.steps),
-        }
-
-    def lines(self) -> Iterator[str]:
-        yield f"{self.pipeline} → {self.target}"
-        yield ""
-        yield "sources"
-        widest = max(len(source.name) for source in self.inputs)
-        for source in self.inputs:
-            origin = f"sql      {source.sql}" if source.sql else f"{source.format:<8} {source.path or ''}".rstrip()
-            yield f"  {source.name:<{widest}}  {origin}"
-            if columns := self.sources[source.name]:
-                yield f"  {'':<{widest}}  columns  {', '.join(columns)}"
-        yield ""
-        yield "steps"
-        for number, step in enumerate(self.plan, 1):
-            yield f"  {number:>2}  {step.where:<{len(EXECUTORS)}}  {step.what}"
 
 
 def validate(pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path | None = None) -> Pipeline:
@@ -100,7 +54,19 @@ def explain(
             for mapping in model.mappings:
                 frames.mapped(mapping)
         shown = f"{shown_path(workspace.uri)}, branch {model.branch}, mode {model.mode}"
-        return PipelinePlan(model.name, shown, tuple(model.sources.values()), columns, tuple(_steps(model, workspace)))
+        steps = tuple(_steps(model, workspace))
+        return PipelinePlan(
+            pipeline=model.name,
+            target=shown,
+            sources={name: tuple(found) for name, found in columns.items()},
+            steps=tuple(step.what for step in steps),
+            origins={source.name: _origin(source) for source in model.sources.values()},
+            plan=steps,
+        )
+
+
+def _origin(source: Source) -> str:
+    return f"sql      {source.sql}" if source.sql else f"{source.format:<8} {source.path or ''}".rstrip()
 
 
 def _target(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str | None:
@@ -120,27 +86,27 @@ def _base(workspace: Workspace, model: Pipeline) -> Snapshot:
         return workspace.snapshot(model.base)
 
 
-def _steps(model: Pipeline, workspace: Workspace) -> Iterator[Step]:
+def _steps(model: Pipeline, workspace: Workspace) -> Iterator[PipelineStep]:
     state = _base(workspace, model)
-    yield Step(DRIVER, f"pin {state.branch} at commit {state.commit_id}")
+    yield PipelineStep(DRIVER, f"pin {state.branch} at commit {state.commit_id}")
     types: dict[str, TableType] = {}
     for mapping in model.mappings:
         types[mapping.type_key] = type_named(state, mapping.type_key)
         filtered = f" where {mapping.where}" if mapping.where else ""
-        yield Step(EXECUTORS, f"type and write {mapping.type_key} from {mapping.source}{filtered}")
+        yield PipelineStep(EXECUTORS, f"type and write {mapping.type_key} from {mapping.source}{filtered}")
     for name, source in model.sources.items():
         if source.is_graph:
-            yield Step(EXECUTORS, f"type and write the records of {name}")
+            yield PipelineStep(EXECUTORS, f"type and write the records of {name}")
     for step in model.embed:
-        yield Step(EXECUTORS, f"embed {step.type_name}.{step.property} while writing")
+        yield PipelineStep(EXECUTORS, f"embed {step.type_name}.{step.property} while writing")
     for key, type_ in sorted(types.items()):
-        yield from (Step(EXECUTORS, rule) for rule in _rules(model, key, type_))
+        yield from (PipelineStep(EXECUTORS, rule) for rule in _rules(model, key, type_))
     if model.quality.on_error is OnError.QUARANTINE:
         allowed = f"at most {model.quality.max_rejected}"
-        yield Step(EXECUTORS, f"write rejected rows to {model.quality.quarantine}, {allowed}")
+        yield PipelineStep(EXECUTORS, f"write rejected rows to {model.quality.quarantine}, {allowed}")
     if model.index:
-        yield Step(EXECUTORS, "build declared indexes")
-    yield Step(DRIVER, f"publish one commit on {model.branch} ({model.mode})")
+        yield PipelineStep(EXECUTORS, "build declared indexes")
+    yield PipelineStep(DRIVER, f"publish one commit on {model.branch} ({model.mode})")
 
 
 def _rules(model: Pipeline, key: str, type_: TableType) -> Iterator[str]:

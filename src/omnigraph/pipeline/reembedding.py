@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from omnigraph.api.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
 from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
 from omnigraph.engine.bulk.predicates import all_of, is_not_null, is_null
 from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
@@ -29,17 +30,6 @@ from omnigraph.pipeline.model import EmbedStep, SparkSettings
 from omnigraph.pipeline.reading import type_named
 from omnigraph.pipeline.session import spark_session
 from omnigraph.pipeline.tasks import on_executors
-
-
-@dataclass(frozen=True, slots=True)
-class ReembedOutcome:
-    """How many rows got a vector. `commit` is None when there was none to embed."""
-
-    embedded: int
-    commit: PublishedCommit | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"embedded": self.embedded, "commit_id": self.commit.commit_id if self.commit else None}
 
 
 def reembed(
@@ -69,7 +59,9 @@ def reembed(
         if not plan.staged:
             return ReembedOutcome(0, None)
         published = graph.workspace.publish(txn, plan, attempt.prepare)
-    return ReembedOutcome(sum(counts.updated for counts in published.entry.commit.changes.values()), published)
+    commit = receipt_of(published.entry)
+    embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
+    return ReembedOutcome(embedded, commit.id, commit)
 
 
 @dataclass

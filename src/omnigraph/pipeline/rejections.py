@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from omnigraph.api.pipeline import RejectedSample, RowProblem
 from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
 from omnigraph.pipeline.ingest import TooManyRejectedError
-from omnigraph.pipeline.sources import RowIndex, shown_path
+from omnigraph.pipeline.sources import RowIndex
 
 _PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
 REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
@@ -35,57 +36,6 @@ _REJECTED_ARROW: Final = pa.schema(
         ("record", pa.string()),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One violation of a rejected row, with the fields that a `ConstraintError` has."""
-
-    property: str | None
-    reason: str
-    rule: ConstraintRule
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedSample:
-    """One rejected row: `row` of `file`, or of the source when it has no files. `problems` are all its violations."""
-
-    source: str
-    file: str | None
-    row: int
-    type_key: str | None
-    entity_id: str | None
-    problems: tuple[Problem, ...]
-    record: str | None = None
-
-    @property
-    def reason(self) -> str:
-        return "; ".join(problem.reason for problem in self.problems)
-
-    def place(self) -> str:
-        """`file:row`, with a file below the working directory as it would be typed there."""
-        return f"{shown_path(self.file) if self.file else self.source}:{self.row}"
-
-    def message(self) -> str:
-        where = f"{self.file or self.source}, row {self.row}"
-        return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "file": self.file,
-            "row": self.row,
-            "type": self.type_key,
-            "property": self.problems[0].property,
-            "reason": self.reason,
-            "problems": [{"property": problem.property, "reason": problem.reason} for problem in self.problems],
-            "record": self.record,
-        }
-
-    def quarantined(self) -> dict[str, Any]:
-        """The line of a quarantine: as in a report, and the rule of each problem."""
-        problems = [{"property": p.property, "reason": p.reason, "rule": p.rule.value} for p in self.problems]
-        return {**self.to_dict(), "problems": problems}
 
 
 def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
@@ -145,8 +95,8 @@ def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) ->
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
-    problems = tuple(Problem(p["property"], p["reason"], ConstraintRule(p["rule"])) for p in row["problems"])
-    return RejectedSample(at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"])
+    problems = tuple(RowProblem(p["property"], p["reason"], ConstraintRule(p["rule"])) for p in row["problems"])
+    return RejectedSample.of(at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"])
 
 
 def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
@@ -156,7 +106,7 @@ def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> 
         total,
         [sample.message() for sample in shown],
         allowed,
-        rule=first.problems[0].rule,
+        rule=_rule(first.problems[0]),
         type_key=first.type_key,
         property=first.problems[0].property,
         entity_id=first.entity_id,
@@ -173,7 +123,15 @@ def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowInde
     first = _sample(row, {source: row_index(source)})
     problem = first.problems[0]
     message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
-    return ConstraintError(problem.rule, first.type_key, problem.property, first.entity_id, first.row, message=message)
+    return ConstraintError(
+        _rule(problem), first.type_key, problem.property, first.entity_id, first.row, message=message
+    )
+
+
+def _rule(problem: RowProblem) -> ConstraintRule:
+    if problem.rule is None:
+        raise AssertionError("what a run found wrong with a row names the rule")
+    return problem.rule
 
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:

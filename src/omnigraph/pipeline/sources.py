@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -338,11 +337,6 @@ def _renamed(mapping: TypeMapping, work: OnBatches) -> OnBatches:
 def hadoop_uri(path: str) -> str:
     """A path by the name under which Hadoop knows its store: S3 has another one there than everywhere else."""
     return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
-
-
-def shown_path(path: str) -> str:
-    """A path below the working directory as it would be typed there; any other as it is."""
-    return os.path.relpath(path) if path.startswith(f"{os.getcwd()}/") else path
 
 
 @contextmanager

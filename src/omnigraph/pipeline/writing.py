@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.external_cells import admitted_blobs
 from omnigraph.engine.bulk.frame_commit import FrameCommit
 from omnigraph.engine.bulk.graph_address import GraphAddress
@@ -24,7 +25,6 @@ from omnigraph.engine.indexes import table_types
 from omnigraph.engine.kernels import RejectedRow, type_batch
 from omnigraph.engine.kernels.rows import first_in_stage_order
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.task_errors import noting_fields

@@ -76,8 +76,8 @@ class Branches:
         return BranchHead(ref, entry)
 
     def names(self) -> list[str]:
-        """main first, the rest sorted. One listing; only an interrupted deletion costs a look into its log."""
-        return [MAIN, *(life.name for life in self._live())]
+        """Sorted. One listing; only an interrupted deletion costs a look into its log."""
+        return sorted([MAIN, *(life.name for life in self._live())])
 
     def all(self) -> list[BranchRef]:
         """The ref of every live branch, main first."""

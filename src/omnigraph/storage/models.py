@@ -120,7 +120,11 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_field="entry"):
-    """The whole graph at one version of one branch: a snapshot is one GET."""
+    """The whole graph at one version of one branch: a snapshot is one GET.
+
+    `table_versions` says in which version of this line of history each table last changed. A table that has not
+    changed since entries have this member is absent.
+    """
 
     format: int
     graph_id: str
@@ -131,6 +135,7 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_fiel
     schema: str
     tables: dict[str, TableState]
     recent_keys: tuple[IdempotencyRecord, ...] = ()
+    table_versions: dict[str, int] = {}
 
     @property
     def link(self) -> ParentLink:
@@ -138,6 +143,21 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_fiel
 
     def with_key(self, key: str) -> IdempotencyRecord | None:
         return next((r for r in self.recent_keys if r.key == key), None)
+
+    def table_versions_of_next(self, tables: dict[str, TableState]) -> dict[str, int]:
+        """The `table_versions` of an entry that follows this one and names these tables.
+
+        A table is known by its folder: a type that was renamed keeps its table, and with it the version.
+        """
+        before = {state.path: (state.version, self.table_versions.get(key)) for key, state in self.tables.items()}
+        found: dict[str, int] = {}
+        for key, state in tables.items():
+            version, changed = before.get(state.path, (None, None))
+            if version != state.version:
+                found[key] = self.version + 1
+            elif changed is not None:
+                found[key] = changed
+        return found
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="entry", omit_defaults=True):

@@ -226,6 +226,7 @@ def _create_root(
             commit=Commit(id=new_commit_id(1), kind="init", parents=(), authored_at=now, published_at=now, actor=actor),
             schema=digest,
             tables=states,
+            table_versions=dict.fromkeys(states, 1),
         )
     )
     trace.reached("init.genesis.after")

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final, Self
 
+from omnigraph.api.upkeep import GRACE
 from omnigraph.errors import WriteExpiredError
-
-GRACE: Final = timedelta(days=7)
-"""How long what a write in flight needs is kept. Only what was never published, pins, and branches that were deleted
-wait for it; history that a policy releases goes at once."""
 
 LONGEST_WRITE: Final = GRACE / 2
 

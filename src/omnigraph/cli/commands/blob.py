@@ -10,8 +10,9 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from omnigraph.api.enums import EntityKind
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, EntityKind, Json, ReadBranch
+from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.errors import BadRequestError, OmniGraphError
@@ -44,15 +45,11 @@ def get(
     if (offset or 0) + (length or 0) > _U64:
         raise BadRequestError("Blob range overflows u64")
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    from omnigraph.engine.blobs import LONGEST_READ, ManagedBlob
+    from omnigraph.engine.blobs import LONGEST_READ
 
     _, graph = Invocation.of(ctx).open()
     with graph:
-        content = graph.read_blob(entity.value, type_, id, property, **point.pinned).content
-        if not isinstance(content, ManagedBlob):
-            raise BadRequestError(
-                f"external Blob is not downloaded; URI: {content.uri}; see its reference with blob stat --json"
-            )
+        content = graph.read_blob(entity.value, type_, id, property, **point.pinned).managed
         start, end = _range(offset, length, content.length)
         pieces = (content.reader.read_range(at, min(at + LONGEST_READ, end)) for at in range(start, end, LONGEST_READ))
         _deliver(pieces, end - start, out)
@@ -71,14 +68,16 @@ def stat(
     json: Json = False,
 ) -> None:
     """Say how large a blob is, or where an external one lies. Its bytes are not read."""
+    from omnigraph.api import wire
+
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open()
     with graph:
-        told = graph.read_blob(entity.value, type_, id, property, **point.pinned).to_dict()
+        told = graph.read_blob(entity.value, type_, id, property, **point.pinned).description
     if json:
         print_json(told)
     else:
-        print_lines(_flat(told))
+        print_lines(_flat(wire.to_builtins(told)))
 
 
 def _flat(told: dict[str, Any], above: str = "") -> Iterator[str]:

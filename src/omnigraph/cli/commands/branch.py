@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +16,7 @@ from omnigraph.cli.output import print_json, print_lines, print_warning
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.merge import MergePreview, Resolutions
+    from omnigraph.api.merge import MergePreview, Resolutions
 
 Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 
@@ -38,18 +37,22 @@ def create(
     with open_graph(target) as graph:
         graph.create_branch(name, source=source, actor=invocation.actor)
     if json:
-        print_json({"uri": target.uri, "from": source, "name": name, "actor_id": invocation.actor})
+        from omnigraph.api.branches import BranchCreated
+
+        print_json(BranchCreated(target.uri, source, name, invocation.actor))
     else:
         print_lines([f"created branch {name} from {source}"])
 
 
 def list_(ctx: typer.Context, uri: UriOption = None, json: Json = False) -> None:
-    """List the branches, main first."""
+    """List the branches by name."""
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         names = graph.list_branches()
     if json:
-        print_json({"branches": names})
+        from omnigraph.api.branches import BranchList
+
+        print_json(BranchList(tuple(names)))
     else:
         print_lines(names)
 
@@ -63,7 +66,9 @@ def delete(ctx: typer.Context, name: Name, uri: UriOption = None, json: Json = F
     with open_graph(target) as graph:
         graph.delete_branch(name, actor=invocation.actor)
     if json:
-        print_json({"uri": target.uri, "name": name, "actor_id": invocation.actor})
+        from omnigraph.api.branches import BranchDeleted
+
+        print_json(BranchDeleted(target.uri, name, invocation.actor))
     else:
         print_lines([f"deleted branch {name}"])
 
@@ -99,7 +104,7 @@ def merge(
         with open_graph(target) as graph:
             planned = graph.preview_merge(source, into, resolutions=settled)
         if json:
-            print_json(planned.to_dict())
+            print_json(planned)
         else:
             print_lines(_preview_lines(planned), _preview_style)
         return
@@ -108,23 +113,21 @@ def merge(
         with open_graph(target) as graph:
             merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=invocation.actor)
     except MergeConflictsError as error:
-        print(f"Error: {error}", file=sys.stderr)
         for conflict in error.conflicts:
-            print(f"  {conflict.kind} {conflict.type_key} {conflict.entity_id or ''}".rstrip(), file=sys.stderr)
-        print("Settle them with --ours or --theirs, or change the data on one of the branches.", file=sys.stderr)
-        raise typer.Exit(1) from None
+            error.add_note(f"  {conflict.kind} {conflict.type_key} {conflict.entity_id or ''}".rstrip())
+        error.add_note("Settle them with --ours or --theirs, or change the data on one of the branches.")
+        raise
     if merged.branch_delete_error is not None:
         print_warning(f"merged, but could not delete branch '{source}': {merged.branch_delete_error}")
     if json:
-        print_json(merged.to_dict())
+        print_json(merged)
         return
     lines = [f"merged {source} into {into}: {merged.outcome}"]
     print_lines(lines + ([f"deleted branch {source}"] if merged.branch_deleted else []))
 
 
 def _resolutions(ours: list[str], theirs: list[str], file: Path | None) -> Resolutions:
-    from omnigraph.engine.merge import Resolutions
-    from omnigraph.engine.merge.resolution import DECIDABLE
+    from omnigraph.api.merge import DECIDABLE, Resolutions
 
     document: dict[str, object] = {}
     if file is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,22 +34,20 @@ def poll(
 ) -> None:
     """Show what happened on a branch since a cursor, oldest commit first, and the cursor to go on from."""
     at_most_one(("--cursor", cursor), ("--start", start))
-    from omnigraph.engine.scope import ChangeScope
+    from omnigraph.api.changes import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        page = graph.poll_changes(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit).to_dict()
-        blocks = page["blocks"]
-        while (following := page.get("next_page_token")) is not None:
-            page = graph.poll_changes(branch=branch, page_token=following, scope=scope, max_changes=limit).to_dict()
-            blocks = _stitched(blocks, page["blocks"])
-    end = {key: page[key] for key in ("cursor", "caught_up") if key in page}
+        poll = graph.poll_changes(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
+        while (following := poll.next_page_token) is not None:
+            page = graph.poll_changes(branch=branch, page_token=following, scope=scope, max_changes=limit)
+            poll = poll.followed_by(page)
     if json:
-        print_json({"blocks": blocks, **end})
+        print_json(poll)
         return
-    print_lines(feed_lines(blocks), change_style)
-    print_lines(["", f"cursor: {end['cursor']}", f"caught_up: {str(end['caught_up']).lower()}"])
+    print_lines(feed_lines(poll.blocks), change_style)
+    print_lines(["", f"cursor: {poll.cursor}", f"caught_up: {str(poll.caught_up).lower()}"])
 
 
 def baseline(
@@ -64,22 +62,14 @@ def baseline(
 ) -> None:
     """Write a branch's state to a file, and print the cursor that continues from exactly there."""
     refuse_where_unsafe()
-    from omnigraph.engine.scope import ChangeScope
+    from omnigraph.api.changes import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         with replacing(out) as file:
-            captured = graph.capture_baseline(file, branch=branch, scope=scope).to_dict()
+            captured = graph.capture_baseline(file, branch=branch, scope=scope)
     if json:
         print_json(captured)
     else:
-        print_lines(f"{key}: {value}" for key, value in captured.items())
-
-
-def _stitched(blocks: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pages put together; a commit that was split over two of them is one block again."""
-    if blocks and more and blocks[-1]["cause"] == more[0]["cause"]:
-        last = {"cause": more[0]["cause"], "changes": [*blocks[-1]["changes"], *more[0]["changes"]]}
-        return [*blocks[:-1], last, *more[1:]]
-    return [*blocks, *more]
+        print_lines([f"snapshot_commit_id: {captured.snapshot_commit_id}", f"resume_cursor: {captured.resume_cursor}"])

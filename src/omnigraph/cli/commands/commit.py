@@ -31,16 +31,17 @@ def list_(
 ) -> None:
     """List the commits of a branch, newest first."""
     at_most_one(("--dag", dag), ("--json", json))
-    from omnigraph.engine.receipts import CommitReceipt
+    from omnigraph.api.commits import CommitList
+    from omnigraph.engine.receipts import receipt_of
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         if dag:
             print_lines(drawn(reachable(graph, branch, limit)), dag_style)
             return
-        commits = [CommitReceipt.of(entry) for entry in newest_first(graph, branch, limit)]
+        commits = [receipt_of(entry) for entry in newest_first(graph, branch, limit)]
     if json:
-        print_json({"commits": [commit.to_dict() for commit in commits]})
+        print_json(CommitList(tuple(commits)))
         return
     lines = []
     for commit in commits:
@@ -52,13 +53,15 @@ def list_(
 
 def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: Json = False) -> None:
     """Show one commit: who, when, where, and how many entities it changed."""
+    from msgspec import structs
+
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         shown = graph.describe_commit(commit_id)
     if json:
-        print_json(shown.to_dict())
+        print_json(shown)
         return
-    facts = {**shown.commit.to_dict(), "kind": shown.kind, "message": shown.message}
+    facts = {**structs.asdict(shown.commit), "kind": shown.kind, "message": shown.message}
     lines = [f"{key}: {value}" for key, value in facts.items() if value is not None]
     if shown.changes is None:
         lines.append("changes: can't be counted any more, cleanup has reclaimed the data")
@@ -81,23 +84,18 @@ def changes(
     json: Json = False,
 ) -> None:
     """Show what a commit changed, entity by entity, with the values before and after."""
-    from omnigraph.engine.scope import ChangeScope
+    from omnigraph.api.changes import ChangeScope, CommitChangesPage
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        page = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit).to_dict()
-        output = {"cause": page["cause"], "changes": page["changes"]}
-        following = page.get("next_page_token")
-        if page_token is not None and following is not None:
-            output["next_page_token"] = following
-        while page_token is None and following is not None:
-            page = graph.commit_changes(commit_id, scope=scope, page_token=following, max_changes=limit).to_dict()
-            output["changes"] += page["changes"]
-            following = page.get("next_page_token")
+        shown = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit)
+        while page_token is None and (following := shown.next_page_token) is not None:
+            page = graph.commit_changes(commit_id, scope=scope, page_token=following, max_changes=limit)
+            shown = CommitChangesPage(shown.cause, (*shown.changes, *page.changes), page.next_page_token)
     if json:
-        print_json(output)
+        print_json(shown)
         return
-    print_lines(block_lines(output["cause"], output["changes"]), change_style)
-    if "next_page_token" in output:
-        print_lines(["", f"next_page_token: {output['next_page_token']}"])
+    print_lines(block_lines(shown.cause, shown.changes), change_style)
+    if shown.next_page_token is not None:
+        print_lines(["", f"next_page_token: {shown.next_page_token}"])

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.api.enums import Operation
 from omnigraph.cli.change_lines import diff_style
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json, Kinds, Ops, Types, UriOption
 from omnigraph.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
-    from omnigraph.engine.diff import ChangeSet
+    from omnigraph.api.changes import ChangeSet
     from omnigraph.engine.snapshot import Snapshot
     from omnigraph.graph import Graph
 
@@ -29,14 +30,14 @@ def diff(
     json: Json = False,
 ) -> None:
     """Show which entities differ between two states, of any branches."""
-    from omnigraph.engine.scope import ChangeScope
+    from omnigraph.api.changes import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         found = graph.diff(_state(graph, before), _state(graph, after), scope)
     if json:
-        print_json(found.to_dict())
+        print_json(found)
     else:
         print_lines(_lines(found), diff_style)
 
@@ -52,6 +53,5 @@ def _lines(found: ChangeSet) -> Iterator[str]:
     for change in found.changes:
         ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
         yield f"{marks[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
-    stats = found.to_dict()["stats"]
-    counted = ", ".join(f"{stats[f'{op}s']} {op}s" for op in marks)
+    counted = ", ".join(f"{found.count(op)} {op}s" for op in Operation)
     yield f"{counted} from version {found.from_graph_manifest_version} to {found.to_graph_manifest_version}"

@@ -17,7 +17,7 @@ from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.export import ExportedFile
+    from omnigraph.api.export import ExportedFile
     from omnigraph.graph import Graph
 
 

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.files import read_source, read_stdin, write_source
 from omnigraph.cli.output import diff_style, print_json, print_lines, report_style
 from omnigraph.errors import BadRequestError, OmniGraphError
+
+if TYPE_CHECKING:
+    from omnigraph.cli.reports import FormatReport
 
 STDIN = Path("-")
 
@@ -37,10 +40,6 @@ class _Outcome:
     @property
     def changed(self) -> bool:
         return self.before != self.after
-
-    def to_json_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"path": str(self.path), "changed": self.changed}
-        return wire if self.error is None else {**wire, "error": str(self.error)}
 
 
 def fmt(
@@ -67,12 +66,18 @@ def fmt(
         elif outcome.changed and not (check or diff) and outcome.path != STDIN:
             write_source(outcome.path, outcome.after)
     if json:
-        changed = sum(outcome.changed for outcome in outcomes)
-        print_json({"files": [outcome.to_json_dict() for outcome in outcomes], "changed": changed})
+        print_json(_report(outcomes))
     else:
         print_lines(_lines(outcomes, check=check, diff=diff), diff_style if diff else report_style)
     failed = any(outcome.error is not None for outcome in outcomes)
     raise typer.Exit(1 if failed or (check and any(outcome.changed for outcome in outcomes)) else 0)
+
+
+def _report(outcomes: list[_Outcome]) -> FormatReport:
+    from omnigraph.cli.reports import FormatReport, FormattedFile
+
+    files = [(str(each.path), each.changed, None if each.error is None else str(each.error)) for each in outcomes]
+    return FormatReport(tuple(FormattedFile(*file) for file in files), sum(each.changed for each in outcomes))
 
 
 def _lines(outcomes: list[_Outcome], *, check: bool, diff: bool) -> Iterator[str]:

@@ -34,15 +34,15 @@ def lint(
 
     if schema is not None:
         catalog = compile_schema(read_source(schema), str(schema))
-        schema_source = SchemaSource("file", str(schema))
+        schema_source = SchemaSource.file(str(schema))
     else:
         target, graph = Invocation.of(ctx).open(uri)
         with graph:
             catalog = graph.snapshot(branch).catalog
-        schema_source = SchemaSource("graph", target.uri)
+        schema_source = SchemaSource.graph(target.uri)
     report = lint_queries(catalog, read_source(query), query_path=str(query), schema_source=schema_source)
     if json:
-        print_json(report.to_json_dict())
+        print_json(report)
     else:
         print_lines(report.lines())
     raise typer.Exit(report.exit_code)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
@@ -23,17 +24,9 @@ from omnigraph.cli.progress import reading, stages
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.kernels import Limits
-    from omnigraph.engine.receipts import LoadReceipt
+    from omnigraph.api.limits import Limits
+    from omnigraph.api.load import LoadReceipt
     from omnigraph.graph import Graph
-
-
-class Mode(StrEnum):
-    """The load modes of the engine, which help and usage errors must not load."""
-
-    OVERWRITE = "overwrite"
-    APPEND = "append"
-    MERGE = "merge"
 
 
 class LoadEngine(StrEnum):
@@ -61,7 +54,7 @@ def load(
     ctx: typer.Context,
     data: Data,
     mode: Annotated[
-        Mode,
+        LoadMode,
         typer.Option(
             "--mode", help="append refuses existing ids, merge replaces those entities, overwrite replaces whole types."
         ),
@@ -97,7 +90,7 @@ def load(
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
-    if mode is Mode.OVERWRITE:
+    if mode is LoadMode.OVERWRITE:
         invocation.require_consent(target, "load --mode overwrite", json=json)
     where: dict[str, Any] = {"mode": mode.value, "branch": branch, "base": base, "actor": invocation.actor}
     with open_graph(target) as graph:
@@ -116,7 +109,9 @@ def load(
                 bulk = [each.for_spark() for each in inputs]
                 receipt = load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
     if json:
-        print_json(_wire(target.uri, receipt))
+        from omnigraph.api.load import LoadOutput
+
+        print_json(LoadOutput.of(target.uri, receipt))
         return
     loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {receipt.total_entities} entities"
     lines = [
@@ -160,7 +155,7 @@ def ingest(
     ctx: typer.Context,
     data: Annotated[str, typer.Option("--data", help="The records; - is stdin.", metavar="FILE")],
     uri: Uri = None,
-    mode: Annotated[Mode, typer.Option("--mode", help="What to do with existing ids.")] = Mode.MERGE,
+    mode: Annotated[LoadMode, typer.Option("--mode", help="What to do with existing ids.")] = LoadMode.MERGE,
     branch: Branch = "main",
     base: Annotated[
         str, typer.Option("--from", help="Create a missing branch from this one.", metavar="BASE")
@@ -175,7 +170,9 @@ def ingest(
     with open_graph(target) as graph, _pieces(data) as pieces:
         receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=invocation.actor)
     if json:
-        print_json({"uri": target.uri, **receipt.to_dict()})
+        from msgspec.structs import replace
+
+        print_json(replace(receipt, uri=target.uri))
         return
     existed = "branch created" if receipt.branch_created else "branch exists"
     what = f"ingested {receipt.total_entities} entities from {target.uri} into branch {receipt.branch}"
@@ -185,15 +182,6 @@ def ingest(
     if receipt.commit.actor_id is not None:
         lines.append(f"actor_id: {receipt.commit.actor_id}")
     print_lines(lines)
-
-
-def _wire(uri: str, receipt: LoadReceipt) -> dict[str, Any]:
-    told = receipt.to_dict()
-    wire: dict[str, Any] = {"uri": uri, "branch": told["branch"], "mode": told["mode"]}
-    if told["base_branch"] is not None:
-        wire["base_branch"] = told["base_branch"]
-    rest = ("branch_created", "nodes", "edges", "total_entities", "commit")
-    return wire | {key: told[key] for key in rest}
 
 
 @contextmanager

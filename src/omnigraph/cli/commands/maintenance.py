@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -16,8 +16,11 @@ from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.engine.optimize import OptimizeReport
+    from omnigraph.api.upkeep import CleanupReport, OptimizeReport, RepairReport
     from omnigraph.graph import Graph
+
+
+Report = TypeVar("Report", "OptimizeReport", "RepairReport", "CleanupReport")
 
 
 def optimize(
@@ -35,7 +38,7 @@ def optimize(
     invocation.echo(target)
     with open_graph(target) as graph:
         done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
-        report = done.to_dict() | {"uri": target.uri}
+        report = _named(done, target.uri)
     if json:
         print_json(report)
     else:
@@ -68,14 +71,15 @@ def repair(
     target = invocation.target(uri)
     invocation.echo(target)
     with open_graph(target) as graph:
-        report = graph.repair(confirm=confirm, force=force).to_dict() | {"uri": target.uri}
+        report = _named(graph.repair(confirm=confirm, force=force), target.uri)
     if json:
         print_json(report)
     else:
         print_lines(_repair_lines(report), _upkeep_style)
-    refused = sum(row["action"] == "refused" for row in report["datasets"])
-    if refused:
-        raise BadRequestError(f"repair refused {refused} of {len(report['datasets'])} datasets; see the report above")
+    if report.refused:
+        told = f"repair refused {report.refused} of {len(report.datasets)} datasets; see the report above"
+        print(f"Error: {told}", file=sys.stderr)
+        raise typer.Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
 
 def cleanup(
@@ -96,7 +100,7 @@ def cleanup(
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")
     at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
-    from omnigraph.engine.cleanup import duration
+    from omnigraph.api.upkeep import duration
 
     age = None if older_than is None else duration(older_than)
     invocation = Invocation.of(ctx)
@@ -111,11 +115,18 @@ def cleanup(
         invocation.require_consent(target, "cleanup --confirm", json=json)
     with open_graph(target) as graph:
         done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run)
-        report = done.to_dict() | {"uri": target.uri}
+        report = _named(done, target.uri)
     if json:
         print_json(report)
     else:
         print_lines(_cleanup_lines(report, policy, "would remove" if dry_run else "removed"), _upkeep_style)
+
+
+def _named(report: Report, uri: str) -> Report:
+    """The report with the graph as it was addressed."""
+    from msgspec.structs import replace
+
+    return replace(report, uri=uri)
 
 
 def subject(type_key: str) -> str:
@@ -129,41 +140,37 @@ def _policy(keep: int | None, older_than: str | None) -> str:
     return ", ".join(parts + ([f"older than {older_than}"] if older_than is not None else []))
 
 
-def _optimize_lines(report: dict[str, Any]) -> Iterator[str]:
-    yield f"optimize {report['uri']} — {len(report['datasets'])} datasets"
-    for row in report["datasets"]:
-        removed, added = row["fragments_removed"], row["fragments_added"]
-        what = f"frags {removed} → {added} ✓" if row["committed"] else "no-op"
-        what = f"skipped ({row['skipped']})" if row["skipped"] is not None else what
-        yield f"  {subject(row['type_key']):<40} {what}"
-        for pending in row["pending_indexes"]:
-            yield f"    index on {pending['property']} waits: {pending['reason']}"
-    if any(row["committed"] for row in report["datasets"]):
+def _optimize_lines(report: OptimizeReport) -> Iterator[str]:
+    yield f"optimize {report.uri} — {len(report.listed)} datasets"
+    for row in report.listed:
+        what = f"frags {row.fragments_removed} → {row.fragments_added} ✓" if row.committed else "no-op"
+        what = f"skipped ({row.skipped})" if row.skipped is not None else what
+        yield f"  {subject(row.type_key):<40} {what}"
+        for pending in row.pending_indexes:
+            yield f"    index on {pending.property} waits: {pending.reason}"
+    if any(row.committed for row in report.listed):
         yield "  no space was released: older versions keep their files until `omnigraph cleanup` removes them"
 
 
-def _repair_lines(report: dict[str, Any]) -> Iterator[str]:
-    mode = "confirm" if report["confirm"] else "preview"
-    yield f"repair {report['uri']} — {mode} mode, {len(report['datasets'])} datasets"
-    for row in report["datasets"]:
-        yield f"  {subject(row['type_key']):<40} {row['classification']}: {row['action']}"
-        yield from (f"    {operation}" for operation in row["operations"])
-        if row["error"] is not None:
-            yield f"    {row['error']}"
+def _repair_lines(report: RepairReport) -> Iterator[str]:
+    mode = "confirm" if report.confirm else "preview"
+    yield f"repair {report.uri} — {mode} mode, {len(report.datasets)} datasets"
+    for row in report.datasets:
+        yield f"  {subject(row.type_key):<40} {row.classification}: {row.action}"
+        yield from (f"    {operation}" for operation in row.operations)
+        if row.error is not None:
+            yield f"    {row.error}"
 
 
-def _cleanup_lines(report: dict[str, Any], policy: str, removes: str) -> Iterator[str]:
-    rows = report["datasets"]
-    versions = sum(row["old_versions_removed"] for row in rows)
-    size = sum(row["bytes_removed"] for row in rows)
-    counted = f"{removes} {versions} versions ({size} bytes)"
-    yield f"cleanup {report['uri']} ({policy}) — {counted} across {len(rows)} datasets"
-    for row in rows:
-        if row["error"] is not None:
-            yield f"  {subject(row['type_key']):<40} failed: {row['error']}"
-        elif row["old_versions_removed"] or row["bytes_removed"]:
-            counted = f"{row['old_versions_removed']} versions, {row['bytes_removed']} bytes"
-            yield f"  {subject(row['type_key']):<40} {counted}"
+def _cleanup_lines(report: CleanupReport, policy: str, removes: str) -> Iterator[str]:
+    counted = f"{removes} {report.versions_removed} versions ({report.bytes_removed} bytes)"
+    yield f"cleanup {report.uri} ({policy}) — {counted} across {len(report.datasets)} datasets"
+    for row in report.datasets:
+        if row.error is not None:
+            yield f"  {subject(row.type_key):<40} failed: {row.error}"
+        elif row.old_versions_removed or row.bytes_removed:
+            counted = f"{row.old_versions_removed} versions, {row.bytes_removed} bytes"
+            yield f"  {subject(row.type_key):<40} {counted}"
 
 
 def _upkeep_style(line: str) -> str:

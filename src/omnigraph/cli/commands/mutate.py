@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -11,9 +10,6 @@ from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Params, ParamsFile, QueryFile, QueryString
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.query_input import parameters, query_source
-from omnigraph.errors import PreconditionFailedError
-
-LOST_RACE = 4
 
 
 def mutate(
@@ -35,18 +31,10 @@ def mutate(
     source = query_source(name, query, query_string, kind="mutation")
     given = parameters(params, params_file)
     _, graph = invocation.open()
-    try:
-        with graph:
-            receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=invocation.actor)
-    except PreconditionFailedError as error:
-        if json:
-            failure = {"expected": error.expected, **({"actual": error.actual} if error.actual else {})}
-            print_json({"error": str(error), "precondition_failure": failure})
-        else:
-            print(f"Error: {error}", file=sys.stderr)
-        raise typer.Exit(LOST_RACE) from None
+    with graph:
+        receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=invocation.actor)
     if json:
-        print_json(receipt.to_dict())
+        print_json(receipt)
         return
     counts = f"{receipt.affected_nodes} nodes, {receipt.affected_edges} edges"
     lines = [f"changed {receipt.branch} via {receipt.query_name}: {counts}"]

@@ -5,22 +5,21 @@ A thin skin over `omnigraph.pipeline`. Without `--store` the file says where the
 
 from __future__ import annotations
 
-import json as json_text
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.output import print_json, print_json_line, print_lines
 from omnigraph.cli.progress import active_ui, stages
 
 if TYPE_CHECKING:
-    from omnigraph.pipeline.report import Progress, StageEvent
+    from omnigraph.api.pipeline import Progress, StageEvent
 
 PipelineFile: TypeAlias = Annotated[Path, typer.Argument(help="A pipeline file.", metavar="FILE")]
 
@@ -55,7 +54,7 @@ def run(
         )
     if json:
         # One object per line, so that stages and the result can be read as they come.
-        print(json_text.dumps(report.to_dict(), ensure_ascii=False))
+        print_json_line(report)
     else:
         print_lines(report.lines(), _style)
 
@@ -66,7 +65,9 @@ def validate(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None
 
     model = validate_pipeline(file, graph=Invocation.of(ctx).flags.store)
     if json:
-        print_json({"file": str(file), "pipeline": model.name, "valid": True})
+        from omnigraph.api.pipeline import PipelineValidated
+
+        print_json(PipelineValidated(str(file), model.name))
     else:
         print_lines([f"OK {file}: {len(model.sources)} sources, {len(model.mappings)} mappings"])
 
@@ -77,7 +78,7 @@ def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
 
     plan = explain_pipeline(file, graph=Invocation.of(ctx).flags.store)
     if json:
-        print_json(plan.to_dict())
+        print_json(plan)
     else:
         print_lines(plan.lines())
 
@@ -100,15 +101,12 @@ class _JsonLines:
 
     def __call__(self, event: StageEvent) -> None:
         if self._began is not None:
-            started = {"stage": "start", "state": "done", "seconds": round(monotonic() - self._began, 3)}
-            self._tell({**started, "spark_ui": active_ui()})
+            from omnigraph.api.pipeline import SparkStarted
+
+            print_json_line(SparkStarted("start", "done", round(monotonic() - self._began, 3), active_ui()))
             self._began = None
         if event.seconds is not None:
-            self._tell(event.to_dict())
-
-    @staticmethod
-    def _tell(line: dict[str, Any]) -> None:
-        print(json_text.dumps(line, ensure_ascii=False), flush=True)
+            print_json_line(event)
 
 
 def _style(line: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.cli.operator_config import OperatorConfig, Profile
+    from omnigraph.cli.reports import ListedProfile, ShownProfile
 
 
 def list_(json: Json = False) -> None:
@@ -24,9 +25,9 @@ def list_(json: Json = False) -> None:
         return
     lines = []
     for row in rows:
-        graph = f" (graph {row['default_graph']})" if row["default_graph"] else ""
-        described = row["binding"] + graph if row["valid"] else f"invalid: {row['error']}"
-        lines.append(f"{'*' if row['active'] else ' '} {row['name']}  {described}")
+        graph = f" (graph {row.default_graph})" if row.default_graph else ""
+        described = row.binding + graph if row.valid else f"invalid: {row.error}"
+        lines.append(f"{'*' if row.active else ' '} {row.name}  {described}")
     print_lines(lines or [f"no profiles in {config.path}"])
 
 
@@ -40,29 +41,35 @@ def show(
     profile = config.profile(name) if name is not None else None
     if profile is not None and profile.flaw is not None:
         raise BadRequestError(profile.flaw)
+    from msgspec import structs
+
     shown = _shown(profile, config)
     if json:
         print_json(shown)
     else:
-        print_lines([f"{key}: {value}" for key, value in shown.items() if value is not None])
+        print_lines([f"{key}: {value}" for key, value in structs.asdict(shown).items() if value is not None])
 
 
-def _row(profile: Profile, active: str | None) -> dict[str, Any]:
+def _row(profile: Profile, active: str | None) -> ListedProfile:
+    from omnigraph.cli.reports import ListedProfile
+
     valid = profile.flaw is None
     kind, target = profile.bindings[0] if valid else ("invalid", None)
-    return {
-        "name": profile.name,
-        "binding": ", ".join(f"{kind}: {target}" for kind, target in profile.bindings),
-        "scope_kind": kind,
-        "target": target,
-        "valid": valid,
-        "error": profile.flaw,
-        "default_graph": profile.default_graph,
-        "active": profile.name == active,
-    }
+    return ListedProfile(
+        name=profile.name,
+        binding=", ".join(f"{kind}: {target}" for kind, target in profile.bindings),
+        scope_kind=kind,
+        target=target,
+        valid=valid,
+        error=profile.flaw,
+        default_graph=profile.default_graph,
+        active=profile.name == active,
+    )
 
 
-def _shown(profile: Profile | None, config: OperatorConfig) -> dict[str, Any]:
+def _shown(profile: Profile | None, config: OperatorConfig) -> ShownProfile:
+    from omnigraph.cli.reports import ShownProfile
+
     defaults = config.defaults
     if profile is not None:
         name, (kind, target), graph = profile.name, profile.bindings[0], profile.default_graph
@@ -70,14 +77,14 @@ def _shown(profile: Profile | None, config: OperatorConfig) -> dict[str, Any]:
         name, graph = "(defaults)", defaults.default_graph
         bound = [("server", defaults.server), ("store", defaults.store)]
         kind, target = next(((k, t) for k, t in bound if t is not None), ("none", ""))
-    return {
-        "name": name,
-        "scope_kind": kind,
-        "target": target or None,
-        "endpoint": _endpoint(kind, target, config),
-        "default_graph": graph,
-        "output_format": defaults.output,
-    }
+    return ShownProfile(
+        name=name,
+        scope_kind=kind,
+        target=target or None,
+        endpoint=_endpoint(kind, target, config),
+        default_graph=graph,
+        output_format=defaults.output,
+    )
 
 
 def _endpoint(kind: str, target: str, config: OperatorConfig) -> str | None:

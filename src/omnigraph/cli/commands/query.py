@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     AtSnapshot,
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.query.result import QueryResult
 
 
-class Format(StrEnum):
-    """The read formats of the engine, which help and usage errors must not load."""
-
-    TABLE = "table"
-    KV = "kv"
-    CSV = "csv"
-    JSONL = "jsonl"
-    JSON = "json"
-
-
 def query(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The query in the source.", metavar="NAME")] = None,
@@ -53,7 +43,7 @@ def query(
     snapshot: AtSnapshot = None,
     at_version: AtVersion = None,
     at: AtTime = None,
-    format: Annotated[Format | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
+    format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
     json: Json = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the plan; run nothing.")] = False,
     profile_query: Annotated[
@@ -79,23 +69,23 @@ def query(
         options = ReadOptions(profile=profile_query)
         result = graph.query(source, name, given, **point.pinned, options=options)
     defaults = invocation.config.defaults
-    chosen = Format.JSON if json else format or Format(defaults.output or Format.TABLE)
+    chosen = ReadFormat.JSON if json else format or ReadFormat(defaults.output or ReadFormat.TABLE)
     _print(result, chosen, defaults)
     if profile_query:
         for line in result.profile.lines():
             print(line, file=sys.stderr)
 
 
-def _print(result: QueryResult, format: Format, defaults: Defaults) -> None:
-    from omnigraph.engine.output import CellLayout, ReadFormat, TableStyle, render_read
+def _print(result: QueryResult, format: ReadFormat, defaults: Defaults) -> None:
+    from omnigraph.engine.output import TableStyle, render_read
 
-    output = result.to_json_dict()
+    output = result.read_output()
     widest = defaults.table_max_column_width
     if sys.stdout.isatty():
         widest = fitting_width(output, shutil.get_terminal_size().columns, widest)
     style = TableStyle(widest, CellLayout(defaults.table_cell_layout))
-    text = render_read(output, ReadFormat(format), style)
-    if format in (Format.TABLE, Format.KV):
+    text = render_read(output, format, style)
+    if format in (ReadFormat.TABLE, ReadFormat.KV):
         print_lines(text.removesuffix("\n").split("\n"), _table_style)
     else:
         print_text(text)

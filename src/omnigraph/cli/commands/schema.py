@@ -26,12 +26,14 @@ def show(
     json: Json = False,
 ) -> None:
     """Print the accepted schema, word for word."""
+    from omnigraph.api.schema import SchemaSource
+
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         source = graph.snapshot(**point.pinned).schema_document.source
     if json:
-        print_json({"schema_source": source})
+        print_json(SchemaSource(source))
     else:
         print_text(source)
 
@@ -54,6 +56,8 @@ def plan(
     Nothing is changed. A plan that can't be applied is still shown, and no failure.
     """
     at_most_one(("URI", uri), ("--from", accepted))
+    from omnigraph.api.schema import SchemaPlanOutput
+    from omnigraph.engine.schema.steps import told_plan
     from omnigraph.language.migration import evolve
     from omnigraph.language.schema.compile import accept_schema, declare_schema
 
@@ -66,13 +70,11 @@ def plan(
         planned_for = target.uri
         with graph:
             before = graph.snapshot(branch).catalog
-    migration = evolve(before, after, allow_data_loss=allow_data_loss).plan
+    migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
     for note in migration.notes:
         print_note(note.render())
     if json:
-        wire = migration.to_json_dict()
-        steps = wire["steps"]
-        print_json({"uri": planned_for, "supported": wire["supported"], "step_count": len(steps), "steps": steps})
+        print_json(SchemaPlanOutput.of(planned_for, migration))
         return
     lines = [f"schema plan for {planned_for}", f"supported: {'yes' if migration.supported else 'no'}"]
     lines += [f"- {step.line()}" for step in migration.steps] or ["no schema changes"]
@@ -90,6 +92,8 @@ def apply(
     json: Json = False,
 ) -> None:
     """Change the schema, and the data with it, in one commit."""
+    from msgspec.structs import replace
+
     from omnigraph.language.schema.compile import declare_schema
 
     invocation = Invocation.of(ctx)
@@ -100,10 +104,10 @@ def apply(
     invocation.echo(target)
     with open_graph(target) as graph:
         applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor)
-    for note in applied.plan.notes:
+    for note in applied.notes:
         print_note(note.render())
     if json:
-        print_json(applied.to_dict() | {"uri": target.uri})
+        print_json(replace(applied, uri=target.uri))
         return
     lines = [
         f"schema apply for {target.uri}",

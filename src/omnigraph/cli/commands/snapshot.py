@@ -23,15 +23,18 @@ def snapshot(
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
-        output = graph.snapshot(**point.pinned).to_json_dict()
+        output = graph.snapshot(**point.pinned).listing()
     if json:
         print_json(output)
         return
-    lines = [f"{key}: {output[key]}" for key in output if key != "datasets"]
-    for row in output["datasets"]:
+    lines = [
+        f"graph_branch: {output.graph_branch}",
+        f"graph_manifest_version: {output.graph_manifest_version}",
+        f"internal_schema_version: {output.internal_schema_version}",
+    ]
+    for row in output.datasets:
         lines.append(
-            f"{row['entity_kind']} type '{row['type_name']}' "
-            f"published_dataset_version={row['published_dataset_version']} "
-            f"native_dataset_branch={row['native_dataset_branch'] or 'main'} entities={row['entity_count']}"
+            f"{row.entity_kind} type '{row.type_name}' published_dataset_version={row.published_dataset_version} "
+            f"native_dataset_branch={row.native_dataset_branch or 'main'} entities={row.entity_count}"
         )
     print_lines(lines)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.pinned_table import PinnedTable
 from omnigraph.engine.bulk.places import PLACE, by_fragment
 from omnigraph.engine.change import GraphChange, TypeChange
@@ -19,7 +20,6 @@ from omnigraph.engine.columns import column_of, table_schema
 from omnigraph.engine.constraints import FinalImage, check_constraints
 from omnigraph.engine.constraints.identity import refuse_repeated_ids, taken_id
 from omnigraph.engine.publish import PublishPlan, WriteTxn
-from omnigraph.engine.receipts import LoadMode
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.storage.models import ChangeCounts, TableState

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from omnigraph.api.upkeep import PendingProperty
 from omnigraph.engine.bulk.executor_tasks import SegmentTask
 from omnigraph.engine.bulk.pinned_table import PinnedTable
-from omnigraph.engine.indexes import PendingProperty, declared_indexes, pending_properties
+from omnigraph.engine.indexes import declared_indexes, pending_properties
 from omnigraph.engine.resources import Resources
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState

@@ -5,14 +5,13 @@ executors run the same code. Rules that span rows (uniqueness, endpoints, cardin
 """
 
 from omnigraph.engine.kernels.decode import decode, decode_collecting
-from omnigraph.engine.kernels.rows import DecodedInput, Grammar, Limits, RejectedRow, Stage, TypedRows
+from omnigraph.engine.kernels.rows import DecodedInput, Grammar, RejectedRow, Stage, TypedRows
 from omnigraph.engine.kernels.typed import type_batch, type_records
 from omnigraph.engine.kernels.values import check_values
 
 __all__ = [
     "DecodedInput",
     "Grammar",
-    "Limits",
     "RejectedRow",
     "Stage",
     "TypedRows",

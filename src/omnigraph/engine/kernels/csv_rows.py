@@ -91,16 +91,20 @@ class CsvReader:
     ) -> None:
         self._dialect = dialect
         self._before = before
-        self._records = dialect.splitter.split(_utf_8(pieces, dialect.encoding, at_start=header is None))
+        self._records: Iterator[Records] = dialect.splitter.split(
+            _utf_8(pieces, dialect.encoding, at_start=header is None)
+        )
         self.header = list(header) if header is not None else self._read_header()
 
     def _read_header(self) -> list[str]:
         """The names in the first record, or names by position; nothing for a file without records."""
-        first = next((records for records in self._records if len(records)), None)
+        passed: list[Records] = []  # empty lines, which count as lines
+        while (first := next(self._records, None)) is not None and not len(first):
+            passed.append(first)
         if first is None:
             return []
         if not self._dialect.header:
-            self._records = chain([first], self._records)
+            self._records = chain(passed, [first], self._records)
             return [f"_c{number}" for number in range(int(first.fields[0]))]
         if 0 in first.flaws:
             raise BadRequestError(f"the header is malformed: {first.flaws[0]}")
@@ -111,7 +115,7 @@ class CsvReader:
         names = [column[0].as_py() or f"_c{number}" for number, column in enumerate(values)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise BadRequestError(f"the header names the column '{twice}' twice")
-        self._records = chain([first.without_first()], self._records)
+        self._records = chain(passed, [first.without_first()], self._records)
         return names
 
     def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:

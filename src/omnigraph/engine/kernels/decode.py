@@ -10,18 +10,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.envelope import EnvelopeReader, Records
 from omnigraph.engine.kernels.framing import lenient_blocks, strict_blocks
 from omnigraph.engine.kernels.ids import Mint, new_ulids
-from omnigraph.engine.kernels.rows import (
-    DecodedInput,
-    Grammar,
-    Limits,
-    RejectedRow,
-    Stage,
-    TypedRows,
-    first_in_stage_order,
-)
+from omnigraph.engine.kernels.rows import DecodedInput, Grammar, RejectedRow, Stage, TypedRows, first_in_stage_order
 from omnigraph.engine.kernels.typed import RecordTyper
 from omnigraph.engine.kernels.values import check_values
 from omnigraph.language.catalog import Catalog, EdgeType, TableType

@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.plain import read_plain
-from omnigraph.engine.kernels.rows import Limits
 from omnigraph.errors import ResourceLimitError
 
 # Small enough that the Python objects of one block stay in cache and are gone before the collector ages them.

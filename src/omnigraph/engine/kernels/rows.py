@@ -16,9 +16,6 @@ from omnigraph.errors import ConstraintError, ConstraintRule
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.ordered import contained
 
-DEFAULT_ROWS = 2_000_000
-DEFAULT_BYTES = 512 << 20
-
 
 class Grammar(Enum):
     """How forgiving a decode is: `STRICT` for today's inputs, `LENIENT` to rebuild old exports."""
@@ -85,14 +82,6 @@ def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, Ta
         return (phase, row.type_key, row.stage, position, row.line)
 
     return min(rejected, key=order)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one decode may hold in memory. Beyond it the input belongs to the Spark pipeline."""
-
-    rows: int = DEFAULT_ROWS
-    bytes: int = DEFAULT_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.columns import rows_schema
 from omnigraph.engine.kernels.framing import Meter
 from omnigraph.engine.kernels.ids import Mint
 from omnigraph.engine.kernels.python_values import plain_value, plain_values
-from omnigraph.engine.kernels.rows import DecodedInput, Limits, RejectedRow, Stage, TypedRows, first_in_stage_order
+from omnigraph.engine.kernels.rows import DecodedInput, RejectedRow, Stage, TypedRows, first_in_stage_order
 from omnigraph.engine.kernels.scalars import shape_of
 from omnigraph.engine.kernels.typed import type_batch, type_records
 from omnigraph.engine.kernels.values import check_values

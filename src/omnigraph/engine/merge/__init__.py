@@ -4,16 +4,6 @@
 type, `validation` judges the result, `schema` settles whose schema it has, `resolution` is what a person decided.
 """
 
-from omnigraph.engine.merge.merging import MergeOutcome, MergePreview, MergeRequest, MergeResult, merge, preview
-from omnigraph.engine.merge.resolution import Resolutions, Side
+from omnigraph.engine.merge.merging import merge, preview
 
-__all__ = [
-    "MergeOutcome",
-    "MergePreview",
-    "MergeRequest",
-    "MergeResult",
-    "Resolutions",
-    "Side",
-    "merge",
-    "preview",
-]
+__all__ = ["merge", "preview"]

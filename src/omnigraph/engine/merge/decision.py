@@ -14,13 +14,14 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.changes import EntityChange
+from omnigraph.api.enums import ConflictKind, EntityKind, Operation, Side
+from omnigraph.api.merge import MergeConflict
 from omnigraph.engine.change import TypeChange
-from omnigraph.engine.diff import EntityChange, TypeDelta, equal_entities
+from omnigraph.engine.diff import TypeDelta, ends_of, equal_entities
 from omnigraph.engine.entities import TypeState
 from omnigraph.engine.equality import equal_values
-from omnigraph.engine.merge.resolution import ConflictKind, Side, conflict
-from omnigraph.engine.scope import Operation
-from omnigraph.errors import MergeConflict
+from omnigraph.engine.merge.resolution import conflict
 from omnigraph.storage.models import ChangeCounts
 from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
 
@@ -56,11 +57,11 @@ class Transfer:
         ops = self.rows.column(OP).to_pylist()
         return ChangeCounts(ops.count("insert"), ops.count("update"), ops.count("delete"))
 
-    def entity_changes(self) -> Iterator[EntityChange]:
-        type_, version = self.giver.type, self.giver.state.version
+    def entity_changes(self, version: int) -> Iterator[EntityChange]:
+        """What the receiver gains; `version` says when the giver's table last changed."""
+        kind, name = EntityKind(self.giver.type.kind), self.giver.type.name
         for row in self.rows.to_pylist():
-            op = Operation(row[OP])
-            yield EntityChange(type_.kind, type_.name, row["id"], op, version, row.get("src"), row.get("dst"))
+            yield EntityChange(kind, name, row["id"], Operation(row[OP]), version, ends_of(row))
 
     def change(self, *, blobs: bool) -> TypeChange:
         """The transfer as a change of the receiver. Without `blobs` it can be judged but not staged."""

@@ -8,19 +8,20 @@ plan is staged and published; the publish machine refuses it if the target moved
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
 
+from msgspec import structs
+
+from omnigraph.api.changes import EntityChange
+from omnigraph.api.enums import MergeOutcome
+from omnigraph.api.merge import MergeConflict, MergePreview, MergeRequest, MergeResult
 from omnigraph.engine import history
-from omnigraph.engine.diff import EntityChange, diff
+from omnigraph.engine.diff import diff
 from omnigraph.engine.held_source import HeldSource, held_source
 from omnigraph.engine.merge.planning import MergePlan, ThreeStates, plan_merge
-from omnigraph.engine.merge.resolution import NO_RESOLUTIONS, Resolutions
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, already_published
-from omnigraph.engine.receipts import CommitReceipt
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
@@ -28,13 +29,12 @@ from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,
     ConflictError,
-    MergeConflict,
     MergeConflictsError,
     OmniGraphError,
     ReadSetChangedError,
 )
 from omnigraph.storage.branches import BranchHead
-from omnigraph.storage.identifiers import MAIN, checked_branch_name
+from omnigraph.storage.identifiers import checked_branch_name
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
@@ -42,90 +42,9 @@ from omnigraph.storage.tables import StagedTable
 _TOLD = "merge"
 
 
-class MergeOutcome(StrEnum):
-    ALREADY_UP_TO_DATE = "already_up_to_date"
-    FAST_FORWARD = "fast_forward"
-    MERGED = "merged"
-
-
-@dataclass(frozen=True, slots=True)
-class MergeRequest:
-    source: str
-    target: str = MAIN
-    delete_branch: bool = False
-    resolutions: Resolutions = NO_RESOLUTIONS
-    actor: str | None = None
-    message: str | None = None
-    idempotency_key: str | None = None
-
-    def checked(self) -> MergeRequest:
-        source, target = checked_branch_name(self.source), checked_branch_name(self.target)
-        if source == target:
-            raise BadRequestError(f"a merge needs distinct source and target branches, got '{source}' twice")
-        return MergeRequest(
-            source, target, self.delete_branch, self.resolutions, self.actor, self.message, self.idempotency_key
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class MergeResult:
-    """A merge that succeeded. `branch_deleted` is None unless the deletion of the source was asked for."""
-
-    source: str
-    target: str
-    outcome: MergeOutcome
-    actor_id: str | None
-    commit: CommitReceipt | None
-    branch_deleted: bool | None = None
-    branch_delete_error: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {
-            "source": self.source,
-            "target": self.target,
-            "outcome": self.outcome.value,
-            "actor_id": self.actor_id,
-        }
-        if self.branch_deleted is not None:
-            wire["branch_deleted"] = self.branch_deleted
-        if self.branch_delete_error is not None:
-            wire["branch_delete_error"] = self.branch_delete_error
-        return wire
-
-
-@dataclass(frozen=True, slots=True)
-class MergePreview:
-    """What a merge would do: the entities that the target would gain, and what keeps it from happening."""
-
-    source: str
-    target: str
-    outcome: MergeOutcome
-    base_commit_id: str | None
-    changes: tuple[EntityChange, ...]
-    conflicts: tuple[MergeConflict, ...]
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Per type key, how many entities would be inserted, updated and deleted."""
-        tally = Counter((f"{change.kind}:{change.type_name}", change.op.value) for change in self.changes)
-        ops = ("insert", "update", "delete")
-        return {key: {op: tally[key, op] for op in ops} for key in sorted({key for key, _ in tally})}
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "target": self.target,
-            "outcome": self.outcome.value,
-            "base_commit_id": self.base_commit_id,
-            "counts": self.counts,
-            "changes": [change.to_dict() for change in self.changes],
-            "conflicts": [conflict.to_dict() for conflict in self.conflicts],
-        }
-
-
 def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
-    request = request.checked()
+    request = _checked(request)
     intent = _intent(request)
     published = _earlier(workspace, request, intent)
     if published is None:
@@ -134,21 +53,28 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
     else:
-        outcome, commit = _told(published.entry), CommitReceipt.of(published.entry)
+        outcome, commit = _told(published.entry), receipt_of(published.entry)
     deleted, failure = _delete_source(workspace, request, published) if request.delete_branch else (None, None)
-    return MergeResult(request.source, request.target, outcome, request.actor, commit, deleted, failure)
+    return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, commit)
+
+
+def _checked(request: MergeRequest) -> MergeRequest:
+    source, target = checked_branch_name(request.source), checked_branch_name(request.target)
+    if source == target:
+        raise BadRequestError(f"a merge needs distinct source and target branches, got '{source}' twice")
+    return structs.replace(request, source=source, target=target)
 
 
 def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     """The same decisions as `merge`, without any effect."""
-    request = request.checked()
+    request = _checked(request)
     root = workspace.root
     source, target = root.branches.head(request.source), root.branches.head(request.target)
     outcome, base = _relation(root, source, target)
     base_id = None if base is None else base.commit.id
 
     def told(changes: tuple[EntityChange, ...], conflicts: tuple[MergeConflict, ...] = ()) -> MergePreview:
-        return MergePreview(request.source, request.target, outcome, base_id, changes, conflicts)
+        return MergePreview.of(request.source, request.target, outcome, base_id, changes, conflicts)
 
     if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
         return told(())
@@ -191,7 +117,7 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
 
 def _intent(request: MergeRequest) -> Intent:
     decided = request.resolutions
-    parts = sorted(decided.kinds.items()), sorted(decided.entities.items())
+    parts = sorted(decided.kinds.items()), sorted(decided.by_entity.items())
     return Intent(
         kind="merge",
         actor=request.actor,

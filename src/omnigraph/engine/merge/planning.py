@@ -11,18 +11,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from omnigraph.api.changes import EntityChange
+from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.limits import Limits
+from omnigraph.api.merge import MergeConflict, Resolutions
 from omnigraph.engine.change import GraphChange
-from omnigraph.engine.diff import EntityChange, TypeDelta, TypePair, entity_changes, type_delta
+from omnigraph.engine.diff import TypeDelta, TypePair, entity_changes, published_in, type_delta
 from omnigraph.engine.entities import TypeState, type_of
-from omnigraph.engine.kernels import Limits
 from omnigraph.engine.merge.decision import Decision, Transfer, decide_entities
-from omnigraph.engine.merge.resolution import ConflictKind, Resolutions, Side, conflict
+from omnigraph.engine.merge.resolution import conflict
 from omnigraph.engine.merge.schema import schema_side
 from omnigraph.engine.merge.validation import Orphan, validate
 from omnigraph.engine.publish import Intent, WriteTxn
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import MergeConflict, ResourceLimitError
+from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.models import ChangeCounts, TableState
@@ -124,12 +127,13 @@ class MergePlan:
 
     def gained(self) -> Iterator[EntityChange]:
         """What the target gains, in the order of a diff."""
+        before, theirs = published_in(self.states.base), published_in(self.states.snapshot(Side.THEIRS))
         for merge in self.types:
             decision = self.decisions.get(merge.type.type_key)
             if merge.states[Side.OURS] is None:
-                yield from entity_changes(merge.delta(Side.THEIRS))
+                yield from entity_changes(merge.delta(Side.THEIRS), before, theirs)
             elif decision is not None:
-                yield from decision.to_target.entity_changes()
+                yield from decision.to_target.entity_changes(theirs[decision.to_target.giver.state.path])
 
     def staged(self) -> dict[str, StagedTable]:
         """The merged table of every type, staged where rows have to be written, in parallel."""

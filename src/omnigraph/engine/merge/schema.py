@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.engine.merge.resolution import ConflictKind, Side, conflict
+from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.merge import MergeConflict
+from omnigraph.engine.merge.resolution import conflict
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import MergeConflict
 from omnigraph.language.catalog import AnyType, Catalog
 
 

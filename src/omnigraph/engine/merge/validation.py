@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.merge import MergeConflict
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints import FinalImage
 from omnigraph.engine.constraints.cardinality import miscounted_sources
@@ -20,9 +22,9 @@ from omnigraph.engine.constraints.uniqueness import shared_values
 from omnigraph.engine.constraints.violation import Violation
 from omnigraph.engine.kernels.typed import missing_value
 from omnigraph.engine.kernels.values import forbidden_values
-from omnigraph.engine.merge.resolution import ConflictKind, Side, conflict
+from omnigraph.engine.merge.resolution import conflict
 from omnigraph.engine.publish import WriteTxn
-from omnigraph.errors import ConstraintRule, MergeConflict
+from omnigraph.errors import ConstraintRule
 
 
 @dataclass(frozen=True, slots=True)

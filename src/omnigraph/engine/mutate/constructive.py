@@ -12,8 +12,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.change import GraphChange
-from omnigraph.engine.kernels import Limits, RejectedRow, Stage, type_records
+from omnigraph.engine.kernels import RejectedRow, Stage, type_records
 from omnigraph.engine.kernels.scalars import shape_of
 from omnigraph.engine.mutate.cells import evaluate
 from omnigraph.engine.mutate.conditions import Condition

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from omnigraph.api.load import MutationReceipt
 from omnigraph.engine.blob_ingress import admit_blobs
 from omnigraph.engine.change import GraphChange
 from omnigraph.engine.constraints import FinalImage, check_constraints
@@ -18,7 +19,7 @@ from omnigraph.engine.kernels import TypedRows, check_values
 from omnigraph.engine.mutate.constructive import Construction
 from omnigraph.engine.mutate.destructive import Destruction
 from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
-from omnigraph.engine.receipts import CommitReceipt, MutationReceipt
+from omnigraph.engine.receipts import receipt_of
 from omnigraph.engine.request_digest import RequestDigest
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError
@@ -129,5 +130,5 @@ def _receipt(published: PublishedCommit) -> MutationReceipt:
         affected_nodes=details["affected_nodes"],
         affected_edges=details["affected_edges"],
         actor_id=published.entry.commit.actor,
-        commit=CommitReceipt.of(published.entry),
+        commit=receipt_of(published.entry),
     )

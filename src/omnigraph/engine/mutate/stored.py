@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.engine.kernels import Limits
+from omnigraph.api.limits import Limits
 from omnigraph.engine.mutate.conditions import Condition
 from omnigraph.engine.publish import WriteTxn
 from omnigraph.errors import ResourceLimitError

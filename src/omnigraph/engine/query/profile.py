@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+
+from omnigraph.api import query as contract
 
 
 @dataclass(slots=True)
@@ -28,15 +29,17 @@ class OperatorProfile:
         if text not in self.notes:
             self.notes.append(text)
 
-    def to_json_dict(self) -> dict[str, Any]:
-        return {
-            "operator": self.operator,
-            "rows": self.rows,
-            "milliseconds": round(self.seconds * 1000, 3),
-            "requests": self.requests,
-            "notes": list(self.notes),
-            "inputs": [child.to_json_dict() for child in self.inputs],
-        }
+    @property
+    def measured(self) -> contract.OperatorProfile:
+        """What was measured, as it is shown to others."""
+        return contract.OperatorProfile(
+            self.operator,
+            self.rows,
+            round(self.seconds * 1000, 3),
+            self.requests,
+            tuple(self.notes),
+            tuple(child.measured for child in self.inputs),
+        )
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.api.query import ReadTarget
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.embedding import Embedder
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
@@ -19,7 +20,7 @@ from omnigraph.engine.query.plan_tree import inputs_of, label
 from omnigraph.engine.query.profile import Profiler
 from omnigraph.engine.query.properties import Properties
 from omnigraph.engine.query.pushdown import split_pushed
-from omnigraph.engine.query.result import QueryResult, QueryStream, ReadTarget
+from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.traversal_mode import TraversalMode
 from omnigraph.engine.snapshot import Snapshot

@@ -7,22 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.api.enums import Integers
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import format_date, format_datetime
 
 _JS_SAFE = 2**53 - 1
-
-
-class Integers(Enum):
-    """How integers beyond 2^53 appear: as numbers, or as decimal texts."""
-
-    NATIVE = "native"
-    JS_SAFE = "js-safe"
 
 
 def rendered(

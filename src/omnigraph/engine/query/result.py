@@ -14,22 +14,16 @@ from typing import Any, Final, overload
 
 import pyarrow as pa
 
+from omnigraph.api.enums import Integers
+from omnigraph.api.query import ReadOutput, ReadTarget
 from omnigraph.engine.query.profile import OperatorProfile
-from omnigraph.engine.query.render import Integers, rendered
+from omnigraph.engine.query.render import rendered
 from omnigraph.engine.query.shown import html_table, text_table
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import OutputColumn
 
 MOST_SHOWN_ROWS: Final = 10
 _ROWS_AT_ONCE: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTarget:
-    """What was asked to be read: a branch's head, or a commit."""
-
-    branch: str | None
-    snapshot: str | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,17 +105,16 @@ class QueryResult:
         data: bytes = sink.getvalue().to_pybytes()
         return data
 
-    def to_json_dict(self, integers: Integers = Integers.NATIVE) -> dict[str, Any]:
-        """The read output that HTTP and the CLI give."""
-        output: dict[str, Any] = {
-            "query_name": self.query_name,
-            "target": {"branch": self.target.branch, "snapshot": self.target.snapshot},
-            "row_count": self.num_rows,
-            "columns": self.columns,
-            "rows": self.rows(integers),
-            "graph_commit_id": self.graph_commit_id,
-        }
-        return output
+    def read_output(self, integers: Integers = Integers.NATIVE) -> ReadOutput:
+        """The answer as HTTP and the CLI give it."""
+        return ReadOutput(
+            query_name=self.query_name,
+            target=self.target,
+            row_count=self.num_rows,
+            columns=tuple(self.columns),
+            rows=self.rows(integers),
+            graph_commit_id=self.graph_commit_id,
+        )
 
     def __repr__(self) -> str:
         return text_table(self.query_name, *self._shown())

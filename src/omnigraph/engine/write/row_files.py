@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.csv_rows import CsvDialect, CsvReader
 from omnigraph.engine.kernels.framing import Meter, strict_blocks
 from omnigraph.engine.kernels.plain import PlainEdge, PlainNode
-from omnigraph.engine.kernels.rows import Limits
 from omnigraph.engine.kernels.rows_of_type import RowBlock
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.source import did_you_mean
@@ -111,13 +111,18 @@ def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, grap
     text = str(given)
     path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
     found = format_named(format) if format is not None else format_of(path)
-    dialect = csv or CsvDialect(delimiter="\t" if path.lower().endswith(".tsv") else ",")
+    dialect = csv or usual_dialect(path)
     if "://" in path:
         return RowFile(text, found, lambda: object_pieces(path, graph), dialect)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise BadRequestError(f"'{text}' is a directory; load its files one by one, or with Spark (`omnigraph load`)")
     return RowFile(text, found, lambda: _local_pieces(path), dialect, path)
+
+
+def usual_dialect(path: str) -> CsvDialect:
+    """How CSV of that name is written, when nobody says otherwise."""
+    return CsvDialect(delimiter="\t" if path.lower().endswith(".tsv") else ",")
 
 
 def format_named(name: str) -> RowFormat:
@@ -130,7 +135,10 @@ def format_named(name: str) -> RowFormat:
 
 def format_of(path: str) -> RowFormat:
     """The format that the name of a file tells."""
-    found = _BY_SUFFIX.get(os.path.splitext(path)[1].lower())
+    stem, suffix = os.path.splitext(path)
+    found = _BY_SUFFIX.get(suffix.lower())
+    if found is None and os.path.splitext(stem)[1].lower() in _BY_SUFFIX:
+        raise BadRequestError(f"'{path}' is compressed: unpack it, or load it on Spark (`omnigraph load`)")
     if found is None:
         raise BadRequestError(f"the name '{path}' does not tell a format; say format='csv', 'parquet' or 'ndjson'")
     return found

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
-from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.api.limits import Limits
 from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.engine.kernels.ids import Mint
-from omnigraph.engine.kernels.rows import DecodedInput, Limits
+from omnigraph.engine.kernels.rows import DecodedInput
 from omnigraph.engine.kernels.rows_of_type import RowBlock, decode_rows
-from omnigraph.engine.write.row_files import BATCH_ROWS, RowFile, format_named, row_file
+from omnigraph.engine.write.row_files import BATCH_ROWS, RowFile, format_named, format_of, row_file, usual_dialect
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.location import Location
@@ -84,7 +84,10 @@ def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
         return _pandas_blocks(data)
     if hasattr(data, "__arrow_c_stream__"):
         # Nothing tells a frame, which gives its stream again, from what streams once; so batches are kept.
-        stream = _Kept(pa.RecordBatchReader.from_stream(data))
+        try:
+            stream = _Kept(pa.RecordBatchReader.from_stream(data))
+        except pa.ArrowException as error:
+            raise BadRequestError(f"can't load rows from {_kind(data)}: {str(error).splitlines()[0]}") from None
         return lambda _: _numbered(stream)
     if isinstance(data, list | tuple):
         return lambda _: _record_blocks(data)
@@ -136,9 +139,10 @@ def _pandas_blocks(frame: Any) -> Callable[[Limits], Iterable[RowBlock]]:
 def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file that the caller opened, stdin for one. It is read to its end, and kept until the load is over."""
     name = getattr(file, "name", None)
-    shown = str(name) if isinstance(name, str | Path) else "the input"
-    if format is None:
+    shown = name if isinstance(name, str) else "the input"
+    if format is None and shown != name:
         raise BadRequestError(f"say how {shown} is written: format='csv', 'parquet' or 'ndjson'")
+    found = format_of(shown) if format is None else format_named(format)
     copied: list[IO[bytes]] = []
 
     def pieces() -> Iterator[bytes]:
@@ -154,7 +158,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
         copied[0].seek(0)
         yield from iter(lambda: copied[0].read(1 << 20), b"")
 
-    return RowFile(shown, format_named(format), pieces, csv or CsvDialect())
+    return RowFile(shown, found, pieces, csv or usual_dialect(shown))
 
 
 def _scratch() -> IO[bytes]:

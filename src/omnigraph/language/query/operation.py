@@ -7,7 +7,7 @@ is in them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Literal
 
 from msgspec import Struct
 
@@ -43,51 +43,35 @@ _KINDS = {
 }
 
 
-class ValueShape(Struct, frozen=True):
-    """The wire description of one column or parameter."""
+class ValueShape(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The description of one column or parameter; its fields are the wire form."""
 
     name: str
     kind: str
-    nullable: bool
     item_kind: str | None = None
     vector_dim: int | None = None
+    nullable: bool
 
     @classmethod
     def of(cls, name: str, type_: PropertyType, *, nullable: bool | None = None) -> ValueShape:
         return cls(
-            name,
-            "list" if type_.list else _KINDS[type_.scalar],
-            type_.nullable if nullable is None else nullable,
-            _KINDS[type_.scalar] if type_.list else None,
-            type_.dimension,
+            name=name,
+            kind="list" if type_.list else _KINDS[type_.scalar],
+            item_kind=_KINDS[type_.scalar] if type_.list else None,
+            vector_dim=type_.dimension,
+            nullable=type_.nullable if nullable is None else nullable,
         )
 
-    def to_json_dict(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        if self.item_kind is not None:
-            wire["item_kind"] = self.item_kind
-        if self.vector_dim is not None:
-            wire["vector_dim"] = self.vector_dim
-        wire["nullable"] = self.nullable
-        return wire
 
+class TouchedType(Struct, frozen=True):
+    """A type that an operation reads or writes."""
 
-class TouchedType(Struct, frozen=True, order=True):
-    """A type that an operation reads or writes. `node` sorts before `edge`, then by name."""
-
-    is_edge: bool
+    kind: Literal["node", "edge"]
     type_name: str
 
     @classmethod
     def of(cls, type_: NodeType | EdgeType) -> TouchedType:
-        return cls(isinstance(type_, EdgeType), type_.name)
-
-    @property
-    def kind(self) -> str:
-        return "edge" if self.is_edge else "node"
-
-    def to_json_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "type_name": self.type_name}
+        return cls("edge" if isinstance(type_, EdgeType) else "node", type_.name)
 
 
 class Operation(Struct, frozen=True):
@@ -96,13 +80,6 @@ class Operation(Struct, frozen=True):
     result: tuple[ValueShape, ...]
     reads: tuple[TouchedType, ...]
     writes: tuple[TouchedType, ...]
-
-    def to_json_dict(self) -> dict[str, Any]:
-        return {
-            "result": [shape.to_json_dict() for shape in self.result],
-            "reads": [touched.to_json_dict() for touched in self.reads],
-            "writes": [touched.to_json_dict() for touched in self.writes],
-        }
 
 
 def describe(query: ResolvedQuery) -> Operation:
@@ -123,14 +100,14 @@ def describe_parameters(parameters: Iterable[ir.QueryParameter]) -> tuple[ValueS
 def _result_shape(projection: ResolvedProjection) -> ValueShape:
     value = projection.value
     if isinstance(value, ir.NodeId):
-        return ValueShape(projection.described_name, "object", False)
+        return ValueShape(name=projection.described_name, kind="object", nullable=False)
     # An aggregate may meet no rows at all, so every one of them is described as nullable.
     nullable = True if isinstance(value, ir.AggregateValue) else None
     return ValueShape.of(projection.described_name, value.type, nullable=nullable)
 
 
 def _sorted(touched: Iterable[TouchedType]) -> tuple[TouchedType, ...]:
-    return tuple(sorted(set(touched)))
+    return tuple(sorted(set(touched), key=lambda type_: (type_.kind != "node", type_.type_name)))
 
 
 def _matched(clauses: Iterable[ResolvedClause]) -> Iterator[TouchedType]:
@@ -157,5 +134,5 @@ def _read_by(statements: Iterable[ResolvedStatement]) -> Iterator[TouchedType]:
     yield from _written_by(statements)
     for statement in statements:
         if isinstance(statement, ResolvedInsertEdge):
-            yield TouchedType(False, statement.type.from_type)
-            yield TouchedType(False, statement.type.to_type)
+            yield TouchedType("node", statement.type.from_type)
+            yield TouchedType("node", statement.type.to_type)

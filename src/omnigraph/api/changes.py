@@ -1,0 +1,292 @@
+"""Changes of entities: which ones a caller asks for, the net difference of two states, and the change feed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Any, ClassVar
+
+from msgspec import Struct, field
+
+from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.errors import BadRequestError
+
+
+class ChangeScope(Struct, frozen=True, omit_defaults=True):
+    """Conditions on changes. An absent dimension (empty) lets everything through; `types` are bare type names.
+
+    A scope is a set, so order and duplicates do not matter, and naming everything is naming nothing. It selects what
+    is shown; it never changes which commits are walked.
+    """
+
+    kinds: frozenset[str] = field(default=frozenset(), name="kind")
+    types: frozenset[str] = field(default=frozenset(), name="type")
+    ops: frozenset[Operation] = field(default=frozenset(), name="op")
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        kinds: Iterable[str] | None = None,
+        types: Iterable[str] | None = None,
+        ops: Iterable[str] | None = None,
+    ) -> ChangeScope:
+        """A scope from what a caller wrote; unknown kinds and operations are refused."""
+        chosen_kinds = _known("kind", kinds or (), tuple(EntityKind))
+        chosen_ops = frozenset(Operation(op) for op in _known("operation", ops or (), tuple(Operation)))
+        return cls(
+            kinds=frozenset() if len(chosen_kinds) == len(EntityKind) else chosen_kinds,
+            types=frozenset(types or ()),
+            ops=frozenset() if len(chosen_ops) == len(Operation) else chosen_ops,
+        )
+
+    def selects_type(self, kind: str, name: str) -> bool:
+        return (not self.kinds or kind in self.kinds) and (not self.types or name in self.types)
+
+    def selects_op(self, op: Operation) -> bool:
+        return not self.ops or op in self.ops
+
+
+EVERYTHING = ChangeScope()
+
+
+def _known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
+    chosen = frozenset(str(item) for item in given)
+    if strangers := sorted(chosen - set(known)):
+        raise BadRequestError(f"unknown {what} '{strangers[0]}'; use one of: {', '.join(sorted(known))}")
+    return chosen
+
+
+# The net difference of two states
+
+
+class ChangedEnds(Struct, frozen=True):
+    """The nodes that a changed edge connects."""
+
+    src: str
+    dst: str
+
+
+class EntityChange(Struct, frozen=True, omit_defaults=True):
+    """One entity that differs between two states. No values: those are asked for per commit, or by entity.
+
+    `published_dataset_version` is the version of the graph in which the entity's table last changed, on the line of
+    history of the state that has the entity.
+    """
+
+    kind: EntityKind
+    type_name: str
+    id: str
+    op: Operation
+    published_dataset_version: int
+    endpoints: ChangedEnds | None = None
+
+    WIRE_NAME: ClassVar[str] = "EntityDifferenceOutput"
+
+    @property
+    def type_key(self) -> str:
+        return f"{self.kind}:{self.type_name}"
+
+    @property
+    def src(self) -> str | None:
+        return None if self.endpoints is None else self.endpoints.src
+
+    @property
+    def dst(self) -> str | None:
+        return None if self.endpoints is None else self.endpoints.dst
+
+
+class ChangeStats(Struct, frozen=True):
+    inserts: int
+    updates: int
+    deletes: int
+    types_affected: tuple[str, ...]
+
+
+class ChangeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The net difference between two states: edges before nodes, types by name, entities by id."""
+
+    from_graph_manifest_version: int
+    to_graph_manifest_version: int
+    graph_branch: str | None = None
+    changes: tuple[EntityChange, ...]
+    stats: ChangeStats
+
+    WIRE_NAME: ClassVar[str] = "DiffOutput"
+
+    @classmethod
+    def of(cls, before: int, after: int, graph_branch: str | None, changes: tuple[EntityChange, ...]) -> ChangeSet:
+        """The difference from version `before` to version `after`; `graph_branch` is None on main."""
+        ops = Counter(change.op for change in changes)
+        affected = tuple(sorted({change.type_name for change in changes}))
+        return cls(
+            from_graph_manifest_version=before,
+            to_graph_manifest_version=after,
+            graph_branch=graph_branch,
+            changes=changes,
+            stats=ChangeStats(ops[Operation.INSERT], ops[Operation.UPDATE], ops[Operation.DELETE], affected),
+        )
+
+    @property
+    def types_affected(self) -> list[str]:
+        return list(self.stats.types_affected)
+
+    def count(self, op: Operation) -> int:
+        return {
+            Operation.INSERT: self.stats.inserts,
+            Operation.UPDATE: self.stats.updates,
+            Operation.DELETE: self.stats.deletes,
+        }[op]
+
+
+def counts_by_type(changes: Iterable[EntityChange]) -> dict[str, dict[str, int]]:
+    """Per type key, how many entities are inserted, updated and deleted."""
+    tally = Counter((change.type_key, change.op) for change in changes)
+    return {key: {op.value: tally[key, op] for op in Operation} for key in sorted({key for key, _ in tally})}
+
+
+# The changes of commits
+
+
+class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The commit behind some changes. `authored_branch` is where it was made, whoever reads it."""
+
+    graph_commit_id: str
+    parent_commit_id: str | None = None
+    merged_parent_commit_id: str | None = None
+    authored_branch: str
+    actor_id: str | None = None
+    authored_at: int
+
+    WIRE_NAME: ClassVar[str] = "ChangeCauseOutput"
+
+
+class Endpoints(Struct, frozen=True):
+    """The nodes that an edge connects."""
+
+    source: str = field(name="from")
+    target: str = field(name="to")
+
+    WIRE_NAME: ClassVar[str] = "ChangeEndpointsOutput"
+
+
+class EntityImage(Struct, frozen=True, omit_defaults=True):
+    """A complete entity in export form; an edge has its endpoints."""
+
+    properties: dict[str, Any]
+    endpoints: Endpoints | None = None
+
+    WIRE_NAME: ClassVar[str] = "ChangeImageOutput"
+
+
+class ChangedType(Struct, frozen=True):
+    """A type by an opaque id that survives renames, and by its name."""
+
+    id: str
+    name: str
+
+    WIRE_NAME: ClassVar[str] = "ChangeTypeOutput"
+
+
+class ChangeRecord(Struct, frozen=True, omit_defaults=True):
+    """One change: an insert has only `after`, a delete only `before`."""
+
+    kind: EntityKind
+    type: ChangedType
+    id: str
+    op: Operation
+    before: EntityImage | None = None
+    after: EntityImage | None = None
+
+    WIRE_NAME: ClassVar[str] = "EntityChangeOutput"
+
+    @property
+    def type_id(self) -> str:
+        return self.type.id
+
+    @property
+    def type_name(self) -> str:
+        return self.type.name
+
+
+class ChangeBlock(Struct, frozen=True):
+    """Changes of one commit: all of them, or the part that a page had room for."""
+
+    cause: ChangeCause
+    changes: tuple[ChangeRecord, ...]
+
+    WIRE_NAME: ClassVar[str] = "ChangeBlockOutput"
+
+
+class CommitChangesPage(Struct, frozen=True, omit_defaults=True):
+    """A page of one commit's changes; without a token it is the last one."""
+
+    cause: ChangeCause
+    changes: tuple[ChangeRecord, ...]
+    next_page_token: str | None = None
+
+    WIRE_NAME: ClassVar[str] = "CommitChangesOutput"
+
+    @property
+    def block(self) -> ChangeBlock:
+        return ChangeBlock(self.cause, self.changes)
+
+
+class PollRequest(Struct, frozen=True, omit_defaults=True):
+    """At most one of `start`, `cursor` and `page_token`; none of them means `start="now"`, never the beginning."""
+
+    branch: str = "main"
+    start: str | None = None
+    cursor: str | None = None
+    page_token: str | None = None
+    scope: ChangeScope = EVERYTHING
+    max_changes: int | None = None
+    max_bytes: int | None = None
+    max_commits: int | None = None
+
+
+class ChangePoll(Struct, frozen=True, omit_defaults=True):
+    """Some blocks, and how to go on: a page token inside a commit, else a cursor."""
+
+    blocks: tuple[ChangeBlock, ...]
+    next_page_token: str | None = None
+    cursor: str | None = None
+    caught_up: bool | None = None
+
+    WIRE_NAME: ClassVar[str] = "ChangeFeedOutput"
+
+    def followed_by(self, page: ChangePoll) -> ChangePoll:
+        """Two pages as one; a commit that was split over them is one block again."""
+        blocks, more = self.blocks, page.blocks
+        if blocks and more and blocks[-1].cause == more[0].cause:
+            whole = ChangeBlock(more[0].cause, (*blocks[-1].changes, *more[0].changes))
+            blocks, more = (*blocks[:-1], whole), more[1:]
+        return ChangePoll((*blocks, *more), page.next_page_token, page.cursor, page.caught_up)
+
+
+class ChangeBaseline(Struct, frozen=True):
+    """Exactly the state of one commit was written; the cursor continues after it."""
+
+    snapshot_commit_id: str
+    resume_cursor: str
+
+    WIRE_NAME: ClassVar[str] = "ChangeBaselineOutput"
+
+
+class ChangeBaselineRecord(Struct, frozen=True):
+    """The last line of a baseline stream. A stream without it must be discarded."""
+
+    baseline: ChangeBaseline
+
+
+class ChangeBaselineRequest(Struct, frozen=True, omit_defaults=True):
+    """The body of a baseline request."""
+
+    branch: str | None = None
+    kind: tuple[str, ...] = ()
+    type: tuple[str, ...] = ()
+    op: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> ChangeScope:
+        return ChangeScope.of(kinds=self.kind, types=self.type, ops=self.op)

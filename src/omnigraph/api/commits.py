@@ -1,0 +1,81 @@
+"""Commits as every face shows them: one shape of a commit, its summary, and pages of them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+
+class CommitReceipt(Struct, frozen=True):
+    """A commit. `graph_branch` is None on main; `created_at` counts microseconds since 1970."""
+
+    graph_commit_id: str
+    graph_branch: str | None
+    graph_manifest_version: int
+    parent_commit_id: str | None
+    merged_parent_commit_id: str | None
+    actor_id: str | None
+    created_at: int
+
+    WIRE_NAME: ClassVar[str] = "CommitOutput"
+
+    @property
+    def id(self) -> str:
+        return self.graph_commit_id
+
+    @property
+    def commit_id(self) -> str:
+        return self.graph_commit_id
+
+    @property
+    def version(self) -> int:
+        return self.graph_manifest_version
+
+
+class EntityCounts(Struct, frozen=True):
+    """How many entities of one type a commit inserted, updated and deleted."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+class CommitSummary(CommitReceipt, frozen=True):
+    """A commit with what it did. `changes`, by type key, is None when cleanup has reclaimed what would be counted."""
+
+    kind: str
+    message: str | None
+    changes: dict[str, EntityCounts] | None
+
+    WIRE_NAME: ClassVar[str] = "CommitSummaryOutput"
+
+    @property
+    def commit(self) -> CommitReceipt:
+        return CommitReceipt(
+            self.graph_commit_id,
+            self.graph_branch,
+            self.graph_manifest_version,
+            self.parent_commit_id,
+            self.merged_parent_commit_id,
+            self.actor_id,
+            self.created_at,
+        )
+
+
+class CommitList(Struct, frozen=True, omit_defaults=True):
+    """Commits, newest first. `next_version` continues the listing; None at the beginning of history."""
+
+    commits: tuple[CommitReceipt, ...]
+    next_version: int | None = None
+
+    WIRE_NAME: ClassVar[str] = "CommitListOutput"
+
+
+class CommitHistory(Struct, frozen=True, omit_defaults=True):
+    """As `CommitList`, with what each commit did."""
+
+    commits: tuple[CommitSummary, ...]
+    next_version: int | None = None
+
+    WIRE_NAME: ClassVar[str] = "CommitHistoryOutput"

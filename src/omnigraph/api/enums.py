@@ -1,0 +1,98 @@
+"""The enums of the contract. They need nothing, so that a command line can offer them as choices at no cost."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EntityKind(StrEnum):
+    NODE = "node"
+    EDGE = "edge"
+
+
+class Operation(StrEnum):
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class MergeOutcome(StrEnum):
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+
+
+class ConflictKind(StrEnum):
+    DIVERGENT_INSERT = "divergent_insert"
+    DIVERGENT_UPDATE = "divergent_update"
+    DELETE_VS_UPDATE = "delete_vs_update"
+    ORPHAN_EDGE = "orphan_edge"
+    UNIQUE_VIOLATION = "unique_violation"
+    CARDINALITY_VIOLATION = "cardinality_violation"
+    VALUE_CONSTRAINT_VIOLATION = "value_constraint_violation"
+    SCHEMA_DIVERGENCE = "schema_divergence"
+
+
+class Side(StrEnum):
+    """Whose state an entity gets: the target's or the source's."""
+
+    OURS = "ours"
+    THEIRS = "theirs"
+
+    @property
+    def other(self) -> Side:
+        return Side.THEIRS if self is Side.OURS else Side.OURS
+
+
+class LoadMode(StrEnum):
+    """What a load does with ids that exist: refuse them, replace those entities, or replace everything."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+class ReadFormat(StrEnum):
+    """How rows are written out for people and pipes."""
+
+    TABLE = "table"
+    KV = "kv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+class CellLayout(StrEnum):
+    """What happens to a cell that is wider than its column."""
+
+    TRUNCATE = "truncate"
+    WRAP = "wrap"
+
+
+class Integers(StrEnum):
+    """How integers beyond 2^53 appear: as numbers, or as decimal texts."""
+
+    NATIVE = "native"
+    JS_SAFE = "js-safe"
+
+
+class FileFormat(StrEnum):
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+class Classification(StrEnum):
+    """`verified_maintenance` moved the attached head and no content; `suspicious` brought rows the graph lacks."""
+
+    NO_DRIFT = "no_drift"
+    VERIFIED_MAINTENANCE = "verified_maintenance"
+    SUSPICIOUS = "suspicious"
+    UNVERIFIABLE = "unverifiable"
+
+
+class Action(StrEnum):
+    NO_OP = "no_op"
+    PREVIEW = "preview"
+    HEALED = "healed"
+    FORCED = "forced"
+    REFUSED = "refused"

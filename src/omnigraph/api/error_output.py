@@ -1,0 +1,231 @@
+"""Errors on the wire: one object for every class of the family, and the same error built from it again.
+
+The members that HTTP clients have always known come first. `type` names the class and `fields` holds what those
+members do not say, so a class that is added to `omnigraph.errors` travels without a line here.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from omnigraph.api import wire
+from omnigraph.api.enums import EntityKind
+from omnigraph.api.merge import MergeConflict
+from omnigraph.errors import (
+    BadRequestError,
+    BlobRangeError,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+    CommitHasNoParentError,
+    ConflictError,
+    ErrorCode,
+    ExternalBlobSourceError,
+    KeyConflictError,
+    MergeConflictsError,
+    NotFoundError,
+    OmniGraphError,
+    PolicyError,
+    PreconditionFailedError,
+    ReadSetChangedError,
+    ResourceLimitError,
+)
+
+
+class PublishedDatasetVersionConflictOutput(Struct, frozen=True):
+    """A write that rests on a version of a table which is not the newest any more."""
+
+    entity_kind: EntityKind
+    type_name: str
+    expected_published_dataset_version: int
+    actual_published_dataset_version: int
+
+
+class ReadSetConflictOutput(Struct, frozen=True):
+    member: str
+    expected: str | None
+    actual: str | None
+
+
+class KeyConflictOutput(Struct, frozen=True, omit_defaults=True):
+    entity_kind: str
+    type_name: str
+    entity_id: str | None = None
+
+    @property
+    def type_key(self) -> str:
+        return f"{self.entity_kind}:{self.type_name}"
+
+
+class ResourceLimitOutput(Struct, frozen=True):
+    resource: str
+    limit: int
+    actual: int
+
+
+class BlobRangeOutput(Struct, frozen=True):
+    start: int
+    end: int
+    length: int
+
+
+class ExternalBlobSourceOutput(Struct, frozen=True):
+    uri: str
+    reason: str
+
+
+class RecoveryRequiredOutput(Struct, frozen=True):
+    """Never set: no operation leaves anything to recover."""
+
+    operation_id: str
+
+
+class PreconditionFailureOutput(Struct, frozen=True, omit_defaults=True):
+    expected: str
+    actual: str | None = None
+
+
+class ChangeFeedGapOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    cursor: str | None = None
+    first_unreadable_commit_id: str
+
+
+class ChangeDiffRefusalOutput(Struct, frozen=True, omit_defaults=True):
+    reason: str
+    graph_commit_id: str
+    type_name: str | None = None
+
+
+class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A failure: the sentence for a person, its coarse class, at most one detail, and what else a program may ask."""
+
+    error: str
+    code: ErrorCode | None = None
+    merge_conflicts: tuple[MergeConflict, ...] | None = None
+    published_dataset_version_conflict: PublishedDatasetVersionConflictOutput | None = None
+    read_set_conflict: ReadSetConflictOutput | None = None
+    key_conflict: KeyConflictOutput | None = None
+    resource_limit: ResourceLimitOutput | None = None
+    blob_range: BlobRangeOutput | None = None
+    external_blob_source: ExternalBlobSourceOutput | None = None
+    recovery_required: RecoveryRequiredOutput | None = None
+    precondition_failure: PreconditionFailureOutput | None = None
+    change_feed_gap: ChangeFeedGapOutput | None = None
+    change_diff_refusal: ChangeDiffRefusalOutput | None = None
+    type: str | None = None
+    fields: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, error: OmniGraphError) -> ErrorOutput:
+        member = _member_of(type(error))
+        detail = None if member is None else _detail(member, error)
+        known = dict(_told_by(detail, error.fields))
+        rest = {name: value for name, value in error.fields.items() if name not in known}
+        details: dict[str, Any] = {} if member is None else {member: detail}
+        return cls(
+            error=str(error),
+            code=error.error_code(),
+            type=error.error_type(),
+            fields=msgspec.to_builtins(rest, enc_hook=str),
+            **details,
+        )
+
+    def rebuilt(self) -> OmniGraphError:
+        """The error this was made of: the same class, fields and message. A class that this version does not know
+        becomes the nearest one it does."""
+        kind = _class_of(self)
+        error = kind.__new__(kind)
+        Exception.__init__(error, self.error)
+        shapes = _field_shapes(kind)
+        member = _member_of(kind)
+        detail = None if member is None else getattr(self, member)
+        if isinstance(detail, tuple):
+            error.__dict__["conflicts"] = detail
+        elif detail is not None:
+            error.__dict__.update({name: getattr(detail, name) for name in shapes if hasattr(detail, name)})
+        for name, value in self.fields.items():
+            error.__dict__[name] = msgspec.convert(value, shapes[name]) if name in shapes else value
+        return error
+
+
+_MEMBERS: Final[dict[type[OmniGraphError], str]] = {
+    MergeConflictsError: "merge_conflicts",
+    ReadSetChangedError: "read_set_conflict",
+    KeyConflictError: "key_conflict",
+    ResourceLimitError: "resource_limit",
+    BlobRangeError: "blob_range",
+    ExternalBlobSourceError: "external_blob_source",
+    PreconditionFailedError: "precondition_failure",
+    ChangeFeedGapError: "change_feed_gap",
+    CommitHasNoParentError: "change_diff_refusal",
+    ChangeSchemaBoundaryError: "change_diff_refusal",
+}
+
+_NEAREST: Final[dict[ErrorCode | None, type[OmniGraphError]]] = {
+    ErrorCode.BAD_REQUEST: BadRequestError,
+    ErrorCode.FORBIDDEN: PolicyError,
+    ErrorCode.NOT_FOUND: NotFoundError,
+    ErrorCode.CONFLICT: ConflictError,
+}
+
+
+def _member_of(kind: type[OmniGraphError]) -> str | None:
+    return next((member for known, member in _MEMBERS.items() if issubclass(kind, known)), None)
+
+
+def _detail(member: str, error: OmniGraphError) -> Any:
+    if isinstance(error, MergeConflictsError):
+        return error.conflicts
+    shape = next(t for t in get_args(_hints(ErrorOutput)[member]) if t is not type(None))
+    if isinstance(error, KeyConflictError):
+        entity_kind, _, type_name = error.type_key.partition(":")
+        return shape(entity_kind, type_name, error.entity_id)
+    fields = msgspec.structs.fields(shape)
+    return shape(**{field.name: getattr(error, field.name, None) for field in fields})
+
+
+def _told_by(detail: Any, fields: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of an error that its detail says already, and completely."""
+    for name, value in fields.items():
+        if isinstance(detail, tuple):
+            sent = name == "conflicts" and wire.decode(wire.encode(detail), tuple[MergeConflict, ...])
+            if sent == value:
+                yield name, value
+        elif isinstance(detail, Struct) and hasattr(detail, name) and getattr(detail, name) == value:
+            yield name, value
+
+
+def _class_of(output: ErrorOutput) -> type[OmniGraphError]:
+    waiting: list[type[OmniGraphError]] = [OmniGraphError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.error_type() == output.type:
+            return kind
+        waiting += kind.__subclasses__()
+    told = [kind for kind, member in _MEMBERS.items() if getattr(output, member) is not None]
+    return told[0] if told else _NEAREST.get(output.code, OmniGraphError)
+
+
+def _field_shapes(kind: type[OmniGraphError]) -> dict[str, Any]:
+    """The types of an error's fields: as the class declares them, else as its `__init__` takes them."""
+    shapes: dict[str, Any] = {}
+    for each in reversed(kind.__mro__):
+        if issubclass(each, OmniGraphError):
+            shapes |= {name: _as_kept(hint) for name, hint in get_type_hints(each.__init__).items()}
+    if issubclass(kind, MergeConflictsError):
+        shapes["conflicts"] = tuple[MergeConflict, ...]
+    declared = {name: hint for name, hint in _hints(kind).items() if get_origin(hint) is not typing.ClassVar}
+    return shapes | declared
+
+
+def _as_kept(hint: Any) -> Any:
+    """A sequence that was given is kept as a tuple."""
+    return tuple.__class_getitem__((*get_args(hint), ...)) if get_origin(hint) is Sequence else hint
+
+
+def _hints(shape: type[Any]) -> dict[str, Any]:
+    return get_type_hints(shape)

@@ -1,0 +1,28 @@
+"""Exports: what is asked for and which files were written."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class ByteWriter(Protocol):
+    """Anything that takes bytes: an open binary file, a socket, a buffer."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class ExportRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of an export request. A member that is not known is refused, since it might narrow the export."""
+
+    branch: str | None = None
+    type_names: tuple[str, ...] | None = None
+
+
+class ExportedFile(Struct, frozen=True):
+    """The file that one type was written to."""
+
+    type_key: str
+    path: str
+    rows: int

@@ -1,0 +1,301 @@
+"""`GraphApi`: what a user can do with a graph, wherever it is. The embedded handle and a remote one implement it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
+
+from omnigraph.api.blobs import BlobValue
+from omnigraph.api.changes import (
+    ChangeBaseline,
+    ChangePoll,
+    ChangeRecord,
+    ChangeScope,
+    ChangeSet,
+    CommitChangesPage,
+)
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.enums import Integers
+from omnigraph.api.export import ByteWriter, ExportedFile
+from omnigraph.api.load import LoadReceipt, MutationReceipt
+from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
+from omnigraph.api.query import ReadOutput, ReadTarget
+from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.upkeep import (
+    DEFAULT_POLICY,
+    GRACE,
+    CleanupReport,
+    MaintenancePolicy,
+    MaintenanceReport,
+    OptimizeReport,
+    PendingProperty,
+    RepairReport,
+    Verification,
+)
+
+LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
+"""The text of the records: whole, or in pieces of any size, as an open file yields them."""
+
+
+class QueryRows(Protocol):
+    """The rows of one query, in order, and where they were read."""
+
+    @property
+    def query_name(self) -> str: ...
+    @property
+    def target(self) -> ReadTarget: ...
+    @property
+    def graph_commit_id(self) -> str: ...
+    @property
+    def columns(self) -> list[str]: ...
+    @property
+    def num_rows(self) -> int: ...
+    def __len__(self) -> int: ...
+    def rows(self, integers: Integers = Integers.NATIVE) -> list[dict[str, Any]]: ...
+    def read_output(self, integers: Integers = Integers.NATIVE) -> ReadOutput: ...
+    def to_arrow(self) -> Any: ...
+    def to_pandas(self) -> Any: ...
+    def to_polars(self) -> Any: ...
+
+
+class QueryBatches(Protocol):
+    """The rows of one query as Arrow record batches, made as they are asked for."""
+
+    @property
+    def query_name(self) -> str: ...
+    @property
+    def target(self) -> ReadTarget: ...
+    @property
+    def graph_commit_id(self) -> str: ...
+    @property
+    def columns(self) -> list[str]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def rows(self, integers: Integers = Integers.NATIVE) -> Iterator[dict[str, Any]]: ...
+    def reader(self) -> Any: ...
+
+
+class GraphApi(Protocol):
+    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment."""
+
+    @property
+    def uri(self) -> str: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    # Reading
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> QueryRows: ...
+
+    def stream(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> QueryBatches: ...
+
+    def explain(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> list[str]: ...
+
+    def entity(
+        self,
+        type_key: str,
+        entity_id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> dict[str, Any] | None: ...
+
+    def read_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> BlobValue: ...
+
+    def export(
+        self,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Iterator[str]: ...
+
+    def export_to(
+        self,
+        writer: ByteWriter,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> int: ...
+
+    def export_files(
+        self,
+        directory: str | Path,
+        *,
+        format: str = "parquet",
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> list[ExportedFile]: ...
+
+    # Writing
+
+    def mutate(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, object] | None = None,
+        *,
+        branch: str = "main",
+        if_commit: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MutationReceipt: ...
+
+    def load(
+        self,
+        data: LoadInput,
+        *,
+        mode: str,
+        branch: str = "main",
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt: ...
+
+    # Branches and history
+
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> object: ...
+    def list_branches(self) -> list[str]: ...
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None: ...
+
+    def merge(
+        self,
+        source: str,
+        target: str = "main",
+        *,
+        delete_branch: bool = False,
+        resolutions: Resolutions = NO_RESOLUTIONS,
+        actor: str | None = None,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MergeResult: ...
+
+    def preview_merge(
+        self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
+    ) -> MergePreview: ...
+
+    def resolve_snapshot(self, branch: str = "main") -> str: ...
+    def version_of(
+        self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None
+    ) -> int: ...
+    def commits(self, branch: str = "main", *, limit: int = 100, before: int | None = None) -> CommitList: ...
+    def commit_history(self, branch: str = "main", *, limit: int = 100, before: int | None = None) -> CommitHistory: ...
+    def describe_commit(self, commit_id: str) -> CommitSummary: ...
+    def diff(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet: ...
+
+    # Changes
+
+    def commit_changes(
+        self,
+        commit_id: str,
+        *,
+        scope: ChangeScope | None = None,
+        page_token: str | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> CommitChangesPage: ...
+
+    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]: ...
+
+    def poll_changes(
+        self,
+        *,
+        branch: str = "main",
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+        max_commits: int | None = None,
+    ) -> ChangePoll: ...
+
+    def capture_baseline(
+        self, writer: ByteWriter, *, branch: str = "main", scope: ChangeScope | None = None
+    ) -> ChangeBaseline: ...
+
+    # Schema
+
+    @property
+    def schema_source(self) -> str: ...
+    def schema_text(self, branch: str = "main") -> str: ...
+    def plan_schema(self, text: str, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan: ...
+    def apply_schema(
+        self, text: str, *, branch: str = "main", allow_data_loss: bool = False, actor: str | None = None
+    ) -> SchemaApplied: ...
+
+    # Upkeep
+
+    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]: ...
+    def optimize(
+        self, branch: str | None = None, *, types: Collection[str] | None = None, actor: str | None = None
+    ) -> OptimizeReport: ...
+    def cleanup(
+        self,
+        *,
+        keep_versions: int | None = None,
+        older_than: timedelta | str | int | None = None,
+        grace: timedelta = GRACE,
+        dry_run: bool = False,
+    ) -> CleanupReport: ...
+    def verify(self) -> Verification: ...
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport: ...
+    def maintain(
+        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = "main", actor: str | None = None
+    ) -> MaintenanceReport: ...

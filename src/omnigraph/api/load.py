@@ -1,0 +1,131 @@
+"""Writes of data: loads and mutations, as they are asked for and as they are confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from msgspec import Struct, field
+
+from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.enums import LoadMode
+
+
+class TypeLoaded(Struct, frozen=True):
+    """How many records of one declared type a load took."""
+
+    name: str
+    entities_loaded: int
+
+    WIRE_NAME: ClassVar[str] = "GraphBatchDeclarationOutput"
+
+
+class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A published load. Counts are input records per declared type, sorted by name. `uri` is told where it is asked."""
+
+    uri: str | None = None
+    branch: str
+    base_branch: str | None
+    branch_created: bool
+    mode: LoadMode
+    nodes: tuple[TypeLoaded, ...]
+    edges: tuple[TypeLoaded, ...]
+    total_entities: int
+    actor_id: str | None
+    commit: CommitReceipt
+
+    WIRE_NAME: ClassVar[str] = "IngestOutput"
+
+    @classmethod
+    def of(
+        cls,
+        branch: str,
+        base_branch: str | None,
+        branch_created: bool,
+        mode: LoadMode,
+        nodes_loaded: Mapping[str, int],
+        edges_loaded: Mapping[str, int],
+        commit: CommitReceipt,
+    ) -> LoadReceipt:
+        return cls(
+            branch=branch,
+            base_branch=base_branch,
+            branch_created=branch_created,
+            mode=mode,
+            nodes=_listed(nodes_loaded),
+            edges=_listed(edges_loaded),
+            total_entities=sum(nodes_loaded.values()) + sum(edges_loaded.values()),
+            actor_id=commit.actor_id,
+            commit=commit,
+        )
+
+    @property
+    def nodes_loaded(self) -> dict[str, int]:
+        return {each.name: each.entities_loaded for each in self.nodes}
+
+    @property
+    def edges_loaded(self) -> dict[str, int]:
+        return {each.name: each.entities_loaded for each in self.edges}
+
+
+def _listed(counts: Mapping[str, int]) -> tuple[TypeLoaded, ...]:
+    return tuple(TypeLoaded(name, count) for name, count in sorted(counts.items()))
+
+
+class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `omnigraph load` prints."""
+
+    uri: str
+    branch: str
+    mode: LoadMode
+    base_branch: str | None = None
+    branch_created: bool
+    nodes: tuple[TypeLoaded, ...]
+    edges: tuple[TypeLoaded, ...]
+    total_entities: int
+    commit: CommitReceipt
+
+    @classmethod
+    def of(cls, uri: str, receipt: LoadReceipt) -> LoadOutput:
+        return cls(
+            uri=uri,
+            branch=receipt.branch,
+            mode=receipt.mode,
+            base_branch=receipt.base_branch,
+            branch_created=receipt.branch_created,
+            nodes=receipt.nodes,
+            edges=receipt.edges,
+            total_entities=receipt.total_entities,
+            commit=receipt.commit,
+        )
+
+
+class IngestRequest(Struct, frozen=True, omit_defaults=True):
+    """A whole load as one JSON body; `data` holds the records as text."""
+
+    data: str
+    branch: str | None = None
+    base: str | None = field(default=None, name="from")
+    mode: LoadMode = LoadMode.MERGE
+
+
+class ChangeRequest(Struct, frozen=True, omit_defaults=True):
+    """A mutation: the source, the name in it, its parameters and the branch."""
+
+    query: str
+    name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+
+
+class MutationReceipt(Struct, frozen=True):
+    """A mutation that ran. `commit` is None when no statement matched anything."""
+
+    branch: str
+    query_name: str
+    affected_nodes: int
+    affected_edges: int
+    actor_id: str | None
+    commit: CommitReceipt | None
+
+    WIRE_NAME: ClassVar[str] = "ChangeOutput"

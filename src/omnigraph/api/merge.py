@@ -1,0 +1,179 @@
+"""Merges: what is asked for, what a person decides about conflicts, and what came of it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Struct
+
+from omnigraph.api.changes import EntityChange, counts_by_type
+from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.enums import ConflictKind, MergeOutcome, Side
+from omnigraph.api.wire import LOCAL
+from omnigraph.errors import BadRequestError, ConstraintRule
+
+DECIDABLE = frozenset(
+    {
+        ConflictKind.DIVERGENT_INSERT,
+        ConflictKind.DIVERGENT_UPDATE,
+        ConflictKind.DELETE_VS_UPDATE,
+        ConflictKind.ORPHAN_EDGE,
+    }
+)
+"""The kinds where taking a side is a complete answer; a broken constraint needs a change of the data instead."""
+
+
+class MergeConflict(Struct, frozen=True):
+    """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame.
+
+    A broken constraint names its `rule` and `property` as a `ConstraintError` does; other conflicts have neither.
+    """
+
+    entity_kind: str
+    type_name: str
+    entity_id: str | None
+    kind: str
+    message: str
+    rule: Annotated[ConstraintRule | None, LOCAL] = None
+    property: Annotated[str | None, LOCAL] = None
+
+    WIRE_NAME: ClassVar[str] = "MergeConflictOutput"
+
+    @classmethod
+    def of(
+        cls,
+        type_key: str,
+        entity_id: str | None,
+        kind: str,
+        message: str,
+        rule: ConstraintRule | None = None,
+        property: str | None = None,
+    ) -> MergeConflict:
+        entity_kind, _, type_name = type_key.partition(":")
+        return cls(entity_kind, type_name, entity_id, kind, message, rule, property)
+
+    @builtins.property
+    def type_key(self) -> str:
+        return f"{self.entity_kind}:{self.type_name}"
+
+
+class EntityResolution(Struct, frozen=True):
+    """The side that one entity gets."""
+
+    type_key: str
+    entity_id: str
+    take: Side
+
+
+class Resolutions(Struct, frozen=True, omit_defaults=True, dict=True):
+    """Decisions made before a merge, per kind of conflict or per entity; the one for the entity wins.
+
+    Without any, every conflict is reported.
+    """
+
+    kinds: dict[ConflictKind, Side] = {}
+    entities: tuple[EntityResolution, ...] = ()
+
+    @classmethod
+    def of(cls, *, kinds: Mapping[str, str] | None = None, entities: Iterable[Mapping[str, Any]] = ()) -> Resolutions:
+        """From what a caller or a resolution file says.
+
+        `kinds` maps a conflict kind to `ours` or `theirs`; each of `entities` is `{type_key, entity_id, take}`.
+        """
+        by_kind = {_kind(kind): _side(side) for kind, side in (kinds or {}).items()}
+        by_entity = {}
+        for entry in entities:
+            if entry.keys() ^ {"type_key", "entity_id", "take"}:
+                raise BadRequestError(
+                    f"a resolution of an entity has type_key, entity_id and take; got {sorted(entry)}"
+                )
+            by_entity[str(entry["type_key"]), str(entry["entity_id"])] = _side(entry["take"])
+        return cls(by_kind, tuple(EntityResolution(*entity, side) for entity, side in by_entity.items()))
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Resolutions:
+        """The content of a resolution file: `{"kinds": {...}, "entities": [...]}`, both optional."""
+        if strangers := sorted(document.keys() - {"kinds", "entities"}):
+            raise BadRequestError(f"unknown member '{strangers[0]}' in the resolutions; use kinds and entities")
+        return cls.of(kinds=document.get("kinds"), entities=document.get("entities") or ())
+
+    def decide(self, kind: ConflictKind, type_key: str, entity_id: str) -> Side | None:
+        return self.by_entity.get((type_key, entity_id)) or self.kinds.get(kind)
+
+    @cached_property
+    def by_entity(self) -> dict[tuple[str, str], Side]:
+        return {(each.type_key, each.entity_id): each.take for each in self.entities}
+
+
+NO_RESOLUTIONS = Resolutions()
+
+
+def _kind(text: str) -> ConflictKind:
+    try:
+        kind = ConflictKind(text)
+    except ValueError:
+        known = ", ".join(sorted(DECIDABLE))
+        raise BadRequestError(f"unknown conflict kind '{text}'; use one of: {known}") from None
+    if kind not in DECIDABLE:
+        raise BadRequestError(f"a {kind} is not resolved by taking a side; change the data on one of the branches")
+    return kind
+
+
+def _side(text: object) -> Side:
+    try:
+        return Side(str(text))
+    except ValueError:
+        raise BadRequestError(f"unknown side '{text}'; take ours (the target) or theirs (the source)") from None
+
+
+class MergeRequest(Struct, frozen=True, omit_defaults=True):
+    source: str
+    target: str = "main"
+    delete_branch: bool = False
+    resolutions: Resolutions = NO_RESOLUTIONS
+    actor: str | None = None
+    message: str | None = None
+    idempotency_key: str | None = None
+
+    WIRE_NAME: ClassVar[str] = "BranchMergeRequest"
+
+
+class MergeResult(Struct, frozen=True, omit_defaults=True):
+    """A merge that succeeded. `branch_deleted` is None unless the deletion of the source was asked for."""
+
+    source: str
+    target: str
+    outcome: MergeOutcome
+    actor_id: str | None
+    branch_deleted: bool | None = None
+    branch_delete_error: str | None = None
+    commit: Annotated[CommitReceipt | None, LOCAL] = None
+
+    WIRE_NAME: ClassVar[str] = "BranchMergeOutput"
+
+
+class MergePreview(Struct, frozen=True):
+    """What a merge would do: the entities that the target would gain, and what keeps it from happening."""
+
+    source: str
+    target: str
+    outcome: MergeOutcome
+    base_commit_id: str | None
+    counts: dict[str, dict[str, int]]
+    changes: tuple[EntityChange, ...]
+    conflicts: tuple[MergeConflict, ...]
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        target: str,
+        outcome: MergeOutcome,
+        base_commit_id: str | None,
+        changes: tuple[EntityChange, ...] = (),
+        conflicts: tuple[MergeConflict, ...] = (),
+    ) -> MergePreview:
+        return cls(source, target, outcome, base_commit_id, counts_by_type(changes), changes, conflicts)

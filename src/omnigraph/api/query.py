@@ -1,0 +1,111 @@
+"""Reads: what is asked for, where it is read, and the answer as JSON. Rows in Python are Arrow, not these."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+
+
+class ReadPoint(Struct, frozen=True, omit_defaults=True):
+    """Which state a read is of: a branch's head, or its past; at most one of the last three."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+
+class ReadTarget(Struct, frozen=True):
+    """What was asked to be read: a branch's head, or a commit."""
+
+    branch: str | None
+    snapshot: str | None
+
+    WIRE_NAME: ClassVar[str] = "ReadTargetOutput"
+
+
+class QueryRequest(Struct, frozen=True, omit_defaults=True):
+    """A read: the source, the name in it, its parameters and the state."""
+
+    query: str
+    name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+
+class ReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rows of one query, in order; columns in projection order. The commit is what a precondition can name."""
+
+    query_name: str
+    target: ReadTarget
+    row_count: int
+    columns: tuple[str, ...] = ()
+    rows: list[dict[str, Any]]
+    graph_commit_id: str | None = None
+
+
+class ReadHeader(Struct, frozen=True):
+    """The first line of a read written as JSON lines."""
+
+    kind: Literal["metadata"]
+    query_name: str
+    target: ReadTarget
+    row_count: int
+
+    @classmethod
+    def of(cls, output: ReadOutput) -> ReadHeader:
+        return cls("metadata", output.query_name, output.target, output.row_count)
+
+
+class OperatorProfile(Struct, frozen=True):
+    """What one operator of a query did. Times and requests include those of its inputs."""
+
+    operator: str
+    rows: int
+    milliseconds: float
+    requests: int
+    notes: tuple[str, ...]
+    inputs: tuple[OperatorProfile, ...]
+
+
+class ParamDescriptor(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One column of a result or one parameter of a query."""
+
+    name: str
+    kind: str
+    item_kind: str | None = None
+    vector_dim: int | None = None
+    nullable: bool
+
+
+class StoredQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A query that a server offers by name."""
+
+    name: str
+    tool_name: str
+    description: str | None = None
+    instruction: str | None = None
+    mutation: bool
+    params: tuple[ParamDescriptor, ...]
+
+    WIRE_NAME: ClassVar[str] = "QueryCatalogEntry"
+
+
+class StoredQueries(Struct, frozen=True):
+    """Sorted by name."""
+
+    queries: tuple[StoredQuery, ...]
+
+    WIRE_NAME: ClassVar[str] = "QueriesCatalogOutput"
+
+
+class InvokeStoredQueryRequest(Struct, frozen=True, omit_defaults=True):
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    expect_mutation: bool | None = None

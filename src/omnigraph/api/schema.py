@@ -1,0 +1,278 @@
+"""Schemas: the accepted source, the steps from one schema to another, and what applying them did."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.upkeep import CleanupReport
+from omnigraph.api.wire import LOCAL
+from omnigraph.errors import Diagnostic
+
+TypeKind: TypeAlias = Literal["interface", "node", "edge"]
+DropMode: TypeAlias = Literal["soft", "hard"]
+
+
+class SchemaSource(Struct, frozen=True):
+    """The accepted schema, word for word."""
+
+    schema_source: str
+
+    WIRE_NAME: ClassVar[str] = "SchemaOutput"
+
+
+class SchemaApplyRequest(Struct, frozen=True, omit_defaults=True):
+    schema_source: str
+    allow_data_loss: bool = False
+
+
+class VectorScalar(Struct, frozen=True):
+    """`{"Vector": 3}`: a vector of so many numbers."""
+
+    dimension: int = field(name="Vector")
+
+
+class PropertyTypeOutput(Struct, frozen=True):
+    """The type of a property; `scalar` is its name in the schema language."""
+
+    scalar: str | VectorScalar
+    nullable: bool
+    list: bool
+    enum_values: tuple[str, ...] | None
+
+    def __str__(self) -> str:
+        """As it is written in a schema: `I32?`, `[String]`, `Vector(4)`, `enum(a, b)`."""
+        if self.enum_values is not None:
+            name = f"enum({', '.join(self.enum_values)})"
+        else:
+            name = self.scalar if isinstance(self.scalar, str) else f"Vector({self.scalar.dimension})"
+        return (f"[{name}]" if self.list else name) + ("?" if self.nullable else "")
+
+
+class AnnotationOutput(Struct, frozen=True, omit_defaults=True):
+    name: str
+    value: str | None
+    kwargs: dict[str, str] = {}
+
+
+class IndexConstraint(Struct, frozen=True):
+    """`{"Index": ["name"]}`: the one constraint that can join a type which may hold rows."""
+
+    columns: tuple[str, ...] = field(name="Index")
+
+
+class _Step(Struct, frozen=True):
+    """What all steps have: `kind` is the tag that tells them apart on the wire."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class AddType(_Step, frozen=True, tag_field="kind", tag="add_type"):
+    type_kind: TypeKind
+    name: str
+
+    def line(self) -> str:
+        return f"add {self.type_kind} type '{self.name}'"
+
+
+class RenameType(_Step, frozen=True, tag_field="kind", tag="rename_type"):
+    type_kind: TypeKind
+    from_name: str = field(name="from")
+    to_name: str = field(name="to")
+
+    def line(self) -> str:
+        return f"rename {self.type_kind} type '{self.from_name}' -> '{self.to_name}'"
+
+
+class DropType(_Step, frozen=True, tag_field="kind", tag="drop_type"):
+    type_kind: TypeKind
+    name: str
+    mode: DropMode
+
+    def line(self) -> str:
+        return f"drop {self.type_kind} type '{self.name}' ({self.mode} mode)"
+
+
+class UpdateTypeMetadata(_Step, frozen=True, tag_field="kind", tag="update_type_metadata"):
+    type_kind: TypeKind
+    name: str
+    annotations: tuple[AnnotationOutput, ...]
+
+    def line(self) -> str:
+        return f"update metadata of {self.type_kind} type '{self.name}' ({_named(self.annotations)})"
+
+
+class AddProperty(_Step, frozen=True, tag_field="kind", tag="add_property"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    property_type: PropertyTypeOutput
+
+    def line(self) -> str:
+        return f"add property {_quoted(self)} ({self.property_type}) on {_owner(self)}"
+
+
+class RenameProperty(_Step, frozen=True, tag_field="kind", tag="rename_property"):
+    """`type_name` is the owner's new name."""
+
+    type_kind: TypeKind
+    type_name: str
+    from_name: str = field(name="from")
+    to_name: str = field(name="to")
+
+    def line(self) -> str:
+        old, new = f"{self.type_name}.{self.from_name}", f"{self.type_name}.{self.to_name}"
+        return f"rename property '{old}' -> '{new}' on {_owner(self)}"
+
+
+class ExtendEnum(_Step, frozen=True, tag_field="kind", tag="extend_enum"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    added_values: tuple[str, ...]
+
+    def line(self) -> str:
+        added = ", ".join(f"+{value}" for value in self.added_values)
+        return f"extend enum {_quoted(self)} ({added}) on {_owner(self)}"
+
+
+class UpdatePropertyMetadata(_Step, frozen=True, tag_field="kind", tag="update_property_metadata"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    annotations: tuple[AnnotationOutput, ...]
+
+    def line(self) -> str:
+        return f"update metadata of property {_quoted(self)} ({_named(self.annotations)}) on {_owner(self)}"
+
+
+class DropProperty(_Step, frozen=True, tag_field="kind", tag="drop_property"):
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    mode: DropMode
+
+    def line(self) -> str:
+        return f"drop property {_quoted(self)} of {_owner(self)} ({self.mode} mode)"
+
+
+class AddConstraint(_Step, frozen=True, tag_field="kind", tag="add_constraint"):
+    type_kind: TypeKind
+    type_name: str
+    constraint: IndexConstraint
+
+    def line(self) -> str:
+        return f"add constraint @index({', '.join(self.constraint.columns)}) on {_owner(self)}"
+
+
+class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_change", omit_defaults=True):
+    """Blocks the whole plan. `entity` is `node:Book`, `node:Book.pages` or `schema`; `tier` says what it endangers."""
+
+    entity: str
+    reason: str
+    code: str | None = None
+    tier: Annotated[str | None, LOCAL] = None
+
+    def line(self) -> str:
+        code = f" [{', '.join(part for part in (self.code, self.tier) if part)}]" if self.code is not None else ""
+        return f"unsupported change on {self.entity}{code}: {self.reason}"
+
+
+SchemaStep: TypeAlias = (
+    AddType
+    | RenameType
+    | DropType
+    | UpdateTypeMetadata
+    | AddProperty
+    | RenameProperty
+    | ExtendEnum
+    | UpdatePropertyMetadata
+    | DropProperty
+    | AddConstraint
+    | UnsupportedChange
+)
+
+
+class SchemaPlan(Struct, frozen=True):
+    """The steps in their order, and notes about hints that were not needed. Also when some step is not possible."""
+
+    supported: bool
+    steps: tuple[SchemaStep, ...]
+    notes: Annotated[tuple[Diagnostic, ...], LOCAL] = ()
+
+    @property
+    def first_blocker(self) -> UnsupportedChange | None:
+        return next((step for step in self.steps if isinstance(step, UnsupportedChange)), None)
+
+
+class SchemaPlanOutput(Struct, frozen=True):
+    """What `omnigraph schema plan` prints."""
+
+    uri: str
+    supported: bool
+    step_count: int
+    steps: tuple[SchemaStep, ...]
+
+    @classmethod
+    def of(cls, uri: str, plan: SchemaPlan) -> SchemaPlanOutput:
+        return cls(uri, plan.supported, len(plan.steps), plan.steps)
+
+
+class SchemaApplied(Struct, frozen=True):
+    """What an apply did. `commit` is None when there was nothing to change; `purged` reports what hard drops freed."""
+
+    uri: str
+    supported: bool
+    applied: bool
+    step_count: int
+    graph_manifest_version: int
+    steps: tuple[SchemaStep, ...]
+    notes: Annotated[tuple[Diagnostic, ...], LOCAL] = ()
+    commit: Annotated[CommitReceipt | None, LOCAL] = None
+    purged: Annotated[CleanupReport | None, LOCAL] = None
+
+    WIRE_NAME: ClassVar[str] = "SchemaApplyOutput"
+
+    @classmethod
+    def of(
+        cls,
+        uri: str,
+        plan: SchemaPlan,
+        graph_manifest_version: int,
+        commit: CommitReceipt | None,
+        purged: CleanupReport | None = None,
+    ) -> SchemaApplied:
+        return cls(
+            uri,
+            plan.supported,
+            commit is not None,
+            len(plan.steps),
+            graph_manifest_version,
+            plan.steps,
+            plan.notes,
+            commit,
+            purged,
+        )
+
+    @property
+    def plan(self) -> SchemaPlan:
+        return SchemaPlan(self.supported, self.steps, self.notes)
+
+
+_PropertyStep: TypeAlias = AddProperty | ExtendEnum | UpdatePropertyMetadata | DropProperty
+
+
+def _quoted(step: _PropertyStep) -> str:
+    return f"'{step.type_name}.{step.property_name}'"
+
+
+def _owner(step: _PropertyStep | RenameProperty | AddConstraint) -> str:
+    return f"{step.type_kind} '{step.type_name}'"
+
+
+def _named(annotations: tuple[AnnotationOutput, ...]) -> str:
+    return ", ".join(f"@{annotation.name}" for annotation in annotations) or "removed"

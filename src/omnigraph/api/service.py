@@ -1,0 +1,27 @@
+"""What a server tells about itself and the graphs it serves."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+
+class HealthOutput(Struct, frozen=True, omit_defaults=True):
+    status: str
+    version: str
+    internal_schema_version: int
+    source_version: str | None = None
+
+
+class GraphInfo(Struct, frozen=True):
+    graph_id: str
+    uri: str
+
+
+class GraphList(Struct, frozen=True):
+    """Sorted by id."""
+
+    graphs: tuple[GraphInfo, ...]
+
+    WIRE_NAME: ClassVar[str] = "GraphListResponse"

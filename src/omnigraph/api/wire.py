@@ -1,0 +1,158 @@
+"""The one derivation of wire forms: JSON for HTTP bodies, `--json`, files and tokens, and the schema of it.
+
+A contract struct is its wire form: members in the order of its fields, a field with a default left out while it has
+it (where the struct says so), enums by value. A field marked `LOCAL` is for the process that made the result; it has
+no place on the wire, and a result that came over the wire has its default there.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from omnigraph.errors import BadRequestError
+
+LOCAL: Final = msgspec.Meta(extra={"local": True})
+"""Marks a field that stays in the process: `commit: Annotated[CommitReceipt | None, LOCAL] = None`."""
+
+Shape = TypeVar("Shape")
+
+_COMPONENTS: Final = "#/components/schemas/{name}"
+
+
+def to_builtins(value: Any) -> Any:
+    """The wire form as dicts, lists, strings and numbers."""
+    built = msgspec.to_builtins(value)
+    _strip(value, built)
+    return _with_lists(built)
+
+
+def encode(value: Any) -> bytes:
+    """The wire form as compact JSON."""
+    if isinstance(value, msgspec.Struct) and not _holds_local(type(value)):
+        return msgspec.json.encode(value)
+    return msgspec.json.encode(to_builtins(value))
+
+
+def decode(data: bytes | str, shape: type[Shape]) -> Shape:
+    """JSON as a contract struct. Members that this version does not know are ignored."""
+    try:
+        return _decoder(shape).decode(data)
+    except msgspec.DecodeError as error:
+        raise BadRequestError(f"not a valid {wire_name(shape)}: {error}") from None
+
+
+def convert(built: Any, shape: type[Shape]) -> Shape:
+    """As `decode`, from what a JSON or YAML parser made."""
+    try:
+        with _LEARNING:
+            return msgspec.convert(built, shape)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(f"not a valid {wire_name(shape)}: {error}") from None
+
+
+def schema_components(shapes: Iterable[type[Any]]) -> dict[str, Any]:
+    """The JSON schemas of these structs and of all they refer to, by the names of the HTTP contract."""
+    shapes = list(shapes)
+    with _LEARNING:
+        _, components = msgspec.json.schema_components(shapes, ref_template=_COMPONENTS)
+    named = {shape.__name__: shape for shape in _reachable(shapes)}
+    names = {name: wire_name(named[name]) if name in named else name for name in components}
+    for name, schema in components.items():
+        for field in _local_names(named[name]) if name in named else ():
+            schema["properties"].pop(field, None)
+    renamed = {names[name]: _renamed({**schema, "title": names[name]}, names) for name, schema in components.items()}
+    return dict(sorted(renamed.items()))
+
+
+def wire_name(shape: type[Any]) -> str:
+    """The name of a struct in the HTTP contract, where that has one of its own."""
+    return str(getattr(shape, "WIRE_NAME", getattr(shape, "__name__", str(shape))))
+
+
+def _strip(value: Any, built: Any) -> None:
+    """Take the local members out of what was built from `value`."""
+    if isinstance(value, msgspec.Struct):
+        if not _holds_local(type(value)):
+            return
+        local = _local_names(type(value))
+        for field in msgspec.structs.fields(value):
+            if field.encode_name in local:
+                built.pop(field.encode_name, None)
+            elif field.encode_name in built:
+                _strip(getattr(value, field.name), built[field.encode_name])
+    elif isinstance(value, list | tuple):
+        for item, plain in zip(value, built, strict=True):
+            _strip(item, plain)
+    elif isinstance(value, Mapping):
+        for item, plain in zip(value.values(), built.values(), strict=True):
+            _strip(item, plain)
+
+
+def _local_names(shape: type[Any]) -> frozenset[str]:
+    if not issubclass(shape, msgspec.Struct):
+        return frozenset()
+    return frozenset(f.encode_name for f in msgspec.structs.fields(shape) if LOCAL in _metadata(f.type))
+
+
+def _holds_local(shape: type[Any]) -> bool:
+    """Whether a struct, or anything that its fields can hold, has a local member."""
+    if shape not in _HOLDING_LOCAL:
+        _HOLDING_LOCAL[shape] = any(_local_names(reached) for reached in _reachable([shape]))
+    return _HOLDING_LOCAL[shape]
+
+
+def _reachable(shapes: Iterable[Any]) -> set[type[Any]]:
+    """All structs and enums that these types mention."""
+    found: set[type[Any]] = set()
+    waiting = list(shapes)
+    while waiting:
+        shape = waiting.pop()
+        waiting += typing.get_args(shape)
+        if isinstance(shape, type) and not isinstance(shape, types.GenericAlias) and shape not in found:
+            found.add(shape)
+            if issubclass(shape, msgspec.Struct):
+                waiting += [field.type for field in msgspec.structs.fields(shape)]
+    return found
+
+
+def _with_lists(built: Any) -> Any:
+    """msgspec leaves tuples as they are; what a JSON parser gives has lists."""
+    if isinstance(built, dict):
+        return {key: _with_lists(item) for key, item in built.items()}
+    return [_with_lists(item) for item in built] if isinstance(built, list | tuple) else built
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__metadata__", ())
+
+
+def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _reference(value, names) if key == "$ref" else _renamed(value, names) for key, value in schema.items()
+        }
+    return [_renamed(item, names) for item in schema] if isinstance(schema, list) else schema
+
+
+def _reference(reference: str, names: Mapping[str, str]) -> str:
+    front, _, name = reference.rpartition("/")
+    return f"{front}/{names[name]}"
+
+
+def _decoder(shape: type[Shape]) -> msgspec.json.Decoder[Shape]:
+    """A decoder that was made once, by one thread: msgspec crashes when two threads learn the same struct at a time."""
+    if shape not in _DECODERS:
+        with _LEARNING:
+            _DECODERS.setdefault(shape, msgspec.json.Decoder(shape))
+    return _DECODERS[shape]
+
+
+_HOLDING_LOCAL: Final[dict[type[Any], bool]] = {}
+_DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
+_LEARNING: Final = threading.Lock()

@@ -1,0 +1,1 @@
+"""Schemas of a graph: what is told about changing them."""
