@@ -183,7 +183,7 @@ def _spark_path(path: str) -> str:
 
 
 def _parquet_excess(path: str, limits: Limits) -> str | None:
-    """What the footer of a Parquet file tells, for nothing. A broken one is told by whoever reads it."""
+    """What the footer of a Parquet file says, without reading a row. A broken file is reported by its reader."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 

@@ -188,7 +188,7 @@ class Workspace(Resources):
             return published
 
     def lock_key(self, branch: str) -> tuple[str, str]:
-        """Writers of one branch wait for each other by its name: whoever has not looked yet knows nothing else."""
+        """Writers of one branch lock its name: before a write has read the head it knows nothing else of the branch."""
         return self.graph_id, branch
 
 

@@ -65,7 +65,7 @@ class ReadContext:
         return found
 
     def marks(self, size: int) -> Mask:
-        """Room for so many marks, all unset. Whoever sets some unsets them again: fresh pages cost more than that."""
+        """Room for so many marks, all unset. The caller unsets what it sets: fresh pages cost more than that."""
         if len(self._marks) < size:
             self._marks = np.zeros(size, np.bool_)
         return self._marks[:size]

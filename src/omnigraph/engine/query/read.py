@@ -119,7 +119,7 @@ def _charged(batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterato
 
 
 def _watched(batches: Iterator[pa.RecordBatch], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
-    """Whoever can end a query gets back at once, however long the step that runs now."""
+    """A query that is cancelled returns at once, however long the step that runs now."""
     while (batch := cancellation.waiting_for(lambda: next(batches, None))) is not None:
         yield batch
 

@@ -1,7 +1,7 @@
 """Declared indexes: which ones a schema asks for, by the columns and kinds that tables know.
 
 Indexes are derived state: writes never build them, answers never depend on them, and `optimize` or `ensure_indices`
-bring a branch to the point where it has what is declared. Pure; asked by those two and by whoever shows coverage.
+bring a branch to the point where it has what is declared. Pure; called by those two and by readers of index coverage.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class _Cleanup:
     # Marking
 
     def _roots(self) -> _Roots:
-        """Pins are read before branches: whoever removed its pin meanwhile has published, and is seen there."""
+        """Pins are read before branches: a writer that removed its pin meanwhile has published, and is seen there."""
         roots = _Roots()
         try:
             roots.pins = self._valid_pins()
@@ -190,7 +190,7 @@ class _Cleanup:
         return roots
 
     def _valid_pins(self) -> list[Pin]:
-        """Whoever pinned something longer ago than the grace period would refuse to publish now."""
+        """A write that pinned something longer ago than the grace period refuses to publish."""
         pins = self.root.pins.standing()
         expired = [pin for pin in pins if pin.since < self.now - GRACE]
         if expired and not self.dry_run:
@@ -290,7 +290,7 @@ class _Cleanup:
     def _sweep(self, tables: list[_Table], roots: _Roots) -> None:
         records = self.root.reclaims.open(self.first_kept, self.folders)
         self.root.trace.reached("cleanup.record.after")
-        # Whoever pinned, forked or published since the first look is seen now, and nothing has been deleted yet.
+        # A writer that pinned, forked or published since the first look is seen now; nothing has been deleted yet.
         later = self._roots()
         self._each(tables, lambda table: self._rescue(table, roots, later))
         self.root.trace.reached("cleanup.look.after")
@@ -299,7 +299,7 @@ class _Cleanup:
         self._each(tables, self._delete)
         self.root.branches.note_deletions()
         if all(table.error is None for table in tables):
-            # What a pin kept may still be deleted by whoever wrote the record: it has to stand on.
+            # What a pin kept may still be deleted by the writer of the record, so the record stays.
             pins = [*roots.pins, *later.pins]
             done = [record for record in self.unfinished if not any(pin.first < record.below for pin in pins)]
             self.root.reclaims.close([*records, *done])

@@ -2,7 +2,7 @@
 
 One call of `maintain` is one look; `engine.upkeep.maintainer` looks again and again. A look at a tidy graph reads a few
 manifests and writes nothing. Whether there is anything to do is read from the store and not remembered, so any number
-of processes may look at one graph: who comes second finds the work done, and two at a time only waste some of it.
+of processes may look at one graph: the second finds the work done, and two at a time only waste some of it.
 """
 
 from __future__ import annotations

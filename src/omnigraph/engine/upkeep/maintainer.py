@@ -1,7 +1,7 @@
 """A thread that looks after a graph while a process runs: `maintain`, again and again, until the handle is closed.
 
 `omnigraph.open(uri, maintain=True)` starts one. Upkeep is never needed for right answers, so nothing that happens here
-reaches the caller: what fails is logged, kept for whoever asks, and tried again at the next look. The first look comes
+reaches the caller: what fails is logged, kept in `last_error`, and tried again at the next look. The first look comes
 after a while; a process that ends sooner did none.
 """
 

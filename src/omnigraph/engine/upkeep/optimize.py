@@ -1,6 +1,6 @@
 """Optimize: compaction and whole indexes for the tables of a branch, as one commit that changes no content.
 
-The files are written at leisure, outside any turn, so writers are never held up. When they moved the branch on
+The files are written without the lock of the branch, so writers are never held up. When they moved the branch on
 meanwhile, the finished work is replayed on the new head, which is quick; only what a writer made void is done again,
 a few times, and then left for the next run. `ensure_indices` is the same without the compaction. Nothing is removed:
 earlier versions keep their files, and the rewritten ones come on top, until cleanup releases those versions.

@@ -159,7 +159,7 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
         else:
             parents = [link.commit_id for link in found.commit.parents[:1]]
             if last is not None and last.version == version - 1 and parents != [last.commit.id]:
-                problems.append(Problem(where, f"{path}: is no child of the commit before it", path))
+                problems.append(Problem(where, f"{path}: is not a child of the commit before it", path))
             last = found
             schemas.add(found.schema)
     if newest < first and ref.fork is None:

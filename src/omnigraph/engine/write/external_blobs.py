@@ -73,7 +73,7 @@ def _understood(text: str) -> tuple[str, ExternalUri | None]:
     if text != text.strip() or "\\" in text or any(c < " " for c in text):
         return "it holds a backslash, a control character or surrounding whitespace", None
     if match is None:
-        return "it is no absolute URI such as s3://bucket/key", None
+        return "it is not an absolute URI such as s3://bucket/key", None
     scheme, host, path = match["scheme"].lower(), match["host"], match["path"]
     if scheme not in ("s3", "file"):
         return f"the scheme '{scheme}' is neither s3 nor file", None
@@ -150,7 +150,7 @@ class ExternalBlobPolicy:
         if not any(resolved.lies_below(base) for _, base in self._bases):
             raise ExternalBlobPolicyError(shown(text), "it leads out of the allowed base")
         if not regular:
-            raise ExternalBlobPolicyError(shown(text), "it is no regular file")
+            raise ExternalBlobPolicyError(shown(text), "it is not a regular file")
         return resolved
 
 
@@ -163,6 +163,6 @@ def _resolved_base(base: AllowedBase) -> ExternalUri:
         if base.scope is Scope.SERVER_SAFE:
             raise BadRequestError(f"the external blob base '{uri}' is local: only s3 bases are server safe")
         if not uri.file.is_dir():
-            raise BadRequestError(f"the external blob base '{uri}' is no directory")
+            raise BadRequestError(f"the external blob base '{uri}' is not a directory")
         return ExternalUri("file", "", Path(os.path.realpath(uri.file)).parts[1:])
     return uri

@@ -84,7 +84,7 @@ def load_input(
         return file_pieces(str(data))
     if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
         raise BadRequestError(
-            f"'{data}' is no graph record; if it is the path of a file of rows, name their type with type=; "
+            f"'{data}' is not a graph record; if it is the path of a file of rows, name their type with type=; "
             "if it is a file of graph records, give a Path"
         )
     if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):

@@ -1,4 +1,4 @@
-"""Rows of many fragments brought together by key: whoever looks at a bucket sees all rows that hold its keys.
+"""Rows of many fragments shuffled by key into buckets: a bucket holds all rows that have its keys.
 
 The joins of a run are exchanges. Rows travel as Arrow batches packed into one cell per bucket, so Spark moves a few
 large cells where a join would move and sort every row, and the tasks compare whole columns. Keys are compared exactly,

@@ -259,7 +259,9 @@ def _mapping(
     source = _text(given, "from")
     if source is not None and source not in sources:
         hint = did_you_mean(source, sources) or f"sources: {', '.join(sources)}"
-        given["from"].complain("P011", f"{located.name} reads from '{source}', which is no source of this file", hint)
+        given["from"].complain(
+            "P011", f"{located.name} reads from '{source}', which is not a source of this file", hint
+        )
     elif source is not None and sources[source].is_graph:
         given["from"].complain("P012", f"'{source}' has format graph: its records name their types and need no mapping")
     if source is None or (kind == "edges" and not {"src", "dst"} <= given.keys()):

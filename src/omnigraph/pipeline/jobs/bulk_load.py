@@ -97,7 +97,7 @@ def _quoted(column: str) -> str:
 
 def _receipt(workspace: Workspace, report: PipelineReport, base: str | None) -> LoadReceipt:
     if report.commit_id is None:
-        raise AssertionError("a run that is no dry run ends with a commit")
+        raise AssertionError("a run that is not a dry run ends with a commit")
     loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
     for counts in report.types:
         kind, _, name = counts.type_key.partition(":")

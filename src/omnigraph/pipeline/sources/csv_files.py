@@ -66,7 +66,7 @@ class CsvFiles:
 
     @classmethod
     def opened(cls, spark: SparkSession, listing: Listing, dialect: CsvDialect, *, divide: bool = True) -> CsvFiles:
-        """The files of a listing. Whoever wants to know the columns, and no rows, need not `divide` large files."""
+        """The files of a listing. To learn only the columns, large files need not be divided (`divide`)."""
         files = [file for file in listing.files if file.size]
         limit = min(_PART_BYTES, _size(spark.conf.get("spark.sql.files.maxPartitionBytes") or ""))
         header: list[str] = []

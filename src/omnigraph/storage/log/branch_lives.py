@@ -12,7 +12,7 @@ two steps, and either side can stop the other:
   is not confirmed yet it voids (the same `.verdict`, created empty), and the claim has become a path.
 
 If `a` is confirmed, no live branch was beneath when it looked, and every branch beneath that came later finds the
-verdict: it never lived. Whoever resolves such a branch does the same look, so nobody writes to one.
+verdict: it never lived. A reader that resolves such a branch makes the same check, so nobody writes to one.
 """
 
 from __future__ import annotations

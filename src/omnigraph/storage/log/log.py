@@ -55,7 +55,7 @@ class GraphLog:
         return list(self._workers.map(lambda place: self.entry(*place), places))
 
     def stored(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
-        """As `entry`, from the store whatever is remembered: for whoever checks what stands there."""
+        """As `entry`, but always read from the store: for verification."""
         return self._fetch(branch_id, version)
 
     def slots(self, ref: BranchRef) -> list[int]:
@@ -125,7 +125,7 @@ class GraphLog:
             return None
         name = last.rsplit("/", 1)[-1].removesuffix(".json")
         if not name.isdigit():
-            raise IntegrityError(last, "is no log entry")
+            raise IntegrityError(last, "is not a log entry")
         return self._fetch(ref.branch_id, int(name))
 
     def _fetch(self, branch_id: str, version: int) -> LogEntry | Tombstone | None:
@@ -145,7 +145,7 @@ class GraphLog:
     # Publishing
 
     def publish(self, entry: LogEntry | Tombstone) -> LogEntry | Tombstone:
-        """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of whoever won.
+        """Create the entry's slot. Returns what stands there now: `entry` itself, or the entry of the writer that won.
 
         No answer is not an answer, and neither is a disk that did not confirm what it did: the slot is asked again
         with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
@@ -229,7 +229,7 @@ class _Hints:
     """The last version seen of each branch, written in the background: it saves probing and is never believed.
 
     Every fourth commit looks for others who wait in the queue instead, so that a commit stays at one background
-    request. A hint that is one behind costs whoever opens the graph one request more.
+    request. A hint that is one behind costs the next opening of the graph one request more.
     """
 
     def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue) -> None:

@@ -2,7 +2,7 @@
 
 A record is an empty object whose name says which part of main's history is released: everything below a version, of
 all tables or of one. It stands from before the cleanup's last look at branches and pins until everything it releases
-is gone. Whoever wants to build on an old commit of main pins it and then looks for records; one of the two always sees
+is gone. A write that builds on an old commit of main pins it and then looks for records; one of the two always sees
 the other. A record left by a cleanup that died is taken over and finished by the next one, never just removed: its
 owner may only be asleep. An owner deletes only while its record stands and nobody has taken it over.
 

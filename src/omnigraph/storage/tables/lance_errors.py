@@ -143,7 +143,7 @@ def _index_sizes(dataset: Any) -> Iterator[tuple[str, int | None]]:
         for index in dataset.describe_indices():
             yield from ((segment.uuid, segment.size_bytes) for segment in index.segments)
     except LANCE_ERRORS:
-        return  # what they are is itself read from the store; whoever asked for them was told
+        return  # what they are is itself read from the store; the caller has that error already
 
 
 def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:

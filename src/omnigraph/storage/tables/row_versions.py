@@ -73,7 +73,7 @@ def _run(message: bytes) -> tuple[int, int]:
     segment = _fields(run[1])
     span = _fields(segment[1])
     if set(run) - {1, 2} or set(segment) != {1} or set(span) - {1, 2}:
-        raise ValueError("rows that are no range")
+        raise ValueError("rows that are not a range")
     length = span.get(2, 0) - span.get(1, 0)
     if length <= 0:
         raise ValueError("a run without rows")

@@ -211,7 +211,7 @@ def _merge_plan(
 def _told(entry: LogEntry) -> MergeOutcome:
     told = json.loads(entry.commit.details.get(_TOLD, "null"))
     if told is None:
-        raise ConflictError("this idempotency key belongs to a write that was no merge; choose another key")
+        raise ConflictError("this idempotency key belongs to a write that is not a merge; choose another key")
     return MergeOutcome(told["outcome"])
 
 

@@ -34,7 +34,7 @@ _SPARSE_ENDS = 16
 def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext) -> Bindings:
     """The rows of `plan` over `rows`, binding at least the `needed` variables.
 
-    `folding`: whoever reads the result only counts rows, so an end that nobody looks at may become a weight.
+    `folding`: the result is only counted, so an end that no later operator reads may become a weight.
     """
     own = {plan.destination} | ({plan.edge_variable} if plan.edge_variable else set())
     looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}

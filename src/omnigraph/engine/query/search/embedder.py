@@ -46,5 +46,5 @@ def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: st
         )
     dimension = prop.type.dimension
     if dimension is None:
-        raise ValueError(f"{owner}.{prop.name} is no vector")
+        raise ValueError(f"{owner}.{prop.name} is not a vector")
     return embedder.embed_query(text, dimension)

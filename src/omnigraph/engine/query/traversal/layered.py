@@ -1,6 +1,6 @@
 """An adjacency after a small change: an immutable base that is shared, and the neighbour lists that differ beside it.
 
-Whoever reads after a commit of one edge pays for the lists of its two ends and not for the graph. The layer stays
+The first read after a commit of one edge pays for the lists of its two ends and not for the graph. The layer stays
 small (`is_due_for_folding`), so what it costs a reader is a search among few nodes. Answers like the `Adjacency` that
 it folds to, entry for entry. Neighbour lists only: entries of single edges are never layered.
 """

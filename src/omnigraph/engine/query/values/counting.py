@@ -66,7 +66,7 @@ def total(counts: Counts) -> int:
 
 
 def readable(counts: Counts) -> Counts:
-    """The counts, for whoever is about to read them."""
+    """The counts, checked before they are read."""
     if len(counts) and int(counts.min()) < 0:
         raise ResourceLimitError(
             "counted rows",
