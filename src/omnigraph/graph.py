@@ -14,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import pyarrow as pa
-
+from omnigraph.api import upkeep
 from omnigraph.api.blobs import BlobCell
 from omnigraph.api.changes import (
     EVERYTHING,
@@ -35,19 +34,6 @@ from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
 from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.upkeep import (
-    DEFAULT_POLICY,
-    GRACE,
-    CleanupReport,
-    MaintenancePolicy,
-    MaintenanceReport,
-    OptimizeReport,
-    PendingProperty,
-    RepairReport,
-    Retention,
-    Verification,
-    duration,
-)
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
@@ -132,24 +118,6 @@ class Graph:
         """
         options: dict[str, Any] = {"actor": actor, "force": force, "storage_options": storage_options, "trace": trace}
         return cls(Workspace.init(uri, schema, **options))
-
-    @classmethod
-    def create(
-        cls,
-        uri: str | Path,
-        tables: Mapping[str, pa.Schema],
-        *,
-        source: str = "",
-        catalog: bytes = b"null",
-        actor: str | None = None,
-        force: bool = False,
-        trace: Trace | None = None,
-    ) -> Self:
-        """A new graph with one empty table per type key (`node:Person`, `edge:Knows`).
-
-        Every table has a string column `id`. `source` and `catalog` are the accepted schema, stored beside it.
-        """
-        return cls(Workspace.create(uri, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
 
     @classmethod
     def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
@@ -501,12 +469,12 @@ class Graph:
         heads = (self._workspace.head(branch).entry for branch in (left, right))
         return log_walk.merge_base(self._workspace.root, *heads)
 
-    def verify(self) -> Verification:
+    def verify(self) -> upkeep.Verification:
         return verify(self._workspace)
 
     # Upkeep
 
-    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]:
+    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[upkeep.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
         return ensure_indices(self._workspace, (MAIN if branch is None else branch).strip(), actor=actor)
 
@@ -517,7 +485,7 @@ class Graph:
         types: Collection[str] | None = None,
         actor: str | None = None,
         progress: Progress | None = None,
-    ) -> OptimizeReport:
+    ) -> upkeep.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
         return optimize(
             self._workspace, (MAIN if branch is None else branch).strip(), types=types, actor=actor, progress=progress
@@ -678,20 +646,20 @@ class Graph:
         *,
         keep_versions: int | None = None,
         older_than: timedelta | str | int | None = None,
-        grace: timedelta = GRACE,
+        grace: timedelta = upkeep.GRACE,
         dry_run: bool = False,
-    ) -> CleanupReport:
+    ) -> upkeep.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
-        span = None if older_than is None else duration(older_than)
-        return cleanup(self._workspace, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+        span = None if older_than is None else upkeep.duration(older_than)
+        return cleanup(self._workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
 
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         return repair(self._workspace, confirm=confirm, force=force, actor=actor)
 
     def maintain(
-        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
-    ) -> MaintenanceReport:
+        self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> upkeep.MaintenanceReport:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
         return maintain(self._workspace, branch.strip(), policy, actor=actor)
 

@@ -39,6 +39,6 @@ def test_the_rename_example_moves_no_data() -> None:
     accepted = accept_schema("node Reader { card: String @key  name: String  email: String? @unique }")
     plan, catalog = evolve(accepted, renamed)
     assert plan.supported
-    assert {step.kind for step in plan.steps} == {"rename_type", "rename_property"}
+    assert {type(step).__name__ for step in plan.steps} == {"RenameType", "RenameProperty"}
     assert catalog.nodes["Patron"].table_incarnation == accepted.nodes["Reader"].table_incarnation
     assert catalog.nodes["Patron"].properties["full_name"].column == "name"

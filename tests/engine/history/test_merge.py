@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,6 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.tracing import Trace
 from tests.engine.town import SCHEMA, content, drop, drop_edges, knows, lives, names, new_town, person, place, put
-
-
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Graph]:
-    graph = new_town(tmp_path / "town", person("ada", age=1), person("bob"), place("inn"), knows("k", "ada", "bob"))
-    graph.create_branch("side")
-    yield graph
-    graph.close()
 
 
 def conflicts(graph: Graph, source: str = "side", target: str = "main") -> list[tuple[str, str | None, str]]:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from omnigraph import Graph
 from tests.conftest import Place
 from tests.engine.museum import lines, node
-from tests.support.s3 import RequestLog, S3Server
-from tests.support.waiting import wait_until
+from tests.support.costs import settled
+from tests.support.s3 import S3Server
 
 FAST_FORWARD_REQUESTS = 8
 CREATE_REQUESTS = 4
-
-
-def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
-    """The requests of `work`, with the hint that a commit writes in the background."""
-    with server.logged() as log:
-        work()
-        root = graph.workspace.root
-        wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
-    return log
 
 
 def fill(graph: Graph, rows: int) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import MergeConflictsError
 from tests.engine.evolving import change_schema
 from tests.engine.museum import node
-from tests.engine.town import SCHEMA, content, knows, new_town, person, place, put
+from tests.engine.town import SCHEMA, content, person, place, put
 
 WITH_NICKNAME = SCHEMA.replace("age: I32?", "age: I32?\n  nickname: String?")
 WITH_PET = SCHEMA + "\nnode Pet { name: String @key }\n"
@@ -21,14 +18,6 @@ WITHOUT_PLACE = SCHEMA.replace("node Place { name: String @key  kind: enum(house
 )
 STRICT_AGE = SCHEMA.replace("0..150", "0..9")
 RENAMED = SCHEMA.replace("node Place {", 'node Spot @rename_from("Place") {').replace("-> Place", "-> Spot")
-
-
-@pytest.fixture
-def town(tmp_path: Path) -> Iterator[Graph]:
-    graph = new_town(tmp_path / "town", person("ada", age=1), person("bob"), place("inn"), knows("k", "ada", "bob"))
-    graph.create_branch("side")
-    yield graph
-    graph.close()
 
 
 @pytest.mark.parametrize("changed", ["side", "main"])

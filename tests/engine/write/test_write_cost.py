@@ -8,8 +8,8 @@ from functools import partial
 from omnigraph import Graph
 from tests.conftest import Place
 from tests.engine.museum import lines, node
+from tests.support.costs import settled
 from tests.support.s3 import RequestLog, S3Server
-from tests.support.waiting import wait_until
 
 REQUESTS = 12
 ROUNDS = 6
@@ -34,15 +34,6 @@ def new_graph(uri: str, tables: int) -> Graph:
 
 def insert(graph: Graph, branch: str, number: int = 0) -> None:
     graph.mutate(INSERT, "link", {"f": f"p{number % 100}", "t": f"t{number * 7 % 100}"}, branch=branch)
-
-
-def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
-    """The requests of `work`, with the hint that a commit writes in the background."""
-    with server.logged() as log:
-        work()
-        root = graph.workspace.root
-        wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
-    return log
 
 
 def waited_for(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:

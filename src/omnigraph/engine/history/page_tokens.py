@@ -32,27 +32,24 @@ class CommitPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="commit_
     delivered: int
 
 
-class FeedCursor(msgspec.Struct, frozen=True, tag_field="kind", tag="feed_cursor"):
-    """After a complete commit of a branch."""
-
+class _FeedPlace(msgspec.Struct, frozen=True):
     token: int
     graph: str
     branch: str
     branch_id: str
     scope: str
     version: int
+
+
+class FeedCursor(_FeedPlace, frozen=True, tag_field="kind", tag="feed_cursor"):
+    """After a complete commit of a branch."""
+
     commit: str
 
 
-class FeedPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="feed_page"):
+class FeedPosition(_FeedPlace, frozen=True, tag_field="kind", tag="feed_page"):
     """Inside a commit of a branch, on the way to the head that the poll captured when it began."""
 
-    token: int
-    graph: str
-    branch: str
-    branch_id: str
-    scope: str
-    version: int
     delivered: int
     cut: int
 

@@ -103,7 +103,7 @@ def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, inte
         if outcome is MergeOutcome.FAST_FORWARD:
             plan = _fast_forward(source, target)
         else:
-            plan = _three_way(workspace, request, source, target, base, txn.intent)
+            plan = _three_way(source, target, _plan(workspace, request, source, target, base, txn.intent))
         _refuse_ended_source(txn.root, source)
         return replace(plan, held_since=held.age)
 
@@ -155,17 +155,9 @@ def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:
     return _merge_plan(source, MergeOutcome.FAST_FORWARD, {}, theirs, target, source.entry.schema)
 
 
-def _three_way(
-    workspace: Workspace,
-    request: MergeRequest,
-    source: BranchHead,
-    target: BranchHead,
-    base: LogEntry | None,
-    intent: Intent,
-) -> PublishPlan:
-    plan = _plan(workspace, request, source, target, base, intent)
+def _three_way(source: BranchHead, target: BranchHead, plan: MergePlan) -> PublishPlan:
     if plan.conflicts:
-        raise MergeConflictsError(request.source, request.target, plan.conflicts)
+        raise MergeConflictsError(source.ref.branch, target.ref.branch, plan.conflicts)
     tables = plan.staged()
     ours = target.entry.tables
     changed = {key: table for key, table in tables.items() if ours.get(key) != table.state}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.values.bindings import Mask
 from omnigraph.language.query.ir import Operator
 
-_ARROW: Final[dict[Operator, Callable[..., Any]]] = {
+ARROW_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
     Operator.EQUAL: pc.equal,
     Operator.NOT_EQUAL: pc.not_equal,
     Operator.LESS: pc.less,
@@ -48,7 +48,7 @@ def compared(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
     if _is_number(left.type) and left.type != right.type:
         valid = as_mask(pc.and_(left.is_valid(), right.is_valid()))
         return valid & _SIGN[operator](_sign(_numbers(left), _numbers(right)))
-    return as_mask(_ARROW[operator](left, right))
+    return as_mask(ARROW_TESTS[operator](left, right))
 
 
 def compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
@@ -62,7 +62,7 @@ def compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar)
             return _member(left, pa.repeat(right, len(left)))
     if _is_number(left.type) and left.type != right.type:
         return compared(left, operator, pa.repeat(right, len(left)))
-    return as_mask(_ARROW[operator](left, right))
+    return as_mask(ARROW_TESTS[operator](left, right))
 
 
 def as_mask(flags: pa.BooleanArray) -> Mask:

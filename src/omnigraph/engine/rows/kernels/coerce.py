@@ -24,10 +24,10 @@ from omnigraph.engine.rows.kernels.scalars import (
     UnfitError,
     WrongShapeError,
     managed_bytes,
-    shape_of,
     stored_scalar,
 )
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.language.values import shape_of
 
 _NULL: Final = type(None)
 

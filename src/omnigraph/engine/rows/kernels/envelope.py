@@ -13,9 +13,9 @@ import msgspec
 from omnigraph.engine.rows.kernels.framing import Block
 from omnigraph.engine.rows.kernels.plain import PlainEdge, PlainNode
 from omnigraph.engine.rows.kernels.rows import Grammar, RejectedRow, Stage
-from omnigraph.engine.rows.kernels.scalars import shape_of
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.source import did_you_mean
+from omnigraph.language.values import shape_of
 from omnigraph.language.violations import Sentence
 
 RESERVED_NAMES: Final = frozenset(

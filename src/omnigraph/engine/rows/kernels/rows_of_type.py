@@ -18,13 +18,13 @@ from omnigraph.engine.rows.kernels.framing import Meter
 from omnigraph.engine.rows.kernels.ids import Mint
 from omnigraph.engine.rows.kernels.python_values import plain_value, plain_values
 from omnigraph.engine.rows.kernels.rows import DecodedInput, RejectedRow, Stage, TypedRows, first_in_stage_order
-from omnigraph.engine.rows.kernels.scalars import shape_of
 from omnigraph.engine.rows.kernels.typed import type_batch, type_records
 from omnigraph.engine.rows.kernels.values import check_values
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import LONE_SURROGATE, did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.values import shape_of
 from omnigraph.language.violations import Sentence
 
 ENDS: Final = (("from", "to"), ("src", "dst"))

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import INTEGER_RANGES, Scalar
-from omnigraph.language.values import parse_date, parse_datetime, round_to_f32
+from omnigraph.language.values import parse_date, parse_datetime, round_to_f32, shape_of
 
 Stored: TypeAlias = "str | bool | int | float"
 
@@ -36,27 +36,6 @@ class WrongShapeError(UnfitError):
 def stored_scalar(scalar: Scalar, value: object) -> Stored:
     """The value as the column holds it; raises UnfitError or WrongShapeError."""
     return _RULES[scalar](scalar, value)
-
-
-def shape_of(value: object) -> str:
-    """How a message names the JSON type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "an integer" if is_integer_token(value) else "a number beyond 64 bits"
-        case float():
-            return "a floating-point number" if math.isfinite(value) else "a number that is not finite"
-        case str():
-            return "a string"
-        case bytes():
-            return "bytes"
-        case list() | tuple():
-            return "an array"
-        case _:
-            return "an object"
 
 
 def is_integer_token(value: object) -> bool:

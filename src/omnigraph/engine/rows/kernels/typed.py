@@ -20,12 +20,12 @@ from omnigraph.engine.rows.kernels.envelope import RESERVED_NAMES
 from omnigraph.engine.rows.kernels.ids import Mint, canonical_texts, is_spelling_of, key_ids, new_ulids
 from omnigraph.engine.rows.kernels.loose import coerce_arrow
 from omnigraph.engine.rows.kernels.rows import Grammar, RejectedRow, Stage, TypedRows
-from omnigraph.engine.rows.kernels.scalars import shape_of
 from omnigraph.engine.rows.kernels.values import forbidden_values
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.values import shape_of
 from omnigraph.language.violations import Sentence, quoted
 
 _ID_TYPE = PropertyType(Scalar.STRING)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.search.text_lookup import equals_any
+from omnigraph.engine.query.values.compare import ARROW_TESTS
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
@@ -22,14 +23,6 @@ from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyT
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables.predicates import identifier, literal
 
-_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
-    Operator.EQUAL: pc.equal,
-    Operator.NOT_EQUAL: pc.not_equal,
-    Operator.LESS: pc.less,
-    Operator.LESS_OR_EQUAL: pc.less_equal,
-    Operator.GREATER: pc.greater,
-    Operator.GREATER_OR_EQUAL: pc.greater_equal,
-}
 _PYTHON_TESTS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQUAL: operator.eq,
     Operator.NOT_EQUAL: operator.ne,
@@ -71,7 +64,7 @@ class Condition:
         elif self._type.scalar in FLOATS:
             mask = _compare_floats(values, self._operator, value)
         else:
-            mask = _TESTS[self._operator](values, self._stored_scalar(values.type))
+            mask = ARROW_TESTS[self._operator](values, self._stored_scalar(values.type))
         return pc.fill_null(mask, False)
 
     def narrowing(self, type_: TableType) -> str | None:
@@ -126,14 +119,14 @@ def _compare_integers(values: Any, scalar: Scalar, op: Operator, value: int | fl
             return _constant(values, op is Operator.NOT_EQUAL)
         # x < 2.5 and x <= 2.5 are x <= 2; x > 2.5 and x >= 2.5 are x > 2.
         op = Operator.LESS_OR_EQUAL if op in (Operator.LESS, Operator.LESS_OR_EQUAL) else Operator.GREATER
-    return _TESTS[op](values, pa.scalar(whole, values.type))
+    return ARROW_TESTS[op](values, pa.scalar(whole, values.type))
 
 
 def _compare_floats(values: Any, op: Operator, value: int | float) -> Any:
     wide = values.cast(pa.float64())
     near = float(value)
     if near == value:
-        return _TESTS[op](wide, near)
+        return ARROW_TESTS[op](wide, near)
     # An integer that no float equals lies between two floats: compare with the nearest one, ordered by hand.
     if op in (Operator.EQUAL, Operator.NOT_EQUAL):
         return _constant(values, op is Operator.NOT_EQUAL)
@@ -144,7 +137,7 @@ def _compare_floats(values: Any, op: Operator, value: int | float) -> Any:
         if below
         else (Operator.GREATER_OR_EQUAL if nearest_passes else Operator.GREATER)
     )
-    return _TESTS[exact](wide, near)
+    return ARROW_TESTS[exact](wide, near)
 
 
 def _constant(values: Any, outcome: bool) -> Any:

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, type_records
-from omnigraph.engine.rows.kernels.scalars import shape_of
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.mutate.cells import evaluate
 from omnigraph.engine.write.mutate.conditions import Condition
@@ -25,6 +24,7 @@ from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
+from omnigraph.language.values import shape_of
 from omnigraph.language.violations import Sentence
 
 
