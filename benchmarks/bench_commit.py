@@ -11,7 +11,8 @@ import lance
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 SAMPLES = 40
@@ -39,7 +40,7 @@ def append(graph: Graph, name: str) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        graph = Graph.create(f"{directory}/graph", {"node:Row": SCHEMA})
+        graph = Graph(Workspace.create(f"{directory}/graph", {"node:Row": SCHEMA}))
         plain = lance.write_dataset(row("first"), f"{directory}/plain")
         medians = {}
         for depth in (1, 100, 500):

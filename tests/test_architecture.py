@@ -130,7 +130,7 @@ EXECUTOR_MODULES = ("remote_table", "executor_tasks", "entity_records", "places"
 def test_what_executors_import_opens_no_graph() -> None:
     """A task is plain data: whoever unpickles it loads neither Lance nor anything that holds an open graph."""
     names = ", ".join(f"omnigraph.engine.bulk.{name}" for name in EXECUTOR_MODULES)
-    script = f"import sys, omnigraph.pipeline.ingest, {names}; print(*sys.modules)"
+    script = f"import sys, omnigraph.pipeline.execution.ingest, {names}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     open_graphs = {
         "omnigraph.engine.workspace",
@@ -172,17 +172,17 @@ def test_only_the_tables_package_touches_what_is_lances() -> None:
 
 
 DELETES_TABLE_DATA = {
-    "engine/cleanup.py": "what no kept version names, manifests before files",
+    "engine/upkeep/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/staged_files.py": "files of a write whose plan never left it",
     "storage/root.py": "the folders of an init that failed; derived files",
 }
 DELETES_OTHER_OBJECTS = {
-    "storage/floor.py": "tickets",
-    "storage/pins.py": "pins",
-    "storage/reclaims.py": "records of cleanups",
+    "storage/log/writer_queue.py": "tickets",
+    "storage/log/pins.py": "pins",
+    "storage/log/reclaims.py": "records of cleanups",
     "storage/topology.py": "derived adjacency",
     "storage/local_disk.py": "its own temporary files",
-    "cli/installing.py": "its own temporary files",
+    "cli/extras.py": "its own temporary files",
 }
 DELETIONS = {"delete_all", "unlink", "rmtree", "rmdir", "remove_empty_folders"}
 

@@ -219,3 +219,17 @@ def test_graph_has_every_member_with_the_same_parameters(name: str) -> None:
         assert (found.kind, found.default) == (parameter.kind, parameter.default), parameter.name
     extra = [p for key, p in theirs.items() if key not in inspect.signature(promised).parameters]
     assert all(p.default is not inspect.Parameter.empty for p in extra), "a caller of the contract can't give these"
+
+
+def test_names_that_are_no_text_can_be_told() -> None:
+    from omnigraph.api.error_output import ErrorOutput
+    from omnigraph.errors import NotFoundError
+
+    told = wire.to_builtins(ErrorOutput.of(NotFoundError("no file '\udcff'")))
+    assert told["error"] == "no file '\udcff'"
+
+
+def test_everything_the_pipeline_exports_is_where_it_says() -> None:
+    from omnigraph import pipeline
+
+    assert [name for name in pipeline.__all__ if getattr(pipeline, name, None) is None] == []

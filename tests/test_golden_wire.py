@@ -59,8 +59,10 @@ from omnigraph.engine.schema.steps import told_plan
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import Annotation
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource
-from omnigraph.language.migration import MigrationPlan
-from omnigraph.language.migration_steps import (
+from omnigraph.language.query.operation import Operation as QueryOperation
+from omnigraph.language.query.operation import TouchedType, ValueShape
+from omnigraph.language.schema.migration import MigrationPlan
+from omnigraph.language.schema.migration_steps import (
     AddConstraint,
     AddProperty,
     AddType,
@@ -74,8 +76,6 @@ from omnigraph.language.migration_steps import (
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
 )
-from omnigraph.language.query.operation import Operation as QueryOperation
-from omnigraph.language.query.operation import TouchedType, ValueShape
 from omnigraph.language.types import PropertyType, Scalar
 from tests.golden import assert_golden
 

@@ -93,11 +93,11 @@ if TYPE_CHECKING:
         Verification,
     )
     from omnigraph.branch import Branch
-    from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy
-    from omnigraph.engine.kernels.csv_rows import CsvDialect
-    from omnigraph.engine.query.embedding import Embedder
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
+    from omnigraph.engine.query.search.embedder import Embedder
+    from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+    from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy
     from omnigraph.errors import (
         BadRequestError,
         BranchNotFoundError,
@@ -139,9 +139,9 @@ _HOMES = {
         "Verification",
     ],
     "branch": ["Branch"],
-    "engine.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
-    "engine.kernels.csv_rows": ["CsvDialect"],
-    "engine.query.embedding": ["Embedder"],
+    "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
+    "engine.rows.kernels.csv_rows": ["CsvDialect"],
+    "engine.query.search.embedder": ["Embedder"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
     "graph": ["Graph"],

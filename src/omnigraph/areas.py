@@ -9,21 +9,11 @@ from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Final
 
+from omnigraph.api import upkeep
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
 from omnigraph.api.export import ByteWriter
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.upkeep import (
-    DEFAULT_POLICY,
-    GRACE,
-    CleanupReport,
-    MaintenancePolicy,
-    MaintenanceReport,
-    OptimizeReport,
-    PendingProperty,
-    RepairReport,
-    Verification,
-)
 
 MAIN: Final = "main"
 
@@ -96,11 +86,11 @@ class MaintenanceArea:
 
     def optimize(
         self, branch: str = MAIN, *, types: Collection[str] | None = None, actor: str | None = None
-    ) -> OptimizeReport:
+    ) -> upkeep.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
         return self._graph.optimize(branch, types=types, actor=actor)
 
-    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> list[PendingProperty]:
+    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> list[upkeep.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
         return self._graph.ensure_indices(branch, actor=actor)
 
@@ -109,22 +99,22 @@ class MaintenanceArea:
         *,
         keep_versions: int | None = None,
         older_than: timedelta | str | int | None = None,
-        grace: timedelta = GRACE,
+        grace: timedelta = upkeep.GRACE,
         dry_run: bool = False,
-    ) -> CleanupReport:
+    ) -> upkeep.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
         return self._graph.cleanup(keep_versions=keep_versions, older_than=older_than, grace=grace, dry_run=dry_run)
 
     def maintain(
-        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
-    ) -> MaintenanceReport:
+        self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> upkeep.MaintenanceReport:
         """Do what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
         return self._graph.maintain(policy, branch=branch, actor=actor)
 
-    def verify(self) -> Verification:
+    def verify(self) -> upkeep.Verification:
         """Open everything that every head names, and report what is missing or foreign."""
         return self._graph.verify()
 
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         return self._graph.repair(confirm=confirm, force=force, actor=actor)

@@ -15,9 +15,9 @@ from omnigraph.api.commits import CommitHistory
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.engine.kernels.csv_rows import CsvDialect
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions
 from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
@@ -47,6 +47,7 @@ class EmbeddedGraph(GraphApi, Protocol):
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
+        **parameters: Any,
     ) -> QueryResult: ...
 
     def stream(
@@ -60,6 +61,7 @@ class EmbeddedGraph(GraphApi, Protocol):
         version: int | None = None,
         at: datetime | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
+        **parameters: Any,
     ) -> QueryStream: ...
 
     def load(

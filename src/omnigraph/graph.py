@@ -14,8 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import pyarrow as pa
-
+from omnigraph.api import upkeep
 from omnigraph.api.blobs import BlobCell
 from omnigraph.api.changes import (
     EVERYTHING,
@@ -35,53 +34,40 @@ from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
 from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.upkeep import (
-    DEFAULT_POLICY,
-    GRACE,
-    CleanupReport,
-    MaintenancePolicy,
-    MaintenanceReport,
-    OptimizeReport,
-    PendingProperty,
-    RepairReport,
-    Retention,
-    Verification,
-    duration,
-)
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
-from omnigraph.engine import history
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branching import branch_names, create_branch, delete_branch
-from omnigraph.engine.changes import changes_of, commit_changes_page
-from omnigraph.engine.cleanup import cleanup
-from omnigraph.engine.commits import receipts, summaries, summary
-from omnigraph.engine.diff import diff as diff_states
+from omnigraph.engine.branches import branch_names, create_branch, delete_branch
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, write_lines
-from omnigraph.engine.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.feed import capture_baseline as write_baseline
-from omnigraph.engine.feed import poll_changes as run_poll
-from omnigraph.engine.history import CommitPage
-from omnigraph.engine.kernels import Grammar
-from omnigraph.engine.kernels.csv_rows import CsvDialect
-from omnigraph.engine.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
-from omnigraph.engine.load import load as run_load
-from omnigraph.engine.maintain import maintain
-from omnigraph.engine.merge import merge as run_merge
-from omnigraph.engine.merge import preview as preview_of_merge
-from omnigraph.engine.mutate import MutationRequest
-from omnigraph.engine.mutate import mutate as run_mutation
-from omnigraph.engine.optimize import Progress, ensure_indices, optimize
-from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.changes import changes_of, commit_changes_page
+from omnigraph.engine.history.commits import receipts, summaries, summary
+from omnigraph.engine.history.diff import diff as diff_states
+from omnigraph.engine.history.feed import capture_baseline as write_baseline
+from omnigraph.engine.history.feed import poll_changes as run_poll
+from omnigraph.engine.history.log_walk import CommitPage
+from omnigraph.engine.history.merge import merge as run_merge
+from omnigraph.engine.history.merge import preview as preview_of_merge
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
-from omnigraph.engine.repair import repair
-from omnigraph.engine.schema_apply import SchemaPreview, apply_schema, plan_schema, preview_schema
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.rows.kernels import Grammar
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.schema.apply import SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.engine.verify import verify
+from omnigraph.engine.upkeep.cleanup import cleanup
+from omnigraph.engine.upkeep.maintain import maintain
+from omnigraph.engine.upkeep.optimize import Progress, ensure_indices, optimize
+from omnigraph.engine.upkeep.repair import repair
+from omnigraph.engine.upkeep.verify import verify
 from omnigraph.engine.workspace import StorageOptions, Workspace
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
+from omnigraph.engine.write.load import load as run_load
+from omnigraph.engine.write.mutate import MutationRequest
+from omnigraph.engine.write.mutate import mutate as run_mutation
 from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import Catalog
 from omnigraph.query_handles import Query, call
@@ -132,24 +118,6 @@ class Graph:
         """
         options: dict[str, Any] = {"actor": actor, "force": force, "storage_options": storage_options, "trace": trace}
         return cls(Workspace.init(uri, schema, **options))
-
-    @classmethod
-    def create(
-        cls,
-        uri: str | Path,
-        tables: Mapping[str, pa.Schema],
-        *,
-        source: str = "",
-        catalog: bytes = b"null",
-        actor: str | None = None,
-        force: bool = False,
-        trace: Trace | None = None,
-    ) -> Self:
-        """A new graph with one empty table per type key (`node:Person`, `edge:Knows`).
-
-        Every table has a string column `id`. `source` and `catalog` are the accepted schema, stored beside it.
-        """
-        return cls(Workspace.create(uri, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
 
     @classmethod
     def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
@@ -287,7 +255,7 @@ class Graph:
 
         def run(state: Snapshot) -> QueryResult:
             target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-            return run_query(state, target, *asked, options)
+            return run_query(state, target, asked, options)
 
         return self._read(run, branch, snapshot, version, at)
 
@@ -307,7 +275,7 @@ class Graph:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
         state, target = self._read_state(branch, snapshot, version, at)
-        return stream_query(state, target, *asked, options)
+        return stream_query(state, target, asked, options)
 
     def explain(
         self,
@@ -325,7 +293,7 @@ class Graph:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
         asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
         state, _ = self._read_state(branch, snapshot, version, at)
-        return explain_query(state, *asked, options)
+        return explain_query(state, asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
@@ -491,7 +459,7 @@ class Graph:
         delete_branch(self._workspace, name, actor=actor)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
-        return history.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
+        return log_walk.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
 
     def get_commit(self, commit_id: str) -> LogEntry:
         return self._workspace.commit_entry(commit_id)
@@ -499,14 +467,14 @@ class Graph:
     def merge_base(self, left: str, right: str) -> LogEntry | None:
         """The nearest common ancestor of two branch heads."""
         heads = (self._workspace.head(branch).entry for branch in (left, right))
-        return history.merge_base(self._workspace.root, *heads)
+        return log_walk.merge_base(self._workspace.root, *heads)
 
-    def verify(self) -> Verification:
+    def verify(self) -> upkeep.Verification:
         return verify(self._workspace)
 
     # Upkeep
 
-    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]:
+    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[upkeep.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
         return ensure_indices(self._workspace, (MAIN if branch is None else branch).strip(), actor=actor)
 
@@ -517,7 +485,7 @@ class Graph:
         types: Collection[str] | None = None,
         actor: str | None = None,
         progress: Progress | None = None,
-    ) -> OptimizeReport:
+    ) -> upkeep.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
         return optimize(
             self._workspace, (MAIN if branch is None else branch).strip(), types=types, actor=actor, progress=progress
@@ -678,20 +646,20 @@ class Graph:
         *,
         keep_versions: int | None = None,
         older_than: timedelta | str | int | None = None,
-        grace: timedelta = GRACE,
+        grace: timedelta = upkeep.GRACE,
         dry_run: bool = False,
-    ) -> CleanupReport:
+    ) -> upkeep.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
-        span = None if older_than is None else duration(older_than)
-        return cleanup(self._workspace, Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+        span = None if older_than is None else upkeep.duration(older_than)
+        return cleanup(self._workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
 
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport:
+    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         return repair(self._workspace, confirm=confirm, force=force, actor=actor)
 
     def maintain(
-        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
-    ) -> MaintenanceReport:
+        self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
+    ) -> upkeep.MaintenanceReport:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
         return maintain(self._workspace, branch.strip(), policy, actor=actor)
 

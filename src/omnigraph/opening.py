@@ -12,9 +12,9 @@ from pathlib import Path
 from omnigraph.api.limits import Limits
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
-from omnigraph.engine.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.maintainer import Maintainer
-from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.upkeep.maintainer import Maintainer
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.graph import Graph
 
 

@@ -19,10 +19,10 @@ from uuid import UUID
 
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.check import declared_type
 from omnigraph.language.query.ir import QueryParameter
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.typecheck import declared_type
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType
 

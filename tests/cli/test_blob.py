@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from tests.cli.conftest import Cli
 
 SCHEMA = "node Doc { name: String @key  body: Blob?  note: String? }\n"

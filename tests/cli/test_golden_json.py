@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from tests.cli.conftest import Cli, Outcome
 from tests.golden import assert_golden
 

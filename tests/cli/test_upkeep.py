@@ -85,7 +85,7 @@ def test_cleanup_needs_a_policy(cli: Cli, g: str) -> None:
     refused = cli("cleanup", g, "--confirm")
     assert refused.code == 1
     assert "requires at least one of --keep or --older-than" in refused.err
-    assert "'soon' is no duration" in cli("cleanup", g, "--older-than", "soon").err
+    assert "'soon' is not a duration" in cli("cleanup", g, "--older-than", "soon").err
 
 
 def test_cleanup_without_confirmation_only_says_so(cli: Cli, g: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, Role, open_client
-from omnigraph.engine.query.embedding import query_vector
+from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import EmbedSource, Property
 from omnigraph.language.types import PropertyType

@@ -6,9 +6,9 @@ New types get a table, new properties a null column, dropped ones disappear from
 from __future__ import annotations
 
 from omnigraph import Graph
-from omnigraph.engine.columns import table_field, table_schema
-from omnigraph.engine.publish import Intent, PublishPlan, ReadSet, WriteTxn
-from omnigraph.language.migration import evolve
+from omnigraph.engine.rows.columns import table_field, table_schema
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
+from omnigraph.language.schema.migration import evolve
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
 

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from omnigraph import Graph
-from omnigraph.engine.query.topology import PROCESS_TOPOLOGIES
+from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from tests.support.child import say
 
 LINK = "query link($a: String, $b: String) { insert Knows { from: $a, to: $b } }"

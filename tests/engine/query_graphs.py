@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
 
 SOCIAL = """

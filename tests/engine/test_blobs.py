@@ -9,7 +9,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.engine.blobs import LONGEST_READ, ExternalBlob, ManagedBlob
-from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, load, reader

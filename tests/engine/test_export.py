@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError
 from tests.engine.museum import SCHEMA as MUSEUM
 from tests.engine.museum import edge, lines, node

@@ -12,11 +12,11 @@ import omnigraph
 from omnigraph.api.limits import Limits
 from omnigraph.cli.invocation import open_graph
 from omnigraph.cli.scope import StoreScope
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
-from omnigraph.engine.query.search_postings import Postings
+from omnigraph.engine.query.search.postings import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
-from omnigraph.engine.turns import BRANCH_LOCKS
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
+from omnigraph.storage.log.fair_lock import BRANCH_LOCKS
 from tests.support.tables import new_graph
 
 NOTES = "node Note { key: String @key  text: String  v: Vector(2) @embed(text) }"

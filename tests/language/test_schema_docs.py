@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.language.migration import evolve
 from omnigraph.language.schema.compile import accept_schema, compile_schema
 from omnigraph.language.schema.formatter import format_schema
+from omnigraph.language.schema.migration import evolve
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "user" / "schema-language.md").read_text(encoding="utf-8")
 
@@ -39,6 +39,6 @@ def test_the_rename_example_moves_no_data() -> None:
     accepted = accept_schema("node Reader { card: String @key  name: String  email: String? @unique }")
     plan, catalog = evolve(accepted, renamed)
     assert plan.supported
-    assert {step.kind for step in plan.steps} == {"rename_type", "rename_property"}
+    assert {type(step).__name__ for step in plan.steps} == {"RenameType", "RenameProperty"}
     assert catalog.nodes["Patron"].table_incarnation == accepted.nodes["Reader"].table_incarnation
     assert catalog.nodes["Patron"].properties["full_name"].column == "name"

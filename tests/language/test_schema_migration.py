@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from omnigraph.api import wire
 from omnigraph.engine.schema.steps import told_plan
 from omnigraph.errors import CompileError
-from omnigraph.language.migration import evolve
 from omnigraph.language.schema.compile import accept_schema
+from omnigraph.language.schema.migration import evolve
 
 BASE = """
 interface Titled { title: String @index  subtitle: String? }

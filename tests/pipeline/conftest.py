@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from omnigraph.pipeline.model import SparkSettings
-from omnigraph.pipeline.session import start_session
+from omnigraph.pipeline.file.model import SparkSettings
+from omnigraph.pipeline.spark.session import start_session
 
 # Plans of a few rows: compiling them to bytecode, and that to machine code, would take longer than running them.
 QUICK = {

@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.cli.main import run as command
-from omnigraph.engine.kernels.csv_records import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
+from omnigraph.engine.rows.kernels.csv_records import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.pipeline import export_types, read_pipeline, run
-from omnigraph.pipeline.model import TypeMapping
+from omnigraph.pipeline.file.model import TypeMapping
 from tests.engine.stored import rows
 from tests.pipeline.library import rejected_rows
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline import Pipeline, read_pipeline, run
-from omnigraph.pipeline.fingerprints import DigestCache, Digests
-from omnigraph.pipeline.input_files import InputFile, Listing
+from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
+from omnigraph.pipeline.sources.input_files import InputFile, Listing
 from tests.pipeline.library import book, csv, library, ndjson, reader
 
 PIPELINE = """

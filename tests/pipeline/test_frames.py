@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, KeyConflictError, RowsRejectedError
 from omnigraph.pipeline import register, to_spark, write_frame
-from omnigraph.pipeline.model import OnError, Quality
+from omnigraph.pipeline.file.model import OnError, Quality
 from tests.engine.stored import rows
 from tests.pipeline.library import book, edge, library, reader, rejected_rows
 

@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.engine.bulk.key_hashes import buckets_of, crowded, every_hash, key_hashes
 from omnigraph.engine.bulk.places import PLACE
-from omnigraph.pipeline import ends as ends_of_edges
-from omnigraph.pipeline import exchange as exchanging
-from omnigraph.pipeline import matching
-from omnigraph.pipeline.exchange import HASH, Lane, exchange
-from omnigraph.pipeline.matching import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
-from omnigraph.pipeline.reading import type_named, type_scan
-from omnigraph.pipeline.scanning import TableScan
-from omnigraph.pipeline.suspicion import candidate_keys
+from omnigraph.pipeline.checks import bucket_shuffle as exchanging
+from omnigraph.pipeline.checks import matching_ids as matching
+from omnigraph.pipeline.checks import missing_endpoints as ends_of_edges
+from omnigraph.pipeline.checks.bucket_shuffle import HASH, Lane, exchange
+from omnigraph.pipeline.checks.candidate_keys import candidate_keys
+from omnigraph.pipeline.checks.matching_ids import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
+from omnigraph.pipeline.checks.table_frames import TableScan
+from omnigraph.pipeline.datasource.read import type_named, type_scan
 
 texts = st.text(max_size=40)
 SCALARS = {

@@ -9,7 +9,7 @@ import pytest
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.schema.compile import accept_schema
-from omnigraph.pipeline.model import Duplicates, OnError, check_against, load_pipeline, read_pipeline
+from omnigraph.pipeline.file.model import Duplicates, OnError, check_against, load_pipeline, read_pipeline
 from tests.pipeline.library import SCHEMA
 
 WHOLE = """\

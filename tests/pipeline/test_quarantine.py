@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.cli.main import run as command
-from omnigraph.engine.kernels.quarantined import record_of, records_of
+from omnigraph.engine.rows.kernels.quarantined import record_of, records_of
 from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline import read_pipeline, run
-from omnigraph.pipeline.refused_records import loose_record
+from omnigraph.pipeline.execution.rejected_records import loose_record
 from tests.engine.stored import everything
 from tests.pipeline.library import book, csv, edge, ndjson, reader, rejected_rows
 

@@ -39,12 +39,12 @@ def expected(text: str, config: EmbeddingConfig = MOCK) -> list[float]:
 
 
 class OtherWriter(Trace):
-    """Commits once to the same branch, at the moment when the first commit is about to be published."""
+    """Commits once to the same branch, when the first version is staged: writers of one process wait for a publish."""
 
     def __init__(self, uri: str, *lines: str) -> None:
         super().__init__()
         self._lines = list(lines)
-        self.observer = lambda point: self._commit(uri) if point == "publish.before" else None
+        self.observer = lambda point: self._commit(uri) if point == "stage.commit.after" else None
 
     def _commit(self, uri: str) -> None:
         if self._lines:

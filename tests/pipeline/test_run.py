@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.api.pipeline import StageEvent
-from omnigraph.engine.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run
 from tests.engine.stored import rows

@@ -8,10 +8,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from omnigraph.pipeline.jvm import worth_reading
-from omnigraph.pipeline.model import SparkSettings
-from omnigraph.pipeline.session import session_settings
-from omnigraph.pipeline.sources import short_reason
+from omnigraph.pipeline.file.model import SparkSettings
+from omnigraph.pipeline.sources.sources import short_reason
+from omnigraph.pipeline.spark.jvm import worth_reading
+from omnigraph.pipeline.spark.session import session_settings
 
 
 def test_what_the_user_configured_wins_over_our_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from omnigraph import Graph
 from omnigraph.errors import ConstraintError, KeyConflictError, RowsRejectedError
 from omnigraph.language.violations import Sentence
 from omnigraph.pipeline import OmnigraphDataSource, error_behind, register, run
-from omnigraph.pipeline.checks import sentence_column
+from omnigraph.pipeline.checks.rules import sentence_column
 from tests.engine.broken_rules import BROKEN, Broken, assert_tells, graph_of, person
 from tests.pipeline.library import ndjson, quarantine, records, rejected_rows
 

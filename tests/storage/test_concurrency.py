@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishPlan, ReadSet
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet
 from omnigraph.errors import BranchNotFoundError, PreconditionFailedError, ReadSetChangedError
 from tests.conftest import Place
 from tests.support.processes import Process, start_together

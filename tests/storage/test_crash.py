@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from omnigraph import Graph
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BranchNotFoundError, NotFoundError
 from omnigraph.storage.tracing import POINTS, Trace
 from tests.conftest import Place
@@ -104,7 +105,7 @@ def test_an_init_killed_at_a_named_point(place: Place, point: str) -> None:
     else:
         with pytest.raises(NotFoundError):
             Graph.open(place.uri)
-        graph = Graph.create(place.uri, {PEOPLE: NODE}, force=True)
+        graph = Graph(Workspace.create(place.uri, {PEOPLE: NODE}, force=True))
     assert graph.verify().clean
     append_one(graph, "first")
     assert ids(graph) == ["first"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import (
     BranchNotFoundError,
     CommitOutcomeUnknownError,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishPlan
+from omnigraph.engine.write.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError
 from omnigraph.storage.identifiers import (
     new_commit_id,
@@ -70,7 +70,7 @@ def test_time_travel_by_commit_version_and_moment(graph: Graph) -> None:
 
 
 def test_times_rise_with_versions_whatever_the_clock_does(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.engine.publish.now_micros", lambda: 1_000)
+    monkeypatch.setattr("omnigraph.engine.write.publish.now_micros", lambda: 1_000)
     append_one(graph, "from-a-machine-in-1970")
     times = [e.commit.published_at for e in graph.list_commits().commits]
     assert times == sorted(times, reverse=True)

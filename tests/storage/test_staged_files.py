@@ -13,7 +13,7 @@ from omnigraph.errors import CommitOutcomeUnknownError
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot, create_root
-from omnigraph.storage.tables.distributed import FragmentStaging
+from omnigraph.storage.tables.fragments import FragmentStaging
 from omnigraph.storage.tables.staged_files import StagedFiles
 from tests.support.tables import PEOPLE, append_one, ids, new_graph
 

@@ -19,9 +19,9 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.root import GraphRoot, create_root
 from omnigraph.storage.tables import Table, rows
-from omnigraph.storage.tables.differing import RowChanges, VersionDiff
-from omnigraph.storage.tables.indexing import index_coverage
+from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, by_row_id, row_ids_of
+from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff
 from tests.support.lance_tables import lance_of
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])

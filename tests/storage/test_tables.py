@@ -12,9 +12,9 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import KeyConflictError
-from omnigraph.storage.folding import CEILING_BYTES, FLOOR_BYTES, FOLD_AT, FragmentSize, fragments_to_fold
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
+from omnigraph.storage.tables.folding import CEILING_BYTES, FLOOR_BYTES, FOLD_AT, FragmentSize, fragments_to_fold
 from tests.conftest import Place
 from tests.support.lance_tables import lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes
@@ -257,7 +257,7 @@ def test_a_row_is_rewritten_a_logarithmic_number_of_times() -> None:
 
 
 def test_many_tables_open_within_a_byte_bound(local_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from omnigraph.storage.tables import reading
+    from omnigraph.storage.tables import reader as reading
 
     graph = new_graph(local_place.uri)
     monkeypatch.setattr(reading, "_OPEN_BYTES", 5 * reading._BYTES_PER_DATASET)

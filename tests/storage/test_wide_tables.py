@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.root import GraphRoot, create_root
-from omnigraph.storage.tables.indexing import BTREE
+from omnigraph.storage.tables.indexes import BTREE
 from omnigraph.storage.tables.rows import TAKEN_ROWS, WIDE_COLUMNS
 
 NARROW = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])

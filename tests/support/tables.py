@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from omnigraph import Graph
-from omnigraph.engine.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
 from omnigraph.storage.tracing import Trace
 
 NODE = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
@@ -18,7 +19,7 @@ PEOPLE, PLACES, KNOWS = "node:Person", "node:Place", "edge:Knows"
 def new_graph(uri: str, extra_tables: int = 0, trace: Trace | None = None) -> Graph:
     tables = {PEOPLE: NODE, PLACES: NODE, KNOWS: EDGE}
     tables |= {f"node:Extra{i}": NODE for i in range(extra_tables)}
-    return Graph.create(uri, tables, trace=trace)
+    return Graph(Workspace.create(uri, tables, trace=trace))
 
 
 def nodes(rows: Mapping[str, int]) -> pa.Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
+from omnigraph.api import upkeep
 from omnigraph.api.blobs import BlobValue
 from omnigraph.api.changes import (
     ChangeBaseline,
@@ -24,17 +25,6 @@ from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
 from omnigraph.api.query import ReadOutput, ReadTarget
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.upkeep import (
-    DEFAULT_POLICY,
-    GRACE,
-    CleanupReport,
-    MaintenancePolicy,
-    MaintenanceReport,
-    OptimizeReport,
-    PendingProperty,
-    RepairReport,
-    Verification,
-)
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
@@ -78,7 +68,10 @@ class QueryBatches(Protocol):
 
 
 class GraphApi(Protocol):
-    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment."""
+    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment.
+
+    Parameters of a query are keywords, or a mapping as `params`.
+    """
 
     @property
     def uri(self) -> str: ...
@@ -94,36 +87,39 @@ class GraphApi(Protocol):
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        **parameters: Any,
     ) -> QueryRows: ...
 
     def stream(
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        **parameters: Any,
     ) -> QueryBatches: ...
 
     def explain(
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
         branch: str | None = None,
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        **parameters: Any,
     ) -> list[str]: ...
 
     def entity(
@@ -189,12 +185,13 @@ class GraphApi(Protocol):
         self,
         source: str,
         name: str | None = None,
-        params: Mapping[str, object] | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
-        branch: str = "main",
+        branch: str | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
+        **parameters: Any,
     ) -> MutationReceipt: ...
 
     def load(
@@ -282,20 +279,28 @@ class GraphApi(Protocol):
 
     # Upkeep
 
-    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[PendingProperty]: ...
+    def ensure_indices(
+        self, branch: str | None = None, *, actor: str | None = None
+    ) -> list[upkeep.PendingProperty]: ...
     def optimize(
         self, branch: str | None = None, *, types: Collection[str] | None = None, actor: str | None = None
-    ) -> OptimizeReport: ...
+    ) -> upkeep.OptimizeReport: ...
     def cleanup(
         self,
         *,
         keep_versions: int | None = None,
         older_than: timedelta | str | int | None = None,
-        grace: timedelta = GRACE,
+        grace: timedelta = upkeep.GRACE,
         dry_run: bool = False,
-    ) -> CleanupReport: ...
-    def verify(self) -> Verification: ...
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairReport: ...
+    ) -> upkeep.CleanupReport: ...
+    def verify(self) -> upkeep.Verification: ...
+    def repair(
+        self, *, confirm: bool = False, force: bool = False, actor: str | None = None
+    ) -> upkeep.RepairReport: ...
     def maintain(
-        self, policy: MaintenancePolicy = DEFAULT_POLICY, *, branch: str = "main", actor: str | None = None
-    ) -> MaintenanceReport: ...
+        self,
+        policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY,
+        *,
+        branch: str = "main",
+        actor: str | None = None,
+    ) -> upkeep.MaintenanceReport: ...

@@ -63,7 +63,15 @@ class IndexConstraint(Struct, frozen=True):
     columns: tuple[str, ...] = field(name="Index")
 
 
-class AddType(Struct, frozen=True, tag_field="kind", tag="add_type"):
+class _Step(Struct, frozen=True):
+    """What all steps have: `kind` is the tag that tells them apart on the wire."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.__struct_config__.tag)
+
+
+class AddType(_Step, frozen=True, tag_field="kind", tag="add_type"):
     type_kind: TypeKind
     name: str
 
@@ -71,7 +79,7 @@ class AddType(Struct, frozen=True, tag_field="kind", tag="add_type"):
         return f"add {self.type_kind} type '{self.name}'"
 
 
-class RenameType(Struct, frozen=True, tag_field="kind", tag="rename_type"):
+class RenameType(_Step, frozen=True, tag_field="kind", tag="rename_type"):
     type_kind: TypeKind
     from_name: str = field(name="from")
     to_name: str = field(name="to")
@@ -80,7 +88,7 @@ class RenameType(Struct, frozen=True, tag_field="kind", tag="rename_type"):
         return f"rename {self.type_kind} type '{self.from_name}' -> '{self.to_name}'"
 
 
-class DropType(Struct, frozen=True, tag_field="kind", tag="drop_type"):
+class DropType(_Step, frozen=True, tag_field="kind", tag="drop_type"):
     type_kind: TypeKind
     name: str
     mode: DropMode
@@ -89,7 +97,7 @@ class DropType(Struct, frozen=True, tag_field="kind", tag="drop_type"):
         return f"drop {self.type_kind} type '{self.name}' ({self.mode} mode)"
 
 
-class UpdateTypeMetadata(Struct, frozen=True, tag_field="kind", tag="update_type_metadata"):
+class UpdateTypeMetadata(_Step, frozen=True, tag_field="kind", tag="update_type_metadata"):
     type_kind: TypeKind
     name: str
     annotations: tuple[AnnotationOutput, ...]
@@ -98,7 +106,7 @@ class UpdateTypeMetadata(Struct, frozen=True, tag_field="kind", tag="update_type
         return f"update metadata of {self.type_kind} type '{self.name}' ({_named(self.annotations)})"
 
 
-class AddProperty(Struct, frozen=True, tag_field="kind", tag="add_property"):
+class AddProperty(_Step, frozen=True, tag_field="kind", tag="add_property"):
     type_kind: TypeKind
     type_name: str
     property_name: str
@@ -108,7 +116,7 @@ class AddProperty(Struct, frozen=True, tag_field="kind", tag="add_property"):
         return f"add property {_quoted(self)} ({self.property_type}) on {_owner(self)}"
 
 
-class RenameProperty(Struct, frozen=True, tag_field="kind", tag="rename_property"):
+class RenameProperty(_Step, frozen=True, tag_field="kind", tag="rename_property"):
     """`type_name` is the owner's new name."""
 
     type_kind: TypeKind
@@ -121,7 +129,7 @@ class RenameProperty(Struct, frozen=True, tag_field="kind", tag="rename_property
         return f"rename property '{old}' -> '{new}' on {_owner(self)}"
 
 
-class ExtendEnum(Struct, frozen=True, tag_field="kind", tag="extend_enum"):
+class ExtendEnum(_Step, frozen=True, tag_field="kind", tag="extend_enum"):
     type_kind: TypeKind
     type_name: str
     property_name: str
@@ -132,7 +140,7 @@ class ExtendEnum(Struct, frozen=True, tag_field="kind", tag="extend_enum"):
         return f"extend enum {_quoted(self)} ({added}) on {_owner(self)}"
 
 
-class UpdatePropertyMetadata(Struct, frozen=True, tag_field="kind", tag="update_property_metadata"):
+class UpdatePropertyMetadata(_Step, frozen=True, tag_field="kind", tag="update_property_metadata"):
     type_kind: TypeKind
     type_name: str
     property_name: str
@@ -142,7 +150,7 @@ class UpdatePropertyMetadata(Struct, frozen=True, tag_field="kind", tag="update_
         return f"update metadata of property {_quoted(self)} ({_named(self.annotations)}) on {_owner(self)}"
 
 
-class DropProperty(Struct, frozen=True, tag_field="kind", tag="drop_property"):
+class DropProperty(_Step, frozen=True, tag_field="kind", tag="drop_property"):
     type_kind: TypeKind
     type_name: str
     property_name: str
@@ -152,7 +160,7 @@ class DropProperty(Struct, frozen=True, tag_field="kind", tag="drop_property"):
         return f"drop property {_quoted(self)} of {_owner(self)} ({self.mode} mode)"
 
 
-class AddConstraint(Struct, frozen=True, tag_field="kind", tag="add_constraint"):
+class AddConstraint(_Step, frozen=True, tag_field="kind", tag="add_constraint"):
     type_kind: TypeKind
     type_name: str
     constraint: IndexConstraint
@@ -161,7 +169,7 @@ class AddConstraint(Struct, frozen=True, tag_field="kind", tag="add_constraint")
         return f"add constraint @index({', '.join(self.constraint.columns)}) on {_owner(self)}"
 
 
-class UnsupportedChange(Struct, frozen=True, tag_field="kind", tag="unsupported_change", omit_defaults=True):
+class UnsupportedChange(_Step, frozen=True, tag_field="kind", tag="unsupported_change", omit_defaults=True):
     """Blocks the whole plan. `entity` is `node:Book`, `node:Book.pages` or `schema`; `tier` says what it endangers."""
 
     entity: str

@@ -32,7 +32,7 @@ def duration(text: str | int | timedelta) -> timedelta:
     else:
         found = _DURATION.fullmatch(str(text).strip())
         if found is None:
-            raise BadRequestError(f"'{text}' is no duration; write a number and one of s, m, h, d, w, such as 7d")
+            raise BadRequestError(f"'{text}' is not a duration; write a number and one of s, m, h, d, w, such as 7d")
         seconds = int(found[1]) * _UNIT_SECONDS[found[2]]
     if seconds < 0:
         raise BadRequestError("a duration must not be negative")

@@ -27,6 +27,11 @@ _COMPONENTS: Final = "#/components/schemas/{name}"
 
 def to_builtins(value: Any) -> Any:
     """The wire form as dicts, lists, strings and numbers."""
+    if not _may_hold_local(value):
+        try:
+            return msgspec.json.decode(msgspec.json.encode(value))  # several times as fast as to take it apart here
+        except UnicodeEncodeError:
+            pass  # the name of a file may hold bytes that are no text, and an error may name the file
     built = msgspec.to_builtins(value)
     _strip(value, built)
     return _with_lists(built)
@@ -34,9 +39,7 @@ def to_builtins(value: Any) -> Any:
 
 def encode(value: Any) -> bytes:
     """The wire form as compact JSON."""
-    if isinstance(value, msgspec.Struct) and not _holds_local(type(value)):
-        return msgspec.json.encode(value)
-    return msgspec.json.encode(to_builtins(value))
+    return msgspec.json.encode(to_builtins(value) if _may_hold_local(value) else value)
 
 
 def decode(data: bytes | str, shape: type[Shape]) -> Shape:
@@ -92,6 +95,10 @@ def _strip(value: Any, built: Any) -> None:
     elif isinstance(value, Mapping):
         for item, plain in zip(value.values(), built.values(), strict=True):
             _strip(item, plain)
+
+
+def _may_hold_local(value: Any) -> bool:
+    return _holds_local(type(value)) if isinstance(value, msgspec.Struct) else True
 
 
 def _local_names(shape: type[Any]) -> frozenset[str]:

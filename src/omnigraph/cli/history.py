@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from omnigraph.cli.dag import Node
+from omnigraph.cli.commit_graph import Node
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -118,7 +118,7 @@ def active_ui() -> str | None:
     """The address of Spark's UI, once a session that has one is running."""
     from pyspark.sql import SparkSession
 
-    from omnigraph.pipeline.session import ui_url
+    from omnigraph.pipeline.spark.session import ui_url
 
     session = SparkSession.getActiveSession()
     return None if session is None else ui_url(session)

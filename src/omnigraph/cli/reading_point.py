@@ -47,5 +47,5 @@ def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise UsageError(f"--at: '{text}' is no moment; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
+        raise UsageError(f"--at: '{text}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,6 +1,6 @@
 """Turning text into vectors: which provider, under which settings, and one client for queries and documents.
 
-Nothing embeds on write. Whoever opens a graph hands the query engine a client from here; the engine knows only the
+Nothing embeds on write. `omnigraph.open` hands the query engine a client from here; the engine knows only the
 two members it needs of it.
 """
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
 from omnigraph.api.query import ReadPoint
-from omnigraph.engine.indexes import table_types
+from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
@@ -149,7 +149,7 @@ def _selected(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple
         raise BadRequestError(f"invalid Blob selector: unknown {cell.kind} type '{cell.type}'")
     prop = current.properties.get(cell.property)
     if prop is None or not prop.type.is_blob:
-        problem = "is no Blob" if prop is not None else "does not exist"
+        problem = "is not a Blob" if prop is not None else "does not exist"
         raise BadRequestError(f"invalid Blob selector: property '{cell.type}.{cell.property}' {problem}")
     path = now.entry.tables[type_key].path
     for then in table_types(snapshot.catalog).values():

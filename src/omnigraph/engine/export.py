@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from omnigraph.api.changes import EVERYTHING, ChangeScope
 from omnigraph.api.enums import FileFormat
 from omnigraph.api.export import ByteWriter, ExportedFile
-from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.entities import TypeState
-from omnigraph.engine.export_form import record_lines
+from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.rows.export_form import record_lines
+from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType

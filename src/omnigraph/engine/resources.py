@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.api.limits import Limits
-from omnigraph.engine.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
-from omnigraph.engine.query.embedding import Embedder
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
 
@@ -32,7 +32,7 @@ class Resources:
     external_blobs: ExternalBlobPolicy = DENY_EXTERNAL_BLOBS
     embedder: Embedder | None = None
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
-    """What the last commits changed, for the pages of a large one; kept and read by `engine.changes` alone."""
+    """What the last commits changed, for the pages of a large one; kept and read by `engine.history.changes` alone."""
 
     @property
     def uri(self) -> str:

@@ -1,7 +1,7 @@
 """A pinned state of the whole graph: one log entry, tables opened when first touched.
 
-A snapshot never mixes versions and never changes; whoever holds one reads the same rows for as long as cleanup keeps
-the versions it names. Every operation that only reads takes one, and finds the settings of its handle in it.
+A snapshot never mixes versions and never changes: it reads the same rows for as long as cleanup keeps the versions it
+names. Every operation that only reads takes one, and finds the settings of its handle in it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.snapshots import SnapshotDataset, SnapshotListing
-from omnigraph.engine import history
+from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.indexing import IndexCoverage, index_coverage
+from omnigraph.storage.tables.indexes import IndexCoverage, index_coverage
 
 
 class Snapshot:
@@ -84,7 +84,7 @@ class Snapshot:
 
     def table_versions(self) -> dict[str, int]:
         """By type key, the version of the graph in which each table last changed on this line of history."""
-        return history.table_versions(self.root, self.branch, self.entry)
+        return log_walk.table_versions(self.root, self.branch, self.entry)
 
     def listing(self) -> SnapshotListing:
         """The tables of this state. Versions belong to no Lance branch, so none is named."""

@@ -16,19 +16,20 @@ from typing import Protocol, Self, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.engine import history, publish
-from omnigraph.engine.columns import table_schema
-from omnigraph.engine.held_source import held_source
-from omnigraph.engine.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
+from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.turns import BRANCH_LOCKS
+from omnigraph.engine.write import publish
+from omnigraph.engine.write.held_source import held_source
+from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, StorageError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
-from omnigraph.storage.branches import BranchHead
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
+from omnigraph.storage.log.branches import BranchHead
+from omnigraph.storage.log.fair_lock import BRANCH_LOCKS
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import create_root, open_root
 from omnigraph.storage.tracing import Trace
@@ -115,15 +116,15 @@ class Workspace(Resources):
         if snapshot is not None:
             if branch is not None:
                 raise BadRequestError("a snapshot is a commit id and needs no branch")
-            located = history.find(self.root, snapshot)
+            located = log_walk.find(self.root, snapshot)
             return Snapshot(self, located.ref.branch, located.entry)
         head = self.head(MAIN if branch is None else branch)
         if version is not None:
-            entry = history.at_version(self.root, head, version)
+            entry = log_walk.at_version(self.root, head, version)
         elif at is not None:
             if at.tzinfo is None:
                 raise BadRequestError("the moment to read at needs a time zone")
-            entry = history.at_time(self.root, head, round(at.timestamp() * 1_000_000))
+            entry = log_walk.at_time(self.root, head, round(at.timestamp() * 1_000_000))
         else:
             entry = head.entry
         return Snapshot(self, head.ref.branch, entry)
@@ -133,12 +134,12 @@ class Workspace(Resources):
         if isinstance(target, Snapshot):
             return target
         target = target.strip()
-        is_commit = target != MAIN and history.could_be_commit(target)
+        is_commit = target != MAIN and log_walk.could_be_commit(target)
         return self.snapshot(snapshot=target) if is_commit else self.snapshot(target)
 
     def commit_entry(self, commit_id: str) -> LogEntry:
         """A commit that a live branch has."""
-        return history.find(self.root, commit_id).entry
+        return log_walk.find(self.root, commit_id).entry
 
     # Commits
 
@@ -187,7 +188,7 @@ class Workspace(Resources):
             return published
 
     def lock_key(self, branch: str) -> tuple[str, str]:
-        """Writers of one branch wait for each other by its name: whoever has not looked yet knows nothing else."""
+        """Writers of one branch lock its name: before a write has read the head it knows nothing else of the branch."""
         return self.graph_id, branch
 
 

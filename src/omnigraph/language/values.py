@@ -26,6 +26,7 @@ _TIME = re.compile(
 )
 _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LONGEST_BARE_DATE = 10
+_SMALLEST_INTEGER, _LARGEST_INTEGER = INTEGER_RANGES[Scalar.I64][0], INTEGER_RANGES[Scalar.U64][1]
 
 
 def parse_date(text: str) -> int:
@@ -209,3 +210,24 @@ def fnv1a64(text: str) -> int:
     for byte in text.encode("utf-8"):
         digest = ((digest ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return digest
+
+
+def shape_of(value: object) -> str:
+    """How a message names the JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer" if _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER else "a number beyond 64 bits"
+        case float():
+            return "a number with a fraction" if math.isfinite(value) else "a number that is not finite"
+        case str():
+            return "a string"
+        case bytes():
+            return "bytes"
+        case list() | tuple():
+            return "an array"
+        case _:
+            return "an object"

@@ -12,45 +12,45 @@ from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.api.pipeline import PipelineReport, StageEvent
-    from omnigraph.pipeline.bulk_load import BulkInput, load_on_spark
-    from omnigraph.pipeline.datasource import OmnigraphDataSource, register
-    from omnigraph.pipeline.execution import run
-    from omnigraph.pipeline.export import export_types
-    from omnigraph.pipeline.frames import write_frame
-    from omnigraph.pipeline.maintenance import optimize_on_spark
-    from omnigraph.pipeline.model import Pipeline, SparkSettings, load_pipeline, read_pipeline
-    from omnigraph.pipeline.plan import explain, validate
-    from omnigraph.pipeline.reading import register_views, to_spark
-    from omnigraph.pipeline.reembedding import reembed
-    from omnigraph.pipeline.session import current_session, spark_session, start_session
-    from omnigraph.pipeline.task_errors import error_behind
+    from omnigraph.pipeline.datasource.datasource import OmnigraphDataSource, register
+    from omnigraph.pipeline.datasource.read import register_views, to_spark
+    from omnigraph.pipeline.datasource.task_errors import error_behind
+    from omnigraph.pipeline.execution.plan import explain, validate
+    from omnigraph.pipeline.execution.run import run
+    from omnigraph.pipeline.file.model import Pipeline, SparkSettings, load_pipeline, read_pipeline
+    from omnigraph.pipeline.jobs.bulk_load import BulkInput, load_on_spark
+    from omnigraph.pipeline.jobs.export import export_types
+    from omnigraph.pipeline.jobs.optimize import optimize_on_spark
+    from omnigraph.pipeline.jobs.reembed import reembed
+    from omnigraph.pipeline.jobs.write_frame import write_frame
+    from omnigraph.pipeline.spark.session import current_session, spark_session, start_session
 
 _SPARK_EXTRA = ("pyspark", "py4j", "pandas")
 
 _HOMES = {
-    "BulkInput": "bulk_load",
-    "OmnigraphDataSource": "datasource",
-    "Pipeline": "model",
+    "BulkInput": "jobs.bulk_load",
+    "OmnigraphDataSource": "datasource.datasource",
+    "Pipeline": "file.model",
     "PipelineReport": "omnigraph.api.pipeline",
-    "SparkSettings": "model",
+    "SparkSettings": "file.model",
     "StageEvent": "omnigraph.api.pipeline",
-    "current_session": "session",
-    "error_behind": "task_errors",
-    "explain": "plan",
-    "export_types": "export",
-    "load_on_spark": "bulk_load",
-    "load_pipeline": "model",
-    "optimize_on_spark": "maintenance",
-    "read_pipeline": "model",
-    "reembed": "reembedding",
-    "register": "datasource",
-    "register_views": "reading",
-    "run": "execution",
-    "spark_session": "session",
-    "start_session": "session",
-    "to_spark": "reading",
-    "validate": "plan",
-    "write_frame": "frames",
+    "current_session": "spark.session",
+    "error_behind": "datasource.task_errors",
+    "explain": "execution.plan",
+    "export_types": "jobs.export",
+    "load_on_spark": "jobs.bulk_load",
+    "load_pipeline": "file.model",
+    "optimize_on_spark": "jobs.optimize",
+    "read_pipeline": "file.model",
+    "reembed": "jobs.reembed",
+    "register": "datasource.datasource",
+    "register_views": "datasource.read",
+    "run": "execution.run",
+    "spark_session": "spark.session",
+    "start_session": "spark.session",
+    "to_spark": "datasource.read",
+    "validate": "execution.plan",
+    "write_frame": "jobs.write_frame",
 }
 
 __all__ = [
@@ -86,7 +86,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
     try:
         home = _HOMES[name]
-        return getattr(importlib.import_module(home if "." in home else f"omnigraph.pipeline.{home}"), name)
+        return getattr(
+            importlib.import_module(home if home.startswith("omnigraph.") else f"omnigraph.pipeline.{home}"), name
+        )
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _SPARK_EXTRA:

@@ -13,8 +13,8 @@ import obstore
 from obstore import exceptions as oops
 
 from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
-from omnigraph.storage.failures import reason_of, storage_failure
 from omnigraph.storage.location import Location
+from omnigraph.storage.store_errors import reason_of, storage_failure
 
 _PIECE_BYTES = 4 << 20
 

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Final
 
 from omnigraph.errors import StorageError, StorageErrorKind
-from omnigraph.storage.failures import reason_of
+from omnigraph.storage.store_errors import reason_of
 
 _TEMPORARY: Final = re.compile(r".+#\d+")
 """Names that the store's listings never show; unfinished files of the store's own have such names too."""

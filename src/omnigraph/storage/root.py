@@ -26,13 +26,15 @@ from omnigraph.errors import (
     StorageErrorKind,
 )
 from omnigraph.language.catalog import Catalog
-from omnigraph.storage.branches import Branches
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.external import ExternalObjects
-from omnigraph.storage.floor import WriterQueue
 from omnigraph.storage.identifiers import MAIN, new_commit_id, new_table_id, new_ulid, now_micros
 from omnigraph.storage.location import Location
-from omnigraph.storage.log import GraphLog
+from omnigraph.storage.log.branches import Branches
+from omnigraph.storage.log.log import GraphLog
+from omnigraph.storage.log.pins import Pins
+from omnigraph.storage.log.reclaims import RECLAIMS_FOLDER, Reclaims
+from omnigraph.storage.log.writer_queue import WriterQueue
 from omnigraph.storage.models import (
     FORMAT_VERSION,
     BranchRef,
@@ -45,8 +47,6 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.pins import Pins
-from omnigraph.storage.reclaims import RECLAIMS_FOLDER, Reclaims
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
@@ -100,7 +100,7 @@ class GraphRoot:
         return known
 
     def stored_schema(self, digest: str) -> SchemaDocument:
-        """As `schema`, from the store whatever is remembered: for whoever checks what stands there."""
+        """As `schema`, but always read from the store: for verification."""
         path = _schema_path(digest)
         data = self.objects.get(path)
         if data is None:
@@ -136,7 +136,7 @@ class GraphRoot:
         return [folder for kind in ("nodes", "edges") for folder in self.objects.folders(kind)]
 
     def drop_derived_files(self) -> None:
-        """Remove the adjacency that is derived from edge tables: whoever needs it builds it again."""
+        """Remove the adjacency that is derived from edge tables; the next traversal builds it again."""
         self.objects.delete_all([stored.path for stored in self.objects.below("topology")])
 
     def remove_empty_folders(self, folders: Iterable[str]) -> None:
@@ -167,7 +167,7 @@ def create_root(
 ) -> GraphRoot:
     """Make a graph with one empty table per type key and its first commit. All of it, or nothing is left behind.
 
-    `force` accepts a root that holds the leavings of an interrupted init; it never replaces a graph.
+    `force` accepts a root that holds files of an interrupted init; it never replaces a graph.
     """
     undo: list[Callable[[], None]] = []
     try:
@@ -286,7 +286,7 @@ def new_table_path(type_key: str) -> tuple[str, str]:
     """Where a new life of a type is stored, and its table id."""
     kind, _, name = type_key.partition(":")
     if kind not in ("node", "edge") or not name:
-        raise ValueError(f"'{type_key}' is no type key: write node:<Type> or edge:<Type>")
+        raise ValueError(f"'{type_key}' is not a type key: write node:<Type> or edge:<Type>")
     table_id = new_table_id(name)
     return f"{kind}s/{table_id}", table_id
 

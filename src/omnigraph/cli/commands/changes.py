@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.change_lines import change_style, feed_lines
-from omnigraph.cli.installing import refuse_where_unsafe, replacing
+from omnigraph.cli.extras import refuse_where_unsafe, replacing
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, UriOption
 from omnigraph.cli.output import print_json, print_lines

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.change_lines import block_lines, change_style
-from omnigraph.cli.dag import dag_style, drawn
+from omnigraph.cli.commit_graph import dag_style, drawn
 from omnigraph.cli.history import counted, newest_first, reachable
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption
@@ -32,7 +32,7 @@ def list_(
     """List the commits of a branch, newest first."""
     at_most_one(("--dag", dag), ("--json", json))
     from omnigraph.api.commits import CommitList
-    from omnigraph.engine.receipts import receipt_of
+    from omnigraph.engine.write.receipts import receipt_of
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:

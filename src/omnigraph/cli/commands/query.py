@@ -77,7 +77,7 @@ def query(
 
 
 def _print(result: QueryResult, format: ReadFormat, defaults: Defaults) -> None:
-    from omnigraph.engine.output import TableStyle, render_read
+    from omnigraph.engine.query.output import TableStyle, render_read
 
     output = result.read_output()
     widest = defaults.table_max_column_width

@@ -58,8 +58,8 @@ def plan(
     at_most_one(("URI", uri), ("--from", accepted))
     from omnigraph.api.schema import SchemaPlanOutput
     from omnigraph.engine.schema.steps import told_plan
-    from omnigraph.language.migration import evolve
     from omnigraph.language.schema.compile import accept_schema, declare_schema
+    from omnigraph.language.schema.migration import evolve
 
     after = declare_schema(read_source(desired), str(desired))
     if accepted is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.engine.publish import WriteTxn
+from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.distributed import FragmentStaging, fragment_descriptions
+from omnigraph.storage.tables.fragments import FragmentStaging, fragment_descriptions
 
 
 class ColumnRewrite:

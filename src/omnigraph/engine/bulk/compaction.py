@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from omnigraph.engine.bulk.executor_tasks import RewriteTask
 from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.engine.publish import PublishPlan
 from omnigraph.engine.resources import Resources
+from omnigraph.engine.write.publish import PublishPlan
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.distributed import FragmentStaging
+from omnigraph.storage.tables.fragments import FragmentStaging
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,11 @@ class EntityRecords:
         self, fragment_ids: Sequence[int], offsets: NDArray[np.int64] | None = None
     ) -> Iterator[tuple[str, bytes]]:
         """The same lines, each with the id of its entity."""
-        from omnigraph.engine.entities import TypeState
         from omnigraph.engine.export import entity_batches
-        from omnigraph.engine.export_form import record_lines
+        from omnigraph.engine.rows.export_form import record_lines
+        from omnigraph.engine.rows.type_state import TypeState
         from omnigraph.storage.tables import TableReader
-        from omnigraph.storage.tables.distributed import fragment_row_ids
+        from omnigraph.storage.tables.fragments import fragment_row_ids
 
         entities = TypeState(TableReader(self.location), self.type, self.state)
         row_ids = fragment_row_ids(entities.table, fragment_ids)

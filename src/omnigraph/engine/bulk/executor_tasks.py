@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from omnigraph.engine.bulk.remote_table import RemoteTable
 
 if TYPE_CHECKING:
-    from omnigraph.storage.tables.indexing import IndexSpec
+    from omnigraph.storage.tables.indexes import IndexSpec
 
 
 @dataclass(frozen=True, slots=True)

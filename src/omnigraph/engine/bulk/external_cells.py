@@ -9,8 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.columns import BLOB_CELL
-from omnigraph.engine.external_blobs import ExternalBlobPolicy
+from omnigraph.engine.rows.columns import BLOB_CELL
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.external import ExternalObjects

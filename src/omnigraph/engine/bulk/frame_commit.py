@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.pinned_table import PinnedTable
 from omnigraph.engine.bulk.places import PLACE, by_fragment
-from omnigraph.engine.change import GraphChange, TypeChange
-from omnigraph.engine.columns import column_of, table_schema
-from omnigraph.engine.constraints import FinalImage, check_constraints
-from omnigraph.engine.constraints.identity import refuse_repeated_ids, taken_id
-from omnigraph.engine.publish import PublishPlan, WriteTxn
+from omnigraph.engine.rows.columns import column_of, table_schema
+from omnigraph.engine.write.change import GraphChange, TypeChange
+from omnigraph.engine.write.constraints import FinalImage, check_constraints
+from omnigraph.engine.write.constraints.identity import refuse_repeated_ids, taken_id
+from omnigraph.engine.write.publish import PublishPlan, WriteTxn
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.distributed import FragmentStaging, fragments_of
+from omnigraph.storage.tables.fragments import FragmentStaging, fragments_of
 from omnigraph.storage.tables.rows import ROW_ADDRESS
 
 

@@ -12,12 +12,12 @@ from typing import Final, TypeAlias
 from omnigraph.api.upkeep import PendingProperty
 from omnigraph.engine.bulk.executor_tasks import SegmentTask
 from omnigraph.engine.bulk.pinned_table import PinnedTable
-from omnigraph.engine.indexes import declared_indexes, pending_properties
 from omnigraph.engine.resources import Resources
+from omnigraph.engine.schema.declared_indexes import declared_indexes, pending_properties
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.models import TableState
-from omnigraph.storage.tables.distributed import BuiltIndex, FragmentStaging
-from omnigraph.storage.tables.indexing import IndexNeed, IndexSpec, index_need
+from omnigraph.storage.tables.fragments import BuiltIndex, FragmentStaging
+from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need
 from omnigraph.storage.tables.upkeep import PendingIndex
 
 _ROWS_PER_SEGMENT: Final = 4 << 20

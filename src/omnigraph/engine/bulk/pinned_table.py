@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.storage.tables.datasets import pinned_dataset
-from omnigraph.storage.tables.distributed import FragmentSummary, fragments_of
+from omnigraph.storage.tables.fragments import FragmentSummary, fragments_of
+from omnigraph.storage.tables.input_datasets import pinned_dataset
 
 if TYPE_CHECKING:
     # Executors import this module, and have no use for an open graph.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from omnigraph.engine.resources import Resources
     from omnigraph.storage.models import TableState
-    from omnigraph.storage.tables.indexing import IndexSpec
+    from omnigraph.storage.tables.indexes import IndexSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RemoteTable:
         batch_rows: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Rows of some fragments; `places` adds where each stands, as `PLACE`."""
-        from omnigraph.storage.tables.distributed import scan_fragments
+        from omnigraph.storage.tables.fragments import scan_fragments
 
         return scan_fragments(
             self,
@@ -60,13 +60,13 @@ class RemoteTable:
 
     def write(self, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
         """New fragments with these rows, for a run that adds to the table or replaces what it holds."""
-        from omnigraph.storage.tables.distributed import write_new_fragments
+        from omnigraph.storage.tables.fragments import write_new_fragments
 
         return write_new_fragments(self, rows, schema, replaces=replaces)
 
     def without_rows(self, fragment_id: int, offsets: Sequence[int]) -> str | None:
         """A fragment without some of its rows; None when none is left."""
-        from omnigraph.storage.tables.distributed import delete_rows
+        from omnigraph.storage.tables.fragments import delete_rows
 
         return delete_rows(self, fragment_id, offsets)
 
@@ -79,18 +79,18 @@ class RemoteTable:
         compute: Callable[[pa.Table, pa.DataType], pa.Array],
     ) -> str | None:
         """A fragment with new values of one column for the rows of a filter; None when no row matches."""
-        from omnigraph.storage.tables.distributed import rewrite_column
+        from omnigraph.storage.tables.fragments import rewrite_column
 
         return rewrite_column(self, fragment_id, target, columns, filter, compute)
 
     def index_segment(self, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
         """One segment of an index over some fragments."""
-        from omnigraph.storage.tables.distributed import build_index_segment
+        from omnigraph.storage.tables.fragments import build_index_segment
 
         return build_index_segment(self, spec, fragment_ids)
 
     def compacted(self, task: str) -> str:
         """What one planned rewrite of fragments made."""
-        from omnigraph.storage.tables.distributed import run_compaction
+        from omnigraph.storage.tables.fragments import run_compaction
 
         return run_compaction(self, task)

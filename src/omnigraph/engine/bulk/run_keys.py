@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.engine.publish import WriteTxn
+from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, LogEntry
 

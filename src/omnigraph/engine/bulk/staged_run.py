@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from omnigraph.engine.bulk.pinned_table import PinnedTable
 from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.engine.publish import ReadSet, WriteTxn
+from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.language.catalog import Catalog, EdgeType, TableType
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.distributed import FragmentStaging, fragments_of
+from omnigraph.storage.tables.fragments import FragmentStaging, fragments_of
 from omnigraph.storage.tables.staged_files import StagedFiles
 
 

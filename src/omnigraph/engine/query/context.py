@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.columns import arrow_type
-from omnigraph.engine.query.bindings import Mask, RowSpace
-from omnigraph.engine.query.embedding import Embedder
 from omnigraph.engine.query.limits import Cancellation, MemoryBudget
 from omnigraph.engine.query.profile import Profiler
-from omnigraph.engine.query.properties import Properties
-from omnigraph.engine.query.traversal_mode import TraversalMode
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.query.traversal.mode import TraversalMode
+from omnigraph.engine.query.values.bindings import Mask, RowSpace
+from omnigraph.engine.query.values.properties import Properties
+from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
@@ -65,7 +65,7 @@ class ReadContext:
         return found
 
     def marks(self, size: int) -> Mask:
-        """Room for so many marks, all unset. Whoever sets some unsets them again: fresh pages cost more than that."""
+        """Room for so many marks, all unset. The caller unsets what it sets: fresh pages cost more than that."""
         if len(self._marks) < size:
             self._marks = np.zeros(size, np.bool_)
         return self._marks[:size]

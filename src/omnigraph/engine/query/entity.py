@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.engine.entities import TypeState
-from omnigraph.engine.export_form import flat_entity
+from omnigraph.engine.rows.export_form import flat_entity
+from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.storage.tables.rows import row_ids_of
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from omnigraph.api.enums import Integers
 from omnigraph.api.query import ReadOutput, ReadTarget
 from omnigraph.engine.query.profile import OperatorProfile
-from omnigraph.engine.query.render import rendered
-from omnigraph.engine.query.shown import html_table, text_table
+from omnigraph.engine.query.result_table import html_table, text_table
+from omnigraph.engine.query.values.render import rendered
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import OutputColumn
 

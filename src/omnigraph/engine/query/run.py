@@ -13,16 +13,16 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.aggregate import aggregated
-from omnigraph.engine.query.bindings import Bindings, concatenated
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.expand import expand
-from omnigraph.engine.query.filter import filtered
-from omnigraph.engine.query.order import sorted_rows, sorted_table
+from omnigraph.engine.query.operators.aggregate import aggregated
+from omnigraph.engine.query.operators.expand import expand
+from omnigraph.engine.query.operators.filter import filtered
+from omnigraph.engine.query.operators.order import sorted_rows, sorted_table
+from omnigraph.engine.query.operators.project import output_schema, projected
+from omnigraph.engine.query.operators.ranking import fused, rank_rows, rank_scan
+from omnigraph.engine.query.operators.scan import scan, scan_candidates
 from omnigraph.engine.query.plan_tree import binders, label, values_in
-from omnigraph.engine.query.project import output_schema, projected
-from omnigraph.engine.query.ranking import fused, rank_rows, rank_scan
-from omnigraph.engine.query.scan import scan, scan_candidates
+from omnigraph.engine.query.values.bindings import Bindings, concatenated
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
 

@@ -1,1 +1,1 @@
-"""Schemas of a graph: what is told about changing them."""
+"""The schema of a branch: how it changes, and the indexes that it declares."""

@@ -9,8 +9,8 @@ from msgspec import structs
 from omnigraph.api import schema as contract
 from omnigraph.api.schema import AnnotationOutput, IndexConstraint, PropertyTypeOutput, SchemaPlan, SchemaStep
 from omnigraph.language.catalog import Annotation
-from omnigraph.language.migration import MigrationPlan
-from omnigraph.language.migration_steps import MigrationStep, UnsupportedChange
+from omnigraph.language.schema.migration import MigrationPlan
+from omnigraph.language.schema.migration_steps import MigrationStep, UnsupportedChange
 from omnigraph.language.types import PropertyType
 
 

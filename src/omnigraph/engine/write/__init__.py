@@ -1,1 +1,1 @@
-"""Writes: what callers hand over, and how it becomes a change of the graph."""
+"""Writing: from what a caller asks for to one published commit, or to nothing."""

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.api.limits import Limits
-from omnigraph.engine.kernels.csv_rows import CsvDialect, CsvReader
-from omnigraph.engine.kernels.framing import Meter, strict_blocks
-from omnigraph.engine.kernels.plain import PlainEdge, PlainNode
-from omnigraph.engine.kernels.rows_of_type import RowBlock
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader
+from omnigraph.engine.rows.kernels.framing import Meter, strict_blocks
+from omnigraph.engine.rows.kernels.plain import PlainEdge, PlainNode
+from omnigraph.engine.rows.kernels.rows_of_type import RowBlock
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.input_objects import object_pieces

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.api.limits import Limits
-from omnigraph.engine.kernels.csv_rows import CsvDialect
-from omnigraph.engine.kernels.ids import Mint
-from omnigraph.engine.kernels.rows import DecodedInput
-from omnigraph.engine.kernels.rows_of_type import RowBlock, decode_rows
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.rows.kernels.ids import Mint
+from omnigraph.engine.rows.kernels.rows import DecodedInput
+from omnigraph.engine.rows.kernels.rows_of_type import RowBlock, decode_rows
 from omnigraph.engine.write.row_files import BATCH_ROWS, RowFile, format_named, format_of, row_file, usual_dialect
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog
@@ -68,7 +68,7 @@ def row_input(
     if hasattr(data, "read") and not isinstance(data, Mapping):
         return RowInput.of_file(type_name, _open_file(data, format, csv))
     if format is not None or csv is not None:
-        raise BadRequestError("format and csv say how a file is written; this input is no file")
+        raise BadRequestError("format and csv say how a file is written; this input is not a file")
     return RowInput(type_name, "row", _blocks_of(data))
 
 
@@ -162,7 +162,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
 
 
 def _scratch() -> IO[bytes]:
-    """A file without a name, which is gone with whoever holds it."""
+    """A file without a name, deleted when it is closed."""
     return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
 
@@ -203,7 +203,9 @@ class _Spooled:
             try:
                 pickle.dump(block, self._copy, pickle.HIGHEST_PROTOCOL)
             except (pickle.PicklingError, TypeError, AttributeError) as error:
-                raise BadRequestError(f"a row holds what is no value: {error}; give a list of dictionaries") from None
+                raise BadRequestError(
+                    f"a row holds something that is not a value: {error}; give a list of dictionaries"
+                ) from None
             yield from block
         self._complete = True
 

@@ -15,11 +15,11 @@ from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.check import check_query
 from omnigraph.language.query.lower import lower_query
 from omnigraph.language.query.operation import Operation, describe
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.resolved import ResolvedQuery
-from omnigraph.language.query.typecheck import check_query
 from omnigraph.language.source import SourceText
 
 CACHE_SIZE = 256

@@ -16,7 +16,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
 from omnigraph.language.source import LONE_SURROGATE
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
-from omnigraph.language.values import format_datetime
+from omnigraph.language.values import format_datetime, shape_of
 
 BoundValue: TypeAlias = "str | int | float | bool | list[BoundValue] | None"
 
@@ -73,7 +73,7 @@ def _coerced(value: object, expected: PropertyType, host: Host) -> BoundValue:
         raise _UnfitError("null is not accepted for non-nullable parameter")
     if expected.list:
         if not isinstance(value, list | tuple):
-            raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+            raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
         return [_coerced_scalar(item, expected.item, host) for item in value]
     return _coerced_scalar(value, expected, host)
 
@@ -91,7 +91,7 @@ def _coerced_scalar(value: object, expected: PropertyType, host: Host) -> BoundV
             return value
     elif isinstance(value, str):
         return _text(value)
-    raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+    raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
 
 
 def _text(value: str) -> str:
@@ -113,7 +113,7 @@ def _integer(value: object, scalar: Scalar, host: Host) -> int:
         number = int(value)
         _refuse_unsafe(number)
     else:
-        raise _UnfitError(f"expected {scalar.value}, got {_shown(value)}")
+        raise _UnfitError(f"expected {scalar.value}, got {shape_of(value)}")
     low, high = INTEGER_RANGES[scalar]
     if number < low and low == 0:
         raise _UnfitError(f"expected a non-negative {scalar.value}, got {value}")
@@ -138,12 +138,12 @@ def _float(value: object, expected: PropertyType) -> float:
         if math.isfinite(number):
             return number
         raise _UnfitError(f"expected a finite {expected.scalar.value}")
-    raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+    raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
 
 
 def _vector(value: object, expected: PropertyType) -> list[BoundValue]:
     if not isinstance(value, list | tuple):
-        raise _UnfitError(f"expected {expected}, got {_shown(value)}")
+        raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
     if len(value) != expected.dimension:
         raise _UnfitError(f"expected {expected}, got {len(value)} numbers")
     return [_float(item, PropertyType(Scalar.F32)) for item in value]
@@ -157,22 +157,4 @@ def _inferred(value: object, depth: int = 0) -> BoundValue:
         return value
     if isinstance(value, list | tuple) and depth < _DEEPEST_ARRAY:
         return [_inferred(item, depth + 1) for item in value]
-    raise _UnfitError(f"{_shown(value)} is not a parameter value")
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "an integer"
-        case float():
-            return "a number with a fraction" if math.isfinite(value) else "a number that is not finite"
-        case str():
-            return "a string"
-        case list() | tuple():
-            return "an array"
-        case _:
-            return "an object"
+    raise _UnfitError(f"{shape_of(value)} is not a parameter value")

@@ -151,14 +151,18 @@ class _PropertyReader:
             return
         self.inline.append(rule)
 
-    def _read_embed(self, annotation: AnnotationSyntax) -> None:
+    def _is_for_a_vector(self, annotation: AnnotationSyntax) -> bool:
+        """Whether an annotation of vectors stands where it may; what is wrong is reported."""
         if self._is_repeated(annotation):
-            return
+            return False
         if self.kind == "edge":
             self._refuse(annotation, "is not supported on edge properties")
-            return
-        if not self.type.is_vector:
+        elif not self.type.is_vector:
             self._refuse(annotation, f"is only supported on vector properties, not on {self.type}")
+        return self.kind != "edge" and self.type.is_vector
+
+    def _read_embed(self, annotation: AnnotationSyntax) -> None:
+        if not self._is_for_a_vector(annotation):
             return
         value = annotation.value
         if value is None or value.kind not in ("string", "name") or not value.text.strip():
@@ -174,13 +178,7 @@ class _PropertyReader:
         self.embed_at = value.at
 
     def _read_metric(self, annotation: AnnotationSyntax) -> None:
-        if self._is_repeated(annotation):
-            return
-        if self.kind == "edge":
-            self._refuse(annotation, "is not supported on edge properties")
-            return
-        if not self.type.is_vector:
-            self._refuse(annotation, f"is only supported on vector properties, not on {self.type}")
+        if not self._is_for_a_vector(annotation):
             return
         known = [metric.value for metric in Metric]
         value = annotation.value

@@ -5,7 +5,7 @@ returns a *detached* version that belongs to no lineage and that nobody sees unt
 HEAD of a dataset stays at its empty version 1 for ever.
 """
 
-from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.staging import StagedTable, Staging
 

@@ -2,7 +2,7 @@
 
 Lance does not tell through its API, and finding out by scanning the living rows costs the whole fragment for one
 deleted row. The file is part of the published table format: a list of row offsets as an Arrow file, or a bitmap once
-they are many. Called where two versions of a fragment are compared; whoever gets None scans.
+they are many. Called where two versions of a fragment are compared; a caller that gets None scans.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every read of a graph's rows goes through `Table`. A row id names the same entity through every update within one line
 of versions; two branches may give the same new number to different rows, so ids of one version mean nothing in
-another (`differing` compares versions by the files they share).
+another (`version_diff` compares versions by the files they share).
 
 Lance plans a scan in time that grows with the square of its columns: seconds for one row of 5,000 columns. Taking
 rows by row id has no such cost, so a read of very many columns finds its rows by a scan of no column and takes them.
@@ -25,7 +25,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.ordered import contained, is_ascending
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.failing import manifest_name, translated
+from omnigraph.storage.tables.lance_errors import manifest_name, translated
 from omnigraph.storage.tables.predicates import one_of
 
 RowIds: TypeAlias = NDArray[np.int64]

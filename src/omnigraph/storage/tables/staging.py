@@ -17,16 +17,16 @@ from lance import LanceOperation
 from lance.fragment import write_fragments
 
 from omnigraph.errors import KeyConflictError
-from omnigraph.storage.folding import FragmentSize, fragments_to_fold
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.compaction import rewrite_fragments
-from omnigraph.storage.tables.failing import translated
 from omnigraph.storage.tables.fields import with_columns, without_columns
-from omnigraph.storage.tables.indexing import IndexSpec, build_segment, covered_fragments, index_need
-from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.folding import FragmentSize, fragments_to_fold
+from omnigraph.storage.tables.indexes import IndexSpec, build_segment, covered_fragments, index_need
+from omnigraph.storage.tables.lance_errors import translated
+from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
-from omnigraph.storage.tables.wide import is_wide, upsert
+from omnigraph.storage.tables.wide_tables import is_wide, upsert
 from omnigraph.storage.tracing import Trace
 
 DATA_STORAGE_VERSION: Final = "2.2"

@@ -16,7 +16,7 @@ from lance.dataset import Index
 
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.compaction import Rewritten, rewrite_fragments
-from omnigraph.storage.tables.indexing import (
+from omnigraph.storage.tables.indexes import (
     VECTOR_INDEX_KIND,
     IndexNeed,
     IndexSpec,
@@ -26,7 +26,7 @@ from omnigraph.storage.tables.indexing import (
     is_btree,
     standing_indexes,
 )
-from omnigraph.storage.tables.reading import TableReader
+from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
 from omnigraph.storage.tables.staging import StagedTable, Staging
 

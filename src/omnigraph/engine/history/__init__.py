@@ -1,0 +1,1 @@
+"""History: commits, differences, change feeds and merges of whole-graph states."""

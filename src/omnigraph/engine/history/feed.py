@@ -1,0 +1,191 @@
+"""The change feed of a branch: its first-parent history, oldest first, one block per commit.
+
+A poll captures the head as its cut and walks towards it; where it stops after a complete commit it hands out a
+cursor, where it stops inside one a page token. Nothing is kept between polls. A baseline is an export together with
+the cursor that continues it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from omnigraph.api.changes import ChangeBaseline, ChangeBlock, ChangePoll, ChangeScope, PollRequest
+from omnigraph.api.export import ByteWriter
+from omnigraph.engine.export import export_lines, write_lines
+from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.changes import CommitChanges, PageRoom, changes_of, checked_limit, taken_by
+from omnigraph.engine.history.page_tokens import TOKEN_VERSION, FeedCursor, FeedPosition, digest_of, seal, unseal
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    ChangeCursorRejectedError,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+)
+from omnigraph.storage.identifiers import version_in
+from omnigraph.storage.log.branches import BranchHead
+from omnigraph.storage.models import LogEntry
+from omnigraph.storage.root import GraphRoot
+
+DEFAULT_COMMITS, MOST_COMMITS = 128, 512
+
+_NOW, _BEGINNING, _AFTER = "now", "beginning", "after:"
+_ENTRIES_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a poll goes on: `delivered` changes of the commit `version` are done, and it goes no further than `cut`."""
+
+    version: int
+    delivered: int
+    cut: int
+
+
+def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
+    """The next blocks of a branch's feed."""
+    if sum(given is not None for given in (request.start, request.cursor, request.page_token)) > 1:
+        raise BadRequestError("give at most one of start, cursor and page_token")
+    room = PageRoom.of(request.max_changes, request.max_bytes)
+    budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
+    head = workspace.head(request.branch)
+    place = _beginning_of(workspace.root, head, request)
+    try:
+        return _Walk(workspace, head, request.scope, room).run(place, budget)
+    except ChangeFeedGapError as gap:
+        raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
+
+
+def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
+    """Write the export of a captured head. The cursor is made only after the last byte was taken."""
+    head = workspace.head(branch)
+    snapshot = Snapshot(workspace, head.ref.branch, head.entry)
+    write_lines(export_lines(snapshot, scope.types, replace(scope, types=frozenset())), writer)
+    return ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
+
+
+class _Walk:
+    """One poll: commits are taken while they fit."""
+
+    def __init__(self, workspace: Workspace, head: BranchHead, scope: ChangeScope, room: PageRoom) -> None:
+        self._workspace = workspace
+        self._root = workspace.root
+        self._head = head
+        self._scope = scope
+        self._room = room
+        self._blocks: list[ChangeBlock] = []
+
+    def run(self, place: _Place, budget: int) -> ChangePoll:
+        last = place.version - 1
+        delivered = place.delivered
+        newest = min(place.cut, place.version + budget - 1)
+        for entry in self._entries(place.version, newest):
+            changes = self._changes(entry)
+            if changes is None:
+                break
+            done = self._take(changes, delivered)
+            if done is None:
+                break
+            if done < len(changes):
+                position = self._position(entry.version, done, place.cut)
+                return ChangePoll(tuple(self._blocks), next_page_token=position)
+            last, delivered = entry.version, 0
+        return self._complete(last, place.cut)
+
+    def _changes(self, entry: LogEntry) -> CommitChanges | None:
+        """None where the poll ends before a commit that can't be read; the next poll begins with it and says so."""
+        try:
+            return changes_of(Snapshot(self._workspace, entry.branch, entry), self._scope)
+        except (ChangeFeedGapError, ChangeSchemaBoundaryError):
+            if not self._blocks:
+                raise
+            return None
+
+    def _take(self, changes: CommitChanges, delivered: int) -> int | None:
+        """Add a block; how many changes of the commit are done then, None when not even one of them fits."""
+        try:
+            taken = taken_by(self._room, changes, delivered)
+        except ChangeFeedGapError:
+            if not self._blocks:
+                raise
+            return None
+        if not taken and delivered < len(changes):
+            return None
+        self._blocks.append(ChangeBlock(changes.cause, tuple(taken)))
+        return delivered + len(taken)
+
+    def _complete(self, last: int, cut: int) -> ChangePoll:
+        entry = log_walk.at_versions(self._root, self._head.ref, [last])[0]
+        cursor = _cursor(self._root, self._head, self._scope, entry)
+        return ChangePoll(tuple(self._blocks), cursor=cursor, caught_up=last == cut and self._is_head(cut))
+
+    def _is_head(self, version: int) -> bool:
+        try:
+            now = self._root.branches.head(self._head.ref.branch)
+        except BranchNotFoundError:
+            return False
+        return now.ref.branch_id == self._head.ref.branch_id and now.entry.version == version
+
+    def _entries(self, first: int, newest: int) -> Iterator[LogEntry]:
+        for start in range(first, newest + 1, _ENTRIES_AT_ONCE):
+            versions = list(range(start, min(newest, start + _ENTRIES_AT_ONCE - 1) + 1))
+            yield from log_walk.at_versions(self._root, self._head.ref, versions)
+
+    def _position(self, version: int, delivered: int, cut: int) -> str:
+        ref, graph = self._head.ref, self._root.identity.graph_id
+        scope = digest_of(self._scope)
+        return seal(FeedPosition(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope, version, delivered, cut))
+
+
+def _beginning_of(root: GraphRoot, head: BranchHead, request: PollRequest) -> _Place:
+    newest = head.entry.version
+    if request.page_token is not None:
+        position = unseal(request.page_token, FeedPosition)
+        _refuse_foreign(root, head, request.scope, position)
+        return _Place(position.version, position.delivered, position.cut)
+    if request.cursor is not None:
+        cursor = unseal(request.cursor, FeedCursor)
+        _refuse_foreign(root, head, request.scope, cursor)
+        return _Place(_version_on_chain(root, head, cursor.commit) + 1, 0, newest)
+    start = _NOW if request.start is None else request.start
+    if start == _NOW:
+        return _Place(newest + 1, 0, newest)
+    if start == _BEGINNING:
+        # The first commit of the graph has no parent and therefore no block.
+        return _Place(2, 0, newest)
+    if start.startswith(_AFTER):
+        return _Place(_version_on_chain(root, head, start.removeprefix(_AFTER)) + 1, 0, newest)
+    raise BadRequestError(f"unknown start '{start}'; use now, beginning or after:<commit id>")
+
+
+def _version_on_chain(root: GraphRoot, head: BranchHead, commit_id: str) -> int:
+    version = version_in(commit_id)
+    if version is not None and version <= head.entry.version:
+        entry = log_walk.at_versions(root, head.ref, [version])[0]
+        if entry.commit.id == commit_id:
+            return version
+    raise ChangeCursorRejectedError(
+        f"commit '{commit_id}' is not in the first-parent history of branch '{head.ref.branch}'"
+    )
+
+
+def _refuse_foreign(root: GraphRoot, head: BranchHead, scope: ChangeScope, token: FeedCursor | FeedPosition) -> None:
+    if token.graph != root.identity.graph_id:
+        raise ChangeCursorRejectedError("it was made for a different graph")
+    if token.branch != head.ref.branch:
+        raise ChangeCursorRejectedError(f"it was made for a different branch, '{token.branch}'")
+    if token.branch_id != head.ref.branch_id:
+        raise ChangeCursorRejectedError("it was made for a different branch incarnation: the branch was re-created")
+    if token.scope != digest_of(scope):
+        raise ChangeCursorRejectedError("it was made for a different filter scope")
+
+
+def _cursor(root: GraphRoot, head: BranchHead, scope: ChangeScope, entry: LogEntry) -> str:
+    ref, graph = head.ref, root.identity.graph_id
+    at = (entry.version, entry.commit.id)
+    return seal(FeedCursor(TOKEN_VERSION, graph, ref.branch, ref.branch_id, digest_of(scope), *at))

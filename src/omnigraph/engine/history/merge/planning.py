@@ -1,0 +1,268 @@
+"""From three states of the graph to one: what every table becomes, what the target gains, and what conflicts.
+
+The plan reads the three pinned states only and stages nothing; a preview is a plan that goes no further. One side's
+schema holds for the result; that side receives, the other gives, and what is given is validated over the receiver.
+Tables are then built on whichever side needs fewer rows written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from omnigraph.api.changes import EntityChange
+from omnigraph.api.enums import ConflictKind, Side
+from omnigraph.api.limits import Limits
+from omnigraph.api.merge import MergeConflict, Resolutions
+from omnigraph.engine.history.diff import TypeDelta, TypePair, entity_changes, published_in, type_delta
+from omnigraph.engine.history.merge.decision import Decision, Transfer, decide_entities
+from omnigraph.engine.history.merge.resolution import conflict
+from omnigraph.engine.history.merge.schema import schema_side
+from omnigraph.engine.history.merge.validation import Orphan, validate
+from omnigraph.engine.resources import Resources
+from omnigraph.engine.rows.type_state import TypeState, type_of
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.change import GraphChange
+from omnigraph.engine.write.publish import Intent, WriteTxn
+from omnigraph.errors import ResourceLimitError
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.storage.log.branches import BranchHead
+from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.staging import NO_CHANGES
+
+
+@dataclass(frozen=True)
+class ThreeStates:
+    """What a three-way merge looks at: two heads and their base."""
+
+    base: Snapshot
+    source: BranchHead
+    target: BranchHead
+    intent: Intent
+
+    @property
+    def resources(self) -> Resources:
+        return self.base.resources
+
+    @property
+    def root(self) -> GraphRoot:
+        return self.base.root
+
+    def head(self, side: Side) -> BranchHead:
+        return self.target if side is Side.OURS else self.source
+
+    def snapshot(self, side: Side) -> Snapshot:
+        head = self.head(side)
+        return Snapshot(self.resources, head.ref.branch, head.entry)
+
+    def txn(self, side: Side) -> WriteTxn:
+        """A view of one side for the constraint stage; nothing is ever published through it."""
+        head = self.head(side)
+        return WriteTxn(self.resources, head.ref, head.entry, self.intent)
+
+
+@dataclass
+class TypeMerge:
+    """One lifetime of a type that the merged graph has, seen through the declaration that the merged graph has.
+
+    `base` is None for a type that one side created; the other side's state is None then too.
+    """
+
+    root: GraphRoot
+    type: TableType
+    base: TableState | None
+    states: Mapping[Side, TableState | None]
+    overrides: dict[str, Side] = field(default_factory=dict)
+
+    def state(self, side: Side) -> TypeState | None:
+        stored = self.states[side]
+        return None if stored is None else TypeState(self.root.reader, self.type, stored)
+
+    def touched_by(self, side: Side) -> bool:
+        """Whether a side has another version than the base; its rows may still be the same."""
+        stored = self.states[side]
+        return stored is not None and (self.base is None or stored.version != self.base.version)
+
+    def delta(self, side: Side) -> TypeDelta:
+        return self._theirs if side is Side.THEIRS else self._ours
+
+    @cached_property
+    def _theirs(self) -> TypeDelta:
+        return self._since_base(Side.THEIRS)
+
+    @cached_property
+    def _ours(self) -> TypeDelta:
+        return self._since_base(Side.OURS)
+
+    def _since_base(self, side: Side) -> TypeDelta:
+        before = None if self.base is None else TypeState(self.root.reader, self.type, self.base)
+        return type_delta(TypePair(before, self.state(side)))
+
+    def decide(self, resolutions: Resolutions) -> Decision:
+        return decide_entities(self.delta(Side.THEIRS), self.delta(Side.OURS), resolutions.decide, self.overrides)
+
+    @property
+    def one_sided(self) -> Side | None:
+        """The only side that touched the table: its version is the merged one, whatever rows it changed."""
+        touched = [side for side in Side if self.touched_by(side)]
+        return touched[0] if len(touched) == 1 and not self.overrides else None
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """A merge that is decided. With conflicts it goes no further."""
+
+    states: ThreeStates
+    receiver: Side
+    types: list[TypeMerge]
+    decisions: Mapping[str, Decision]
+    conflicts: list[MergeConflict]
+
+    @property
+    def schema(self) -> str:
+        return self.states.head(self.receiver).entry.schema
+
+    def gained(self) -> Iterator[EntityChange]:
+        """What the target gains, in the order of a diff."""
+        before, theirs = published_in(self.states.base), published_in(self.states.snapshot(Side.THEIRS))
+        for merge in self.types:
+            decision = self.decisions.get(merge.type.type_key)
+            if merge.states[Side.OURS] is None:
+                yield from entity_changes(merge.delta(Side.THEIRS), before, theirs)
+            elif decision is not None:
+                yield from decision.to_target.entity_changes(theirs[decision.to_target.giver.state.path])
+
+    def staged(self) -> dict[str, StagedTable]:
+        """The merged table of every type, staged where rows have to be written, in parallel."""
+        root = self.states.root
+        futures = {m.type.type_key: root.workers.submit(self._merged_table, m) for m in self.types}
+        return {key: future.result() for key, future in futures.items()}
+
+    def _merged_table(self, merge: TypeMerge) -> StagedTable:
+        decision, alone = self.decisions.get(merge.type.type_key), merge.one_sided
+        if decision is None:
+            state = _existing(merge, alone or Side.OURS)
+            created = merge.states[Side.OURS] is None
+            return StagedTable(state, ChangeCounts(inserted=state.rows) if created else NO_CHANGES)
+        counts = decision.to_target.counts
+        carrier, transfer = self._cheaper(decision)
+        if alone is not None or not len(transfer):
+            return StagedTable(_existing(merge, alone or carrier), counts)
+        change = transfer.change(blobs=True)
+        _refuse_too_much(change.type_key, transfer, change.rows.nbytes, self.states.resources.limits)
+        job = change.staging_job(self.states.root.staging)
+        return StagedTable(job(_existing(merge, carrier)).state, counts)
+
+    def _cheaper(self, decision: Decision) -> tuple[Side, Transfer]:
+        """The side to build on, and what it takes over. Only the schema's own side has all columns when they differ."""
+        same_schema = self.states.source.entry.schema == self.states.target.entry.schema
+        receiver = self.receiver
+        if same_schema and len(decision.to_source) < len(decision.to_target):
+            receiver = Side.THEIRS
+        return receiver, decision.to_target if receiver is Side.OURS else decision.to_source
+
+
+def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
+    """Decide every type, then validate; settle what a person decided about orphans, and validate again."""
+    source, target = states.snapshot(Side.THEIRS), states.snapshot(Side.OURS)
+    receiver = schema_side(states.base, source, target)
+    if not isinstance(receiver, Side):
+        return MergePlan(states, Side.OURS, [], {}, receiver)
+    types = list(_merged_types(states, receiver))
+    lost = list(_changes_of_dropped_types(states, receiver))
+    while True:
+        undecided = [merge for merge in types if _needs_decision(merge, receiver.other)]
+        decided = states.root.workers.map(lambda merge: merge.decide(resolutions), undecided)
+        decisions = {merge.type.type_key: decision for merge, decision in zip(undecided, decided, strict=True)}
+        structural = [*lost, *(c for key in sorted(decisions) for c in decisions[key].conflicts)]
+        if structural:
+            return MergePlan(states, receiver, types, decisions, structural)
+        change = _brought(decisions, receiver, states.resources.limits)
+        found = validate(states.txn(receiver), change, receiver.other)
+        if not _settle(types, found.orphans, resolutions):
+            return MergePlan(states, receiver, types, decisions, found.conflicts)
+
+
+def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:
+    """One per type of the receiver's schema, with the versions of the same lifetime elsewhere."""
+    entry = states.head(receiver).entry
+    catalog: Catalog = states.snapshot(receiver).catalog
+    base = _by_lifetime(states.base.entry.tables)
+    other = _by_lifetime(states.head(receiver.other).entry.tables)
+    for type_key, state in sorted(entry.tables.items()):
+        type_ = type_of(catalog, type_key)
+        if type_ is None:
+            raise AssertionError(f"the schema of commit {entry.commit.id} has no type for its table {type_key}")
+        counterpart = other.get(state.table_id)
+        yield TypeMerge(states.root, type_, base.get(state.table_id), {receiver: state, receiver.other: counterpart})
+
+
+def _changes_of_dropped_types(states: ThreeStates, receiver: Side) -> Iterator[MergeConflict]:
+    """Entities that one side changed in a type that the other side's schema no longer has."""
+    kept = _by_lifetime(states.head(receiver).entry.tables)
+    base = _by_lifetime(states.base.entry.tables)
+    giver = states.snapshot(receiver.other)
+    for type_key, state in sorted(TypeState.all_of(giver).items()):
+        if state.lifetime in kept:
+            continue
+        before = base.get(state.lifetime)
+        pair = TypePair(None if before is None else TypeState(states.root.reader, state.type, before), state)
+        if before is None or len(type_delta(pair)):
+            dropper = states.head(receiver).ref.branch
+            message = f"{type_key} was dropped on '{dropper}' while '{giver.branch}' changed its entities"
+            yield conflict(ConflictKind.SCHEMA_DIVERGENCE, type_key, None, message)
+
+
+def _needs_decision(merge: TypeMerge, giver: Side) -> bool:
+    """Entities are looked at where the giver brings something, the target gains something, or a person decided."""
+    both_exist = all(merge.states[side] is not None for side in Side)
+    return both_exist and (merge.touched_by(giver) or merge.touched_by(Side.THEIRS) or bool(merge.overrides))
+
+
+def _brought(decisions: Mapping[str, Decision], receiver: Side, limits: Limits) -> GraphChange:
+    """What the receiver takes over, for the constraint stage."""
+    changes = []
+    for type_key, decision in decisions.items():
+        transfer = decision.to_target if receiver is Side.OURS else decision.to_source
+        if len(transfer):
+            change = transfer.change(blobs=False)
+            _refuse_too_much(type_key, transfer, change.rows.nbytes, limits)
+            changes.append(change)
+    return GraphChange.of(*changes)
+
+
+def _settle(types: list[TypeMerge], orphans: Mapping[MergeConflict, Orphan], resolutions: Resolutions) -> bool:
+    """Turn decisions about orphans into decisions about entities: bring the node back, or let the edge go with it."""
+    by_key = {merge.type.type_key: merge for merge in types}
+    settled = False
+    for orphan in orphans.values():
+        side = resolutions.decide(ConflictKind.ORPHAN_EDGE, *orphan.edge)
+        if side is None:
+            continue
+        type_key, entity_id = orphan.node if side is orphan.edge_side else orphan.edge
+        merge = by_key[type_key]
+        if merge.overrides.get(entity_id) is not side:
+            merge.overrides[entity_id] = side
+            settled = True
+    return settled
+
+
+def _existing(merge: TypeMerge, side: Side) -> TableState:
+    state = merge.states[side]
+    if state is None:
+        raise AssertionError(f"{merge.type.type_key} does not exist on the side that was chosen for it")
+    return state
+
+
+def _refuse_too_much(type_key: str, transfer: Transfer, size: int, limits: Limits) -> None:
+    if len(transfer) > limits.rows:
+        raise ResourceLimitError(f"merged entities for {type_key}", limits.rows, len(transfer))
+    if size > limits.bytes:
+        raise ResourceLimitError(f"merged entity bytes for {type_key}", limits.bytes, size)
+
+
+def _by_lifetime(tables: Mapping[str, TableState]) -> dict[str, TableState]:
+    return {state.table_id: state for state in tables.values()}

@@ -1,0 +1,1 @@
+"""The operators of a read plan, each from bindings to bindings."""

@@ -1,0 +1,176 @@
+"""Grouping and aggregates over bound rows.
+
+Keys are grouped by codes of their stored values, so no text is compared row by row, and groups come out in the order
+of first appearance. A row may stand for several (its weight); every aggregate here respects that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.values.bindings import Bindings, Indices
+from omnigraph.engine.query.values.counting import Counts, added_up, readable, total
+from omnigraph.engine.query.values.properties import Located
+from omnigraph.engine.query.values.values import evaluate, gathered, load_together
+from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.language.query import ir
+from omnigraph.language.query.syntax import AggregateFunction
+from omnigraph.storage.ordered import numbered
+
+# Codes are combined without sorting while their range is at most this many times the number of rows.
+_WIDEST_TABLE = 4
+_LARGEST_CODE = 2**62
+
+
+class Groups(NamedTuple):
+    """The group of each row, numbered by first appearance, and the row each group appeared with."""
+
+    of_row: Indices
+    first: Indices
+
+
+class _Argument(NamedTuple):
+    """An aggregate's argument: distinct stored values, where each row's stands in them, and which rows have one."""
+
+    values: pa.Array
+    positions: Indices
+    present: NDArray[np.bool_]
+
+
+def aggregated(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.Table:
+    """One row per group, columns in the order of the plan."""
+    inner = [c.value.argument if isinstance(c.value, ir.AggregateValue) else c.value for c in plan.columns]
+    load_together([value for value in inner if isinstance(value, ir.PropertyValue)], rows, context)
+    groups = _grouped(plan.keys, rows, context)
+    heads = rows.take(groups.first) if plan.keys else rows.slice(0, 0)
+    arrays = [
+        _aggregate(column.value, groups, rows, context)
+        if isinstance(column.value, ir.AggregateValue)
+        else gathered(evaluate(column.value, heads, context), heads.length)
+        for column in plan.columns
+    ]
+    typed = [array.cast(arrow_type(column.value.type)) for array, column in zip(arrays, plan.columns, strict=True)]
+    return pa.Table.from_arrays(typed, names=[column.name for column in plan.columns])
+
+
+def _grouped(keys: tuple[ir.Value, ...], rows: Bindings, context: ReadContext) -> Groups:
+    if not keys:
+        # There is always one group, even without a row to appear with.
+        return Groups(np.zeros(rows.length, np.int64), np.zeros(1, np.int64))
+    codes, width = np.zeros(rows.length, np.int64), 1
+    for key in keys:
+        context.cancellation.check()
+        own, size = _key_codes(key, rows, context)
+        if width * size > _LARGEST_CODE:
+            distinct, _, codes = numbered(codes)
+            width = len(distinct)
+        codes, width = codes * size + own, width * size
+    if width <= max(_WIDEST_TABLE * rows.length, 1 << 16):
+        return _grouped_by_table(codes, width)
+    _, first, of_row = numbered(codes)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return Groups(place[of_row], first[order])
+
+
+def _grouped_by_table(codes: NDArray[np.int64], width: int) -> Groups:
+    absent = len(codes)
+    first = np.full(width, absent, np.int64)
+    # Assigned backwards: where a code repeats, its first row is written last and stays.
+    first[codes[::-1]] = np.arange(absent - 1, -1, -1)
+    present = np.flatnonzero(first < absent)
+    present = present[np.argsort(first[present])]
+    place = np.empty(width, np.int64)
+    place[present] = np.arange(len(present))
+    return Groups(place[codes], first[present])
+
+
+def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDArray[np.int64], int]:
+    """Codes below the returned size, equal where the key's values are; null is a value too."""
+    if isinstance(key, ir.NodeId):
+        bound = rows.rows[key.variable]
+        if not len(bound):
+            return bound, 1
+        low = int(bound.min())
+        return bound - low, int(bound.max()) - low + 1
+    evaluated = evaluate(key, rows, context)
+    if not isinstance(evaluated, Located):
+        return np.zeros(rows.length, np.int64), 1
+    column = evaluated.condensed()
+    values = column.values
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # one zero, not two
+    if pa.types.is_nested(values.type):
+        # Arrow does not encode lists; their texts are as equal as they are.
+        values = pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
+    encoded = values.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes[column.positions], max(1, len(encoded.dictionary))
+
+
+def _aggregate(plan: ir.AggregateValue, groups: Groups, rows: Bindings, context: ReadContext) -> pa.Array:
+    context.cancellation.check()
+    size = len(groups.first)
+    if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
+        return pa.array(_counted(groups, size, rows.weights, None))
+    argument = _argument(plan.argument, rows, context)
+    if plan.function is AggregateFunction.COUNT:
+        return pa.array(_counted(groups, size, rows.weights, argument.present))
+    if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
+        return _extreme(argument, groups, size, largest=plan.function is AggregateFunction.MAX)
+    counts = _counted(groups, size, rows.weights, argument.present)
+    sums = _summed(argument, groups, size, rows.weights)
+    empty = counts == 0
+    if plan.function is AggregateFunction.AVG:
+        sums = sums / np.where(empty, 1, counts)
+    return pa.array(sums, mask=empty)
+
+
+def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argument:
+    evaluated = evaluate(value, rows, context)
+    if isinstance(evaluated, Located):
+        column = evaluated.condensed()
+        valid = column.values.is_valid().to_numpy(zero_copy_only=False)
+        return _Argument(column.values, column.positions, valid[column.positions])
+    values = pa.repeat(evaluated, 1)
+    return _Argument(values, np.zeros(rows.length, np.int64), np.full(rows.length, evaluated.is_valid))
+
+
+def _counted(groups: Groups, size: int, weights: Counts | None, present: NDArray[np.bool_] | None) -> Counts:
+    of_row = groups.of_row
+    if present is not None and not present.all():
+        of_row = of_row[present]
+        weights = None if weights is None else weights[present]
+    if size == 1:
+        return readable(np.array([len(of_row) if weights is None else total(weights)], np.int64))
+    return readable(added_up(of_row, weights, size))
+
+
+def _summed(argument: _Argument, groups: Groups, size: int, weights: Counts | None) -> NDArray[np.float64]:
+    stored = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
+    values = stored[argument.positions]
+    if weights is not None:
+        values = values * readable(weights)
+    return np.bincount(groups.of_row, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool) -> pa.Array:
+    """Smallest or largest by rank among the distinct values, which works alike for numbers and texts."""
+    encoded = argument.values.dictionary_encode()
+    ascending = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    rank = np.empty(len(ascending), np.int64)
+    rank[ascending] = np.arange(len(ascending))
+    codes: NDArray[Any] = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+    ranks = rank[codes] if len(rank) else np.zeros(len(codes), np.int64)
+    of_row = groups.of_row[argument.present]
+    found = np.full(size, -1 if largest else len(ascending), np.int64)
+    (np.maximum if largest else np.minimum).at(found, of_row, ranks[argument.positions][argument.present])
+    none = (found < 0) | (found >= len(ascending))
+    return encoded.dictionary.take(pa.array(ascending)).take(pa.array(np.where(none, 0, found), mask=none))

@@ -1,0 +1,219 @@
+"""The expand operator: from the nodes of one variable to their neighbours over an edge type.
+
+Neighbours come from the topology or from lookups, whichever is cheaper; everything after that is the same code on
+the same structure. Follows the breadth-first definition of the language exactly, a whole frontier at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.operators.filter import filtered
+from omnigraph.engine.query.traversal.adjacency import Adjacency, cumulated
+from omnigraph.engine.query.traversal.layered import Neighbours
+from omnigraph.engine.query.traversal.neighbours import neighbours_of
+from omnigraph.engine.query.values.bindings import Bindings, Indices, Mask, RowSpace
+from omnigraph.engine.query.values.counting import Counts, added_up
+from omnigraph.language.query import ir
+from omnigraph.storage.ordered import distinct, merged, numbered
+from omnigraph.storage.tables.rows import RowIds
+
+# Visited marks of one batch of sources: one byte per source and node.
+_VISITED_BYTES = 1 << 26
+# Rows that are tested one by one between two looks at the clock.
+_ROWS_PER_CHECK = 1 << 18
+# Counting into one slot per node pays unless there are this many times more nodes than ends.
+_SPARSE_ENDS = 16
+
+
+def expand(plan: ir.Expand, rows: Bindings, needed: AbstractSet[str], folding: bool, context: ReadContext) -> Bindings:
+    """The rows of `plan` over `rows`, binding at least the `needed` variables.
+
+    `folding`: the result is only counted, so an end that no later operator reads may become a weight.
+    """
+    own = {plan.destination} | ({plan.edge_variable} if plan.edge_variable else set())
+    looked_at = set(needed) | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+    if not rows.length or plan.min_hops > plan.max_hops:
+        return _nothing(rows, own)
+    adjacency = neighbours_of(plan, rows.rows[plan.source], context)
+    kept = rows.only(looked_at | ({plan.destination} if plan.closing else set()))
+    nodes = rows.rows[plan.source]
+    if plan.edge_variable is not None:
+        found = _over_edges(plan, kept, nodes, adjacency, context)
+    elif plan.closing:
+        found = _closed(plan, kept, nodes, adjacency, context)
+    elif plan.max_hops > 1 and folding and plan.destination not in looked_at:
+        return kept.weighted(_reached(plan, nodes, adjacency, context))
+    elif plan.max_hops > 1:
+        found = _within_hops(plan, kept, nodes, adjacency, context)
+    elif folding and plan.destination not in looked_at:
+        return kept.weighted(adjacency.counts(nodes))
+    elif folding and not kept.rows:
+        found = _merged(plan, kept, nodes, adjacency, context)
+    else:
+        found = _next_to(plan, kept, nodes, adjacency, context, bind=plan.destination in looked_at)
+    return filtered(found, plan.predicates, context)
+
+
+def _nothing(rows: Bindings, fresh: AbstractSet[str]) -> Bindings:
+    empty = rows.slice(0, 0)
+    return empty.binding({variable: np.empty(0, np.int64) for variable in fresh})
+
+
+def _next_to(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
+) -> Bindings:
+    """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
+    counts, at = adjacency.entries(nodes)
+    found = _repeated(rows, counts, context)
+    return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
+
+
+def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
+    """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
+    counts, at = adjacency.entries(nodes)
+    total = int(counts.sum())
+    context.budget.step(total * 8 * (1 if rows.weights is None else 2))
+    weights = None if rows.weights is None else np.repeat(rows.weights, counts)
+    if total * _SPARSE_ENDS < len(adjacency.ends):
+        ends, _, positions = numbered(adjacency.targets_at(at))
+        met = added_up(positions, weights, len(ends))
+    else:
+        met = adjacency.times_met(at, weights)
+        ends = np.flatnonzero(met)
+        met = met[ends]
+    return Bindings({plan.destination: adjacency.ends.rows_at(ends)}, len(ends), met)
+
+
+def _over_edges(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
+) -> Bindings:
+    """One hop, one row per stored edge."""
+    assert plan.edge_variable is not None
+    counts, at = adjacency.entries(nodes)
+    found = _repeated(rows, counts, context)
+    ends = adjacency.rows_at(at)
+    found = found.binding({plan.edge_variable: adjacency.edges_at(at)})
+    if plan.closing:
+        return found.where(found.rows[plan.destination] == ends)
+    return found.binding({plan.destination: ends})
+
+
+def _closed(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
+    """The rows whose destination, bound already, is among what the traversal finds."""
+    ends = rows.rows[plan.destination]
+    if plan.max_hops == 1:
+        parts = []
+        for first in range(0, rows.length, _ROWS_PER_CHECK):
+            context.cancellation.check()
+            part = slice(first, first + _ROWS_PER_CHECK)
+            parts.append(adjacency.joined(nodes[part], ends[part]))
+        return rows.where(np.concatenate(parts))
+    tagged = Bindings({"row": np.arange(rows.length)}, rows.length)
+    reached = _within_hops(plan, tagged, nodes, adjacency, context)
+    hits = reached.rows[plan.destination] == ends[reached.rows["row"]]
+    return rows.take(reached.rows["row"][hits])
+
+
+def _within_hops(
+    plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext
+) -> Bindings:
+    """Several hops: one search per distinct node, its result shared by the rows that start there."""
+    starts = RowSpace.of(nodes)
+    counts = np.zeros(len(starts), np.int64)
+    ends: list[Indices] = []
+    held = 0
+    for first, owner, reached in _searches(plan, starts, adjacency, context):
+        found = np.bincount(owner)
+        counts[first : first + len(found)] = found
+        ends.append(reached)
+        held += reached.nbytes
+        context.budget.step(rows.nbytes + held)
+    context.budget.step(rows.nbytes + 2 * held)
+    searched = Adjacency(starts, adjacency.ends, cumulated(counts), np.concatenate(ends))
+    per_row, at = searched.entries(nodes)
+    repeated = _repeated(rows, per_row, context)
+    return repeated.binding({plan.destination: searched.rows_at(at)})
+
+
+def _reached(plan: ir.Expand, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Counts:
+    """How many nodes lie within the hops from each."""
+    starts = RowSpace.of(nodes)
+    counts = np.zeros(len(starts), np.int64)
+    for first, owner, _ in _searches(plan, starts, adjacency, context):
+        found = np.bincount(owner)
+        counts[first : first + len(found)] = found
+    return counts[starts.positions(nodes)]
+
+
+def _searches(
+    plan: ir.Expand, starts: RowSpace, adjacency: Neighbours, context: ReadContext
+) -> Iterator[tuple[int, Indices, Indices]]:
+    """Breadth-first from every start, as many at a time as there is room for: the number of the first of them, and
+    what they reached, by start, counted from that one."""
+    size, batch = len(adjacency.sources), max(1, _VISITED_BYTES // max(1, len(adjacency.sources)))
+    positions = adjacency.sources.positions(starts.rows)
+    visited = context.marks(min(batch, len(starts)) * size)
+    for first in range(0, len(starts), batch):
+        part = positions[first : first + batch]
+        yield first, *_search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
+
+
+def _search(
+    starts: Indices,
+    adjacency: Neighbours,
+    min_hops: int,
+    max_hops: int,
+    visited: Mask,
+    context: ReadContext,
+) -> tuple[Indices, Indices]:
+    """Breadth-first from every start at once: which start reached which node, by start, distance and node.
+
+    A node is reported at its shortest distance. Its own self loop reports it one hop later and is not searched again;
+    that adds something only where the node itself was still too near, which is at the first hop that counts.
+    """
+    size = len(adjacency.sources)
+    owner = np.flatnonzero(starts >= 0)
+    frontier = owner * size + starts[owner]
+    visited[frontier] = True
+    marked, reports = [frontier], []
+    for hop in range(1, max_hops + 1):
+        if not len(frontier):
+            break
+        context.cancellation.check()
+        owner, node = np.divmod(frontier, size)
+        entries = adjacency.entries_of(node)
+        context.budget.step(int(entries.counts.sum()) * 4 * 8)
+        keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
+        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops else keys[:0]
+        frontier = distinct(keys[~visited[keys]])
+        visited[frontier] = True
+        marked.append(frontier)
+        if hop >= min_hops:
+            reports.append(merged(frontier, distinct(loops)))
+    for keys in marked:
+        visited[keys] = False
+    found = np.concatenate(reports) if reports else np.empty(0, np.int64)
+    owner, node = np.divmod(found, max(1, size))
+    order = np.argsort(owner, kind="stable")
+    return owner[order], node[order]
+
+
+def _repeated(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -> Bindings:
+    """Each row as often as it continues."""
+    total = int(counts.sum())
+    width = len(rows.rows) + 3 + (rows.weights is not None)
+    context.budget.step(rows.nbytes + total * 8 * width)
+    if total == rows.length and bool((counts == 1).all()):
+        return rows
+    weights = None if rows.weights is None else np.repeat(rows.weights, counts)
+    columns = {}
+    for variable, column in rows.rows.items():
+        context.cancellation.check()
+        columns[variable] = np.repeat(column, counts)
+    return Bindings(columns, total, weights)

@@ -1,0 +1,131 @@
+"""The order of results: total, deterministic, and no more work than the limit asks for.
+
+Each sort key becomes an array of codes that compare like its values. A key is evaluated only for rows that the keys
+before it left undecided, so tie-breaking ids are hardly ever read, and a limit selects before it sorts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.values.bindings import Bindings, Indices
+from omnigraph.engine.query.values.properties import Located, one_array
+from omnigraph.engine.query.values.values import Evaluated, entity_ids, evaluate
+from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.query import ir
+
+Codes: TypeAlias = NDArray[Any]
+Key: TypeAlias = Callable[[Indices], Codes]
+"""The codes of some rows, given by index; smaller comes first."""
+
+
+def sorted_rows(
+    plan: ir.Sort, rows: Bindings, owners: dict[str, NodeType | EdgeType], limit: int | None, context: ReadContext
+) -> Bindings:
+    """The rows in order, only the first `limit` when there is one."""
+
+    def by_value(key: ir.SortKey) -> Key:
+        def codes(chosen: Indices) -> Codes:
+            context.cancellation.check()
+            return codes_of(evaluate(key.value, rows.take(chosen), context), len(chosen), key.descending)
+
+        return codes
+
+    def by_id(variable: str) -> Key:
+        def codes(chosen: Indices) -> Codes:
+            context.cancellation.check()
+            ids = entity_ids(variable, owners[variable], rows.only({variable}).take(chosen), context)
+            return codes_of(ids, len(chosen), descending=False)
+
+        return codes
+
+    keys = [by_value(key) for key in plan.keys] + [by_id(variable) for variable in plan.tie_break]
+    return rows.take(first_in_order(keys, rows.length, limit))
+
+
+def sorted_table(keys: Sequence[ir.SortKey], table: pa.Table, limit: int | None) -> pa.Table:
+    """Aggregate rows in order. Equal ones keep the order of first appearance."""
+
+    def by_column(key: ir.SortKey) -> Key:
+        assert isinstance(key.value, ir.OutputValue)
+        values = one_array(table.column(key.value.index))
+        return lambda chosen: codes_of(Located(values, chosen), len(chosen), key.descending)
+
+    chosen = first_in_order([by_column(key) for key in keys], len(table), limit)
+    return table.take(pa.array(chosen))
+
+
+def first_in_order(keys: Sequence[Key], length: int, limit: int | None = None) -> Indices:
+    """The indices of the first `limit` rows in the order of the keys, rows that tie in all of them as they come."""
+    chosen = np.arange(length)
+    if limit is not None and limit < length:
+        chosen = _selected(keys, chosen, limit)
+    return _sorted(keys, chosen)
+
+
+def _selected(keys: Sequence[Key], candidates: Indices, count: int) -> Indices:
+    """Which rows are among the first `count`, ascending. Only rows tied at the edge are looked at twice."""
+    chosen: list[Indices] = []
+    for key in keys:
+        if count == 0 or count >= len(candidates):
+            break
+        codes = key(candidates)
+        edge = np.partition(codes, count - 1)[count - 1]
+        before = codes < edge
+        chosen.append(candidates[before])
+        count -= int(before.sum())
+        candidates = candidates[codes == edge]
+    chosen.append(candidates[:count])
+    return np.sort(np.concatenate(chosen))
+
+
+def _sorted(keys: Sequence[Key], order: Indices) -> Indices:
+    order = order.copy()
+    group = np.zeros(len(order), np.int64)
+    tied = np.arange(len(order))
+    for key in keys:
+        if len(tied) < 2:
+            break
+        codes, own = key(order[tied]), group[tied]
+        place = np.lexsort((codes, own))
+        order[tied] = order[tied][place]
+        codes = codes[place]
+        differs = (own[1:] != own[:-1]) | (codes[1:] != codes[:-1])
+        group[tied] = np.concatenate(([0], np.cumsum(differs)))
+        alone = np.concatenate(([True], differs)) & np.concatenate((differs, [True]))
+        tied = tied[~alone]
+    return order
+
+
+def codes_of(evaluated: Evaluated, length: int, descending: bool) -> Codes:
+    """Numbers that compare like the values, null below everything; reversed when descending."""
+    if not isinstance(evaluated, Located):
+        return np.zeros(length, np.int64)
+    column = evaluated.condensed()
+    codes = _ascending_codes(column.values)[column.positions]
+    if not descending:
+        return codes
+    return -codes if codes.dtype == np.float64 else ~codes
+
+
+def _ascending_codes(values: pa.Array) -> Codes:
+    type_ = values.type
+    if not values.null_count and pa.types.is_floating(type_):
+        return _numpy(values, np.float64)
+    if not values.null_count and pa.types.is_integer(type_) and type_ != pa.uint64():
+        return _numpy(values, np.int64)
+    if pa.types.is_boolean(type_):
+        values = values.cast(pa.int8())
+    ranks = _numpy(pc.rank(values, sort_keys="ascending", tiebreaker="dense"), np.int64)
+    return np.where(_numpy(values.is_valid(), np.bool_), ranks, 0)
+
+
+def _numpy(values: pa.Array, kind: type[np.generic]) -> Codes:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=kind)

@@ -1,0 +1,184 @@
+"""Predicates as text of Lance's filter language, for scans and search prefilters.
+
+A predicate is pushed only when the text means exactly what the query language means; everything else stays with
+`filter`. Numbers are adapted to the column's type first, because Lance refuses or rounds a literal of another type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from omnigraph.engine.query.context import Plain, ReadContext
+from omnigraph.engine.query.search.text_lookup import equals_any, lookup_column
+from omnigraph.language.query import ir
+from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
+from omnigraph.storage.tables.predicates import quoted
+
+NEVER: Final = "false"
+
+_FLIPPED: Final = {
+    ir.Operator.EQUAL: ir.Operator.EQUAL,
+    ir.Operator.NOT_EQUAL: ir.Operator.NOT_EQUAL,
+    ir.Operator.LESS: ir.Operator.GREATER,
+    ir.Operator.LESS_OR_EQUAL: ir.Operator.GREATER_OR_EQUAL,
+    ir.Operator.GREATER: ir.Operator.LESS,
+    ir.Operator.GREATER_OR_EQUAL: ir.Operator.LESS_OR_EQUAL,
+}
+_CONSTANTS = (ir.ParameterValue, ir.Constant, ir.Now)
+
+
+def split_pushed(
+    predicates: Iterable[ir.Predicate], context: ReadContext
+) -> tuple[str | None, tuple[ir.Predicate, ...]]:
+    """One filter text for all predicates that can be pushed, and those that can't."""
+    texts: list[str] = []
+    rest: list[ir.Predicate] = []
+    for predicate in predicates:
+        text = pushed(predicate, context)
+        if text is None:
+            rest.append(predicate)
+        else:
+            texts.append(text)
+    if NEVER in texts:
+        return NEVER, ()
+    return " AND ".join(texts) or None, tuple(rest)
+
+
+def pushed(predicate: ir.Predicate, context: ReadContext) -> str | None:
+    """The filter text of a predicate over one stored property and constants, None when there is none."""
+    match predicate:
+        case ir.Compare(left=ir.PropertyValue() as prop, operator=operator, right=right) if isinstance(
+            right, _CONSTANTS
+        ):
+            if not context.has_column(prop):
+                return NEVER
+            constant = context.constant(right)
+            return NEVER if constant is None else _test(prop, operator, constant)
+        case ir.Compare(left=left, operator=operator, right=ir.PropertyValue() as prop) if isinstance(left, _CONSTANTS):
+            if not context.has_column(prop):
+                return NEVER
+            constant = context.constant(left)
+            if constant is None:
+                return NEVER
+            if operator is ir.Operator.MEMBER and isinstance(constant, list):
+                return _any_equal(prop, constant)
+            return _test(prop, _FLIPPED[operator], constant) if operator in _FLIPPED else None
+    return None
+
+
+def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[Plain]) -> str | None:
+    if isinstance(constant, list):
+        return None
+    column, type_ = f"`{prop.prop.column}`", prop.type
+    if type_.is_free_text and isinstance(constant, str) and operator is not ir.Operator.SUBSTRING:
+        if operator is ir.Operator.EQUAL:
+            return equals_any(prop.owner, prop.prop, [constant])
+        column = f"`{lookup_column(prop.owner, prop.prop)}`"
+    match operator:
+        case ir.Operator.MEMBER:
+            items = _exact_literals(type_.item, constant)
+            return "(" + " OR ".join(f"array_has({column}, {item})" for item in items) + ")" if items else NEVER
+        case ir.Operator.SUBSTRING | ir.Operator.PREFIX:
+            assert isinstance(constant, str)
+            function = "contains" if operator is ir.Operator.SUBSTRING else "starts_with"
+            return f"{function}({column}, {quoted(constant)})"
+    if type_.is_numeric:
+        assert isinstance(constant, int | float)
+        return _number_test(column, type_.scalar, operator, constant)
+    return f"{column} {operator.value} {_literal(type_, constant)}"
+
+
+def _any_equal(prop: ir.PropertyValue, constants: list[Plain]) -> str:
+    texts = [constant for constant in constants if isinstance(constant, str)]
+    if prop.type.is_free_text and texts:
+        return equals_any(prop.owner, prop.prop, texts)
+    tests = (_test(prop, ir.Operator.EQUAL, constant) for constant in constants if constant is not None)
+    return "(" + (" OR ".join(test for test in tests if test is not None) or NEVER) + ")"
+
+
+def _literal(type_: PropertyType, constant: Plain) -> str:
+    match type_.scalar:
+        case Scalar.BOOL:
+            return "true" if constant else "false"
+        case Scalar.DATE:
+            return f"arrow_cast({constant}, 'Date32')"
+        case Scalar.DATETIME:
+            return f"arrow_cast({constant}, 'Timestamp(Millisecond, Some(\"UTC\"))')"
+    return quoted(str(constant))
+
+
+def _exact_literals(type_: PropertyType, constant: Plain) -> list[str]:
+    """The literals of exactly this value and type: none when the type can't hold it, two for the two float zeros."""
+    if not type_.is_numeric:
+        return [_literal(type_, constant)]
+    assert isinstance(constant, int | float)
+    below, above = _neighbours(type_.scalar, constant)
+    if below is None or below != above:
+        return []
+    # A function argument is not converted to the list's item type as an operand of a comparison is.
+    names = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
+    name = names.get(type_.scalar) or ("Float32" if type_.scalar is Scalar.F32 else "Float64")
+    numbers = [below] if below != 0 or type_.scalar in INTEGER_RANGES else [0.0, -0.0]
+    return [f"arrow_cast({_number(number)}, '{name}')" for number in numbers]
+
+
+def _number_test(column: str, scalar: Scalar, operator: ir.Operator, constant: int | float) -> str:
+    """A comparison by value: the constant is replaced by the closest numbers the column can hold."""
+    below, above = _neighbours(scalar, constant)
+    not_null = f"{column} IS NOT NULL"
+    match operator:
+        case ir.Operator.EQUAL:
+            return NEVER if below is None or below != above else _either_zero(column, scalar, "=", " OR ", below)
+        case ir.Operator.NOT_EQUAL:
+            return not_null if below is None or below != above else _either_zero(column, scalar, "!=", " AND ", below)
+        case ir.Operator.LESS:
+            return not_null if above is None else f"{column} < {_number(_signed_zero(above, scalar, negative=True))}"
+        case ir.Operator.LESS_OR_EQUAL:
+            return NEVER if below is None else f"{column} <= {_number(_signed_zero(below, scalar, negative=False))}"
+        case ir.Operator.GREATER:
+            return not_null if below is None else f"{column} > {_number(_signed_zero(below, scalar, negative=False))}"
+        case _:
+            return NEVER if above is None else f"{column} >= {_number(_signed_zero(above, scalar, negative=True))}"
+
+
+# Lance orders -0.0 before 0.0 and holds them for different; for the query language they are one value.
+def _either_zero(column: str, scalar: Scalar, operator: str, joiner: str, number: int | float) -> str:
+    if number != 0 or scalar in INTEGER_RANGES:
+        return f"{column} {operator} {_number(number)}"
+    return f"({column} {operator} 0.0{joiner}{column} {operator} -0.0)"
+
+
+def _signed_zero(number: int | float, scalar: Scalar, *, negative: bool) -> int | float:
+    if number != 0 or scalar in INTEGER_RANGES:
+        return number
+    return -0.0 if negative else 0.0
+
+
+def _neighbours(scalar: Scalar, constant: int | float) -> tuple[int | float | None, int | float | None]:
+    """The largest number of a type that is not above the constant, and the smallest that is not below it."""
+    if scalar in INTEGER_RANGES:
+        low, high = INTEGER_RANGES[scalar]
+        floor, ceiling = math.floor(constant), math.ceil(constant)
+        return (min(floor, high) if floor >= low else None, max(ceiling, low) if ceiling <= high else None)
+    kind = np.float32 if scalar is Scalar.F32 else np.float64
+    largest = float(np.finfo(kind).max)
+    if abs(constant) > largest:
+        return (largest, None) if constant > 0 else (None, -largest)
+    with np.errstate(over="ignore"):
+        nearest = kind(constant)
+    value = float(nearest)
+    # Python compares int and float exactly, so this also holds for integers beyond 2^53.
+    if math.isinf(value) or value > constant:
+        return float(np.nextafter(nearest, kind(-math.inf))), None if math.isinf(value) else value
+    return value, value if value == constant else float(np.nextafter(nearest, kind(math.inf)))
+
+
+def _number(number: int | float) -> str:
+    if isinstance(number, int):
+        # The literal of the smallest integer would be read as the negation of one that is too large.
+        return str(number) if number > -(2**63) else "(-9223372036854775807 - 1)"
+    return repr(number)

@@ -1,0 +1,104 @@
+"""The scan operator: the nodes of a type that satisfy predicates over them alone.
+
+What can be pushed goes into the Lance scan, text predicates into the search, the rest is tested on values. Columns
+that are certainly needed come along with the row ids when few rows are expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.operators.filter import filtered
+from omnigraph.engine.query.operators.pushdown import split_pushed
+from omnigraph.engine.query.operators.ranking import matching_rows
+from omnigraph.engine.query.values.bindings import Bindings
+from omnigraph.language.query import ir
+from omnigraph.storage.tables.indexes import index_coverage
+from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The rows of a scan before they are read: a filter text, row ids that a search found, predicates still to test."""
+
+    filter: str | None
+    rows: RowIds | None
+    rest: tuple[ir.Predicate, ...]
+
+
+def narrowed(plan: ir.Scan, context: ReadContext) -> Narrowed:
+    filter_, rest = split_pushed(plan.predicates, context)
+    rows: RowIds | None = None
+    for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
+        # Two text predicates are a conjunction: the second searches among what the first found.
+        rows = matching_rows(predicate, rows, context, filter=filter_)
+    rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
+    return Narrowed(filter_ if rows is None else None, rows, rest)
+
+
+def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, limit: int | None = None) -> Bindings:
+    """One row per node, ascending by row id. `wanted` are values that later operators read of the variable.
+
+    `limit` is how many rows are enough, whichever they are.
+    """
+    part = narrowed(plan, context)
+    if part.filter is not None:
+        context.profiler.note(f"filter: {part.filter}")
+        if context.profiler.detailed:
+            _note_indexes(plan, context)
+    rows = part.rows
+    if rows is None:
+        columns = eager_columns(plan, wanted, context)
+        table = context.table(plan.type)
+        enough = None if part.rest else limit
+        read = by_row_id(table.read(columns, filter=part.filter, limit=enough, row_ids=True))
+        rows = row_ids_of(read)
+        context.budget.step(rows.nbytes)
+        context.properties.remember(table, plan.variable, rows, read)
+    bound = Bindings({plan.variable: rows}, len(rows))
+    return filtered(bound, part.rest, context)
+
+
+def scan_candidates(plan: ir.Scan, context: ReadContext) -> tuple[RowIds | None, str | None]:
+    """What a ranking above the scan may choose from: row ids, or a filter text, or neither."""
+    part = narrowed(plan, context)
+    if not part.rest:
+        return part.rows, part.filter
+    return scan(plan, (), context).rows[plan.variable], None
+
+
+def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext) -> list[str]:
+    """The columns to read along: all that will be wanted of a node that its key names, none otherwise."""
+    if not _names_one_node(plan.type.key, plan.predicates):
+        return []
+    columns: dict[str, None] = {}
+    for value in wanted:
+        match value:
+            case ir.PropertyValue(variable=plan.variable) if context.has_column(value):
+                columns[value.prop.column] = None
+            case ir.NodeId(variable=plan.variable):
+                columns["id"] = None
+    return list(columns)
+
+
+def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
+    """Which of the filtered columns have an index, and how much of the table it knows."""
+    table = context.table(plan.type)
+    sides = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
+    for prop in dict.fromkeys(side.prop for side in sides if isinstance(side, ir.PropertyValue)):
+        coverage = index_coverage(table, prop.column)
+        known, total = coverage.indexed_rows, table.state.rows
+        context.profiler.note(f"{prop.name}: index on {known} of {total} rows" if known else f"{prop.name}: no index")
+
+
+def _names_one_node(key: Sequence[str], predicates: Sequence[ir.Predicate]) -> bool:
+    pinned = {
+        predicate.left.prop.name
+        for predicate in predicates
+        if isinstance(predicate, ir.Compare)
+        and predicate.operator is ir.Operator.EQUAL
+        and isinstance(predicate.left, ir.PropertyValue)
+    }
+    return bool(key) and pinned >= set(key)

@@ -1,0 +1,25 @@
+"""Search on one table version: nearest vectors, text predicates, BM25 ranking and rank fusion.
+
+The face that the operators of a read plan call. Answers depend on the rows of the version alone, never on which
+indexes cover them; nothing here decides where in a plan a search stands, and nothing here may write.
+"""
+
+from __future__ import annotations
+
+from omnigraph.engine.query.search.fusion import DEFAULT_FUSION_K, FusedRows, fuse
+from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, RankedRows
+from omnigraph.engine.query.search.text import DEFAULT_MAX_EDITS, bm25, text_match
+from omnigraph.engine.query.search.vectors import nearest
+
+__all__ = [
+    "DEFAULT_FUSION_K",
+    "DEFAULT_MAX_EDITS",
+    "EVERY_ROW",
+    "Candidates",
+    "FusedRows",
+    "RankedRows",
+    "bm25",
+    "fuse",
+    "nearest",
+    "text_match",
+]

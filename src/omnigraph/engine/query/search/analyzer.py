@@ -1,0 +1,164 @@
+"""Text analysis of full-text search: what a stored text and a query are reduced to before they are compared.
+
+The analysis is Lance's own tokenizer under one set of options, which the index builder passes on as well; so a row
+found through an index and a row found by scanning are found by the same tokens. Whole columns are analysed by their
+distinct words: words never influence each other, and any ASCII character that is no letter or digit ends a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.shared_memory import SHARED_MEMORY
+from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS
+from omnigraph.storage.tables.search import analysed
+
+_ANALYSIS: Final[dict[str, Any]] = {k: v for k, v in TEXT_INDEX_OPTIONS.items() if k != "with_position"}
+"""What analyses a text; whether an index also stores positions has no part in it."""
+
+_WORDS_ONLY: Final = {
+    **_ANALYSIS,
+    "lower_case": False,
+    "stem": False,
+    "remove_stop_words": False,
+    "ascii_folding": False,
+}
+
+_SEPARATOR: Final = np.array([b < 128 and not chr(b).isalnum() for b in range(256)])
+_LOWERED: Final = np.array([ord(chr(b).lower()) if b < 128 else b for b in range(256)], np.uint8)
+_ASCII_LOWERING: Final = {b: b + 32 for b in range(ord("A"), ord("Z") + 1)}
+_ASCII_BREAKS: Final = re.compile(r"[^0-9A-Za-z\x80-\U0010ffff]+")
+
+_WORD_BYTES: Final = 64 << 20
+_BYTES_PER_WORD: Final = 256
+_WORDS_PER_CALL: Final = 8192
+# Survives analysis as itself, so positions after it count from a known place.
+_ANCHOR: Final = "zq"
+
+
+class _KnownWords:
+    """The tokens of words met before. Emptied when it is full: the words of the texts at hand come back at once."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._tokens: dict[str, tuple[str, ...]] = {}
+
+    def among(self, words: Collection[str]) -> dict[str, tuple[str, ...]]:
+        tokens_of = self._tokens
+        return {word: tokens for word in words if (tokens := tokens_of.get(word)) is not None}
+
+    def learn(self, fresh: Mapping[str, tuple[str, ...]]) -> None:
+        if self.held_bytes() + len(fresh) * _BYTES_PER_WORD > self.limit:
+            self.clear()
+        if len(fresh) * _BYTES_PER_WORD <= self.limit:
+            self._tokens.update(fresh)
+
+    def held_bytes(self) -> int:
+        return len(self._tokens) * _BYTES_PER_WORD
+
+    def clear(self) -> None:
+        self._tokens = {}
+
+
+_KNOWN_WORDS: Final = SHARED_MEMORY.add("words", _KnownWords(_WORD_BYTES))
+
+
+def tokens_of(text: str) -> list[str]:
+    """The tokens of a text, in order, repeats included."""
+    return [token for token, _ in analysed(text, _ANALYSIS)]
+
+
+def query_words(text: str) -> list[tuple[str, str]]:
+    """The words of a query that are worth asking for, each with its token, in order and with repeats.
+
+    The word is what an index has to be given: it analyses it once more, and stemming a stem may change it.
+    """
+    words = (word for word, _ in analysed(text, _WORDS_ONLY))
+    return [(word, token) for word in words for token in tokens_of(word)]
+
+
+def counts_of(texts: Iterable[str | None]) -> list[dict[str, int]]:
+    """How often each token occurs in each of a few texts."""
+    split = [_ASCII_BREAKS.split(text.translate(_ASCII_LOWERING)) if text else [] for text in texts]
+    known = _tokens_of_words({word for words in split for word in words})
+    counted: list[dict[str, int]] = []
+    for words in split:
+        counts: dict[str, int] = {}
+        for word in words:
+            for token in known[word]:
+                counts[token] = counts.get(token, 0) + 1
+        counted.append(counts)
+    return counted
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedColumn:
+    """Every token of every text: occurrence i is `vocabulary[tokens[i]]` in text `texts[i]`, texts ascending."""
+
+    vocabulary: list[str]
+    tokens: NDArray[np.int32]
+    texts: NDArray[np.int64]
+
+
+def analyse_column(column: pa.Array) -> AnalysedColumn:
+    """Analyse a string array; nulls have no tokens."""
+    words, texts = _words(column.fill_null("").cast(pa.large_string()))
+    encoded = words.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    known = _tokens_of_words(distinct)
+    numbers: dict[str, int] = {}
+    produced = [[numbers.setdefault(token, len(numbers)) for token in known[word]] for word in distinct]
+    # Words become tokens through a ragged map: usually one token, none for a stop word, several around a dash.
+    counts = np.fromiter(map(len, produced), np.int64, len(produced))
+    starts = np.concatenate(([0], np.cumsum(counts)))
+    flat = np.fromiter((n for tokens in produced for n in tokens), np.int32, int(starts[-1]))
+    indices = encoded.indices.to_numpy()
+    per_word = counts[indices]
+    first = np.repeat(starts[indices] - np.concatenate(([0], np.cumsum(per_word)[:-1])), per_word)
+    return AnalysedColumn(list(numbers), flat[first + np.arange(first.size)], np.repeat(texts, per_word))
+
+
+def _words(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The lower-cased runs between ASCII separators, and which text each stands in."""
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    if data_buffer is None or not len(column) or offsets[0] == offsets[-1]:
+        return pa.array([], pa.large_string()), np.empty(0, np.int64)
+    data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
+    bounds = offsets - offsets[0]
+    inside = ~_SEPARATOR[data]
+    boundary = np.zeros(data.size + 1, np.bool_)
+    boundary[bounds] = True
+    starts = inside.copy()
+    starts[1:] &= ~inside[:-1] | boundary[1:-1]
+    ends = inside.copy()
+    ends[:-1] &= ~inside[1:] | boundary[1:-1]
+    first = np.flatnonzero(starts)
+    lengths = np.flatnonzero(ends) + 1 - first
+    spans = np.concatenate(([0], np.cumsum(lengths)))
+    words = pa.Array.from_buffers(
+        pa.large_string(), first.size, [None, pa.py_buffer(spans), pa.py_buffer(_LOWERED[data[inside]])]
+    )
+    return words, np.searchsorted(bounds, first, side="right") - 1
+
+
+def _tokens_of_words(words: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The tokens of each word. Words met before are remembered, up to a bound."""
+    known = _KNOWN_WORDS.among(words)
+    unknown = [word for word in words if word not in known]
+    fresh: dict[str, tuple[str, ...]] = {word: () if word.isascii() else tuple(tokens_of(word)) for word in unknown}
+    plain = iter([word for word in unknown if word and word.isascii()])
+    while batch := list(islice(plain, _WORDS_PER_CALL)):
+        # ASCII words are one word to the tokenizer too, so a position tells which word a token came from.
+        for token, position in analysed(" ".join((_ANCHOR, *batch)), _ANALYSIS)[1:]:
+            fresh[batch[position - 1]] = (token,)
+    _KNOWN_WORDS.learn(fresh)
+    return known | fresh

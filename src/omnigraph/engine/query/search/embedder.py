@@ -1,0 +1,50 @@
+"""Turning the text of a `nearest` into a vector: what the engine expects of an embedding client.
+
+The engine never chooses a provider and never reads the environment; whoever opens a graph hands a client in. Vectors
+given as numbers don't come through here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Property
+
+
+class Embedder(Protocol):
+    """A source of query vectors. Failing to resolve a provider or a key may show on first use of either member."""
+
+    @property
+    def model(self) -> str:
+        """The model whose vectors it gives, in the provider's own spelling."""
+        ...
+
+    def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
+        """A unit vector of the given dimension."""
+        ...
+
+
+def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: str) -> NDArray[np.float32]:
+    """Embed a query text for a vector property of type `owner`.
+
+    Vectors of two models are not comparable, so a property that records its model is only searched with that one.
+    """
+    if embedder is None:
+        raise BadRequestError(
+            f'nearest({owner}.{prop.name}, "...") has to embed its text, and this graph was opened without an '
+            "embedding client; pass a vector, or open it with one"
+        )
+    recorded = prop.embed.model if prop.embed is not None else None
+    if recorded is not None and embedder.model != recorded:
+        raise BadRequestError(
+            f"{owner}.{prop.name} holds vectors of model '{recorded}', but queries are embedded with "
+            f"'{embedder.model}'; set OMNIGRAPH_EMBED_MODEL='{recorded}', or pass a vector"
+        )
+    dimension = prop.type.dimension
+    if dimension is None:
+        raise ValueError(f"{owner}.{prop.name} is not a vector")
+    return embedder.embed_query(text, dimension)

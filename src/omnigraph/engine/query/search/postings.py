@@ -1,0 +1,86 @@
+"""Analysed texts of rows that no index covers: for each token the rows that hold it, and how often.
+
+Built by scanning a fragment once and kept in the memory that the process shares. A fragment with its deletions
+never changes, so a new version of a table costs the analysis of its new fragments only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.search.analyzer import analyse_column
+from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
+from omnigraph.storage.ordered import counted
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.search import FragmentContent
+
+POSTINGS_BYTES: Final = 512 << 20
+
+
+class Postings:
+    """The analysed texts of some rows.
+
+    `row_ids` are the documents, rows with at least one token, ascending; `lengths` are their token counts and `tokens`
+    the sum of those.
+    """
+
+    __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
+
+    def __init__(self, rows: pa.Table, column: str) -> None:
+        texts = rows.column(column).combine_chunks()
+        analysed = analyse_column(texts)
+        all_ids = row_ids_of(rows)
+        lengths = np.bincount(analysed.texts, minlength=len(texts))
+        order = np.argsort(all_ids)
+        order = order[lengths[order] > 0]
+        place = np.full(len(texts), -1, np.int64)
+        place[order] = np.arange(order.size)
+        self.row_ids: RowIds = all_ids[order]
+        self.lengths: NDArray[np.int64] = lengths[order].astype(np.int64)
+        self.tokens = int(self.lengths.sum())
+        self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
+        # Pairs are sorted as one number each; a token's rows come out ascending.
+        pairs, counts = counted(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
+        tokens, documents = np.divmod(pairs, max(order.size, 1))
+        self._documents = documents.astype(np.int32)
+        self._frequencies = counts.astype(np.int32)
+        self._starts = np.searchsorted(tokens, np.arange(len(self._numbers) + 1))
+
+    @property
+    def vocabulary(self) -> list[str]:
+        return list(self._numbers)
+
+    @property
+    def cost(self) -> int:
+        """Bytes in memory; a token of the vocabulary is a Python string in a dictionary."""
+        arrays = (self.row_ids, self.lengths, self._documents, self._frequencies, self._starts)
+        return sum(array.nbytes for array in arrays) + 150 * len(self._numbers) + 1024
+
+    def occurrences(self, token: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Which documents hold a token, as positions in `row_ids`, and how often."""
+        number = self._numbers.get(token)
+        span = slice(0, 0) if number is None else slice(self._starts[number], self._starts[number + 1])
+        return self._documents[span], self._frequencies[span]
+
+    def rows_with_any(self, tokens: list[str]) -> RowIds:
+        held = np.zeros(self.row_ids.size, np.bool_)
+        for token in tokens:
+            held[self.occurrences(token)[0]] = True
+        return self.row_ids[held]
+
+
+_POSTINGS: Final[ByteBoundCache[Postings]] = SHARED_MEMORY.add("postings", ByteBoundCache(POSTINGS_BYTES))
+
+
+def fragment_postings(table: Table, column: str, fragment: FragmentContent) -> Postings:
+    """The postings of one fragment's live rows."""
+    key = (*fragment.name, column)
+    if (known := _POSTINGS.get(key)) is not None:
+        return known
+    rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
+    return _POSTINGS.keep(key, Postings(rows, column))

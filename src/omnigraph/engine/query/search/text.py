@@ -1,0 +1,292 @@
+"""Text predicates and BM25 ranking over one column of one table version.
+
+The column is answered for in two parts: rows that an index knows, and rows analysed here (all of them when there is no
+index). Both give the same facts, and the formulas below are applied to facts only, so which part a row is in shows
+in no result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.search.analyzer import counts_of, query_words
+from omnigraph.engine.query.search.fuzzy import tokens_within
+from omnigraph.engine.query.search.postings import Postings, fragment_postings
+from omnigraph.engine.query.search.ranked_rows import (
+    EVERY_ROW,
+    Candidates,
+    Measures,
+    RankedRows,
+    best_first,
+    candidate_rows,
+    settled,
+)
+from omnigraph.engine.query.search.text_index import K1, IndexedTexts, Term, indexed_texts, length_normalisers
+from omnigraph.errors import BadRequestError
+from omnigraph.language.query.syntax import TextFunction
+from omnigraph.storage.ordered import contained, distinct
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.search import fragment_contents
+
+DEFAULT_MAX_EDITS: Final = 2
+
+# Beyond this an index would have to build automata that explode with the length of the word.
+_INDEXED_EDITS: Final = 2
+# So few candidates are read and analysed faster than an index is asked about all rows.
+_FEW_ROWS: Final = 2048
+# Proposals beyond k cost Lance next to nothing, and asking again costs as much as asking.
+_PROPOSALS_PER_ROW: Final = 4
+_SPARE_PROPOSALS: Final = 24
+_SINGLE_PRECISION: Final = 2e-6
+
+
+def text_match(
+    table: Table,
+    column: str,
+    text: str,
+    mode: TextFunction,
+    max_edits: int | None = None,
+    candidates: Candidates = EVERY_ROW,
+) -> RowIds:
+    """Row ids, ascending, of the candidates whose analysed text shares a token with the analysed `text`.
+
+    `fuzzy` accepts tokens within `max_edits` edits (2 when None); the other modes ignore it.
+    """
+    edits = 0
+    if mode is TextFunction.FUZZY:
+        edits = DEFAULT_MAX_EDITS if max_edits is None else max_edits
+        if edits < 0:
+            raise BadRequestError(f"fuzzy needs a distance of at least 0, not {edits}")
+    tokens = list(dict.fromkeys(token for _, token in query_words(text)))
+    if not tokens:
+        return np.empty(0, np.int64)
+    if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
+        postings = Postings(candidate_rows(table, candidates, [column]), column)
+        return postings.rows_with_any(_accepted(postings, tokens, edits))
+    corpus = Corpus(table, column, indexed=edits <= _INDEXED_EDITS)
+    found = [part.rows_with_any(_accepted(part, tokens, edits)) for part in corpus.analysed]
+    if candidates.filter is not None and any(rows.size for rows in found):
+        allowed = corpus.analysed_rows(candidates.filter)
+        found = [rows[contained(rows, allowed)] for rows in found]
+    if corpus.indexed is not None:
+        found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
+    rows = distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
+    return rows if candidates.rows is None else rows[contained(rows, candidates.rows)]
+
+
+def bm25(
+    table: Table,
+    column: str,
+    text: str,
+    candidates: Candidates = EVERY_ROW,
+    k: int | None = None,
+) -> RankedRows:
+    """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
+
+    The statistics are those of the whole column, so a filter never changes a score. `k` keeps the best k; pass it
+    whenever nothing between the ranking and the limit can drop rows, it saves scoring everything.
+    """
+    terms = _terms(text)
+    if not terms or k == 0:
+        return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
+    corpus = Corpus(table, column)
+    formula = Formula(corpus, terms)
+    if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
+        row_ids, scores = _scored_rows(table, column, candidates, formula)
+    else:
+        row_ids, scores = _scored_corpus(corpus, candidates, formula, k)
+    scores = settled(scores)
+    order = best_first(table, row_ids, -scores, k)
+    return RankedRows(row_ids[order], scores[order])
+
+
+class Corpus:
+    """A column as documents: `indexed` ones, and the `analysed` rest."""
+
+    def __init__(self, table: Table, column: str, *, indexed: bool = True) -> None:
+        self.table = table
+        contents = fragment_contents(table)
+        self.indexed: IndexedTexts | None = None
+        covered: set[int] = set()
+        if indexed:
+            self.indexed, covered = indexed_texts(table, column, contents)
+        self._loose = [content for content in contents if content.fragment_id not in covered]
+        self.analysed = [fragment_postings(table, column, content) for content in self._loose]
+        if self.indexed is not None and self.indexed.moved.size:
+            self.analysed.append(self.indexed.moved_postings)
+
+    @cached_property
+    def documents(self) -> int:
+        indexed = self.indexed.row_ids.size if self.indexed is not None else 0
+        return indexed + sum(part.row_ids.size for part in self.analysed)
+
+    @cached_property
+    def average_length(self) -> float:
+        indexed = self.indexed.tokens if self.indexed is not None else 0
+        return (indexed + sum(part.tokens for part in self.analysed)) / max(self.documents, 1)
+
+    def documents_with(self, term: Term) -> int:
+        indexed = self.indexed.term(self.table, term).documents if self.indexed is not None else 0
+        return indexed + sum(part.occurrences(term.token)[0].size for part in self.analysed)
+
+    def analysed_rows(self, filter: str) -> RowIds:
+        """The rows of the analysed part that pass a filter, perhaps with others."""
+        everywhere = self.indexed is not None and self.indexed.moved.size
+        fragments = None if everywhere else frozenset(content.fragment_id for content in self._loose)
+        return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=fragments))
+
+
+class Formula:
+    """BM25 for one query over one corpus. Every score is summed in the order of `terms`, so equal facts tie exactly."""
+
+    def __init__(self, corpus: Corpus, terms: Sequence[Term]) -> None:
+        self.terms = terms
+        self.average = corpus.average_length or 1.0
+        total = corpus.documents
+        self.idf = [
+            math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+            for holding in (corpus.documents_with(term) for term in terms)
+        ]
+
+    def contribution(self, number: int, frequencies: NDArray[np.integer], lengths: NDArray[np.int64]) -> Measures:
+        """What term `number` adds to the scores of documents that hold it."""
+        saturated = frequencies * (K1 + 1) / (frequencies + length_normalisers(lengths, self.average))
+        return self.terms[number].weight * self.idf[number] * saturated
+
+    def scores(self, counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Measures:
+        """Scores of documents from a table of counts with one row per term."""
+        scores = np.zeros(lengths.size)
+        for number in range(len(self.terms)):
+            scores += self.contribution(number, counts[number], lengths)
+        return scores
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """How an exact score may relate to Lance's for the same document: between `least` and `most` times it.
+
+    Lance counts other documents than we do, which scales each term's idf, and has another average length, which
+    scales the rest by at most the ratio of the averages.
+    """
+
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, table: Table, indexed: IndexedTexts, formula: Formula) -> _Ratio:
+        lance = [indexed.term(table, term) for term in formula.terms]
+        scales = [idf / known.lance_idf for idf, known in zip(formula.idf, lance, strict=True) if known.lance_idf > 0]
+        stretch = formula.average / indexed.lance_average
+        return cls(
+            min(scales, default=1.0) * min(1.0, stretch) * (1 - _SINGLE_PRECISION),
+            max(scales, default=1.0) * max(1.0, stretch) * (1 + _SINGLE_PRECISION),
+        )
+
+
+def _terms(text: str) -> list[Term]:
+    words: dict[str, list[str]] = {}
+    for word, token in query_words(text):
+        words.setdefault(token, []).append(word)
+    return [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
+
+
+def _accepted(part: Postings, tokens: list[str], edits: int) -> list[str]:
+    """The tokens of a part that a query accepts."""
+    if not edits:
+        return tokens
+    return list({near for token in tokens for near in tokens_within(token, part.vocabulary, edits)})
+
+
+def _scored_rows(table: Table, column: str, candidates: Candidates, formula: Formula) -> tuple[RowIds, Measures]:
+    """Score a few rows by reading their texts."""
+    rows = candidate_rows(table, candidates, [column])
+    counted = counts_of(rows.column(column).to_pylist())
+    counts = np.array([[c.get(term.token, 0) for c in counted] for term in formula.terms], np.int64)
+    lengths = np.array([sum(c.values()) for c in counted], np.int64)
+    matching = counts.any(axis=0)
+    row_ids = row_ids_of(rows)
+    return row_ids[matching], formula.scores(counts[:, matching], lengths[matching])
+
+
+def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: int | None) -> tuple[RowIds, Measures]:
+    """Score matching candidates: all of them, or at least those that can be among the best k."""
+    parts = [_scored_postings(part, formula) for part in corpus.analysed]
+    if candidates.filter is not None and any(rows.size for rows, _ in parts):
+        allowed = corpus.analysed_rows(candidates.filter)
+        parts = [_only(part, allowed) for part in parts]
+    if candidates.rows is not None:
+        parts = [_only(part, candidates.rows) for part in parts]
+    if corpus.indexed is not None:
+        if k is not None and candidates.rows is None:
+            reached = np.concatenate([scores for _, scores in parts]) if parts else np.empty(0)
+            parts.append(_best_indexed(corpus.table, corpus.indexed, candidates.filter, formula, k, reached))
+        else:
+            every = _scored_indexed(corpus.table, corpus.indexed, candidates.filter, formula)
+            parts.append(every if candidates.rows is None else _only(every, candidates.rows))
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.float64)
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+
+def _only(scored: tuple[RowIds, Measures], allowed: RowIds) -> tuple[RowIds, Measures]:
+    rows, scores = scored
+    kept = contained(rows, allowed)
+    return rows[kept], scores[kept]
+
+
+def _scored_postings(part: Postings, formula: Formula) -> tuple[RowIds, Measures]:
+    scores = np.zeros(part.row_ids.size)
+    matching = np.zeros(part.row_ids.size, np.bool_)
+    for number, term in enumerate(formula.terms):
+        documents, frequencies = part.occurrences(term.token)
+        scores[documents] += formula.contribution(number, frequencies, part.lengths[documents])
+        matching[documents] = True
+    return part.row_ids[matching], scores[matching]
+
+
+def _scored_indexed(
+    table: Table, indexed: IndexedTexts, filter: str | None, formula: Formula
+) -> tuple[RowIds, Measures]:
+    scores = np.zeros(indexed.row_ids.size)
+    matching = np.zeros(indexed.row_ids.size, np.bool_)
+    for number, term in enumerate(formula.terms):
+        documents, frequencies = indexed.occurrences(table, term, filter)
+        scores[documents] += formula.contribution(number, frequencies, indexed.lengths[documents])
+        matching[documents] = True
+    return indexed.row_ids[matching], scores[matching]
+
+
+def _best_indexed(
+    table: Table, indexed: IndexedTexts, filter: str | None, formula: Formula, k: int, reached: Measures
+) -> tuple[RowIds, Measures]:
+    """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere.
+
+    Lance proposes its own best. They suffice once the k-th best exact score is out of reach for any row that was not
+    proposed; a tie with such a row would have to be broken by id, so it must be proposed too.
+    """
+    ratio = _Ratio.of(table, indexed, formula)
+    asked = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
+    while asked * 2 < indexed.row_ids.size:
+        positions, proposed, floor = indexed.best(table, formula.terms, filter, asked)
+        if proposed.size > k:
+            possible = proposed * ratio.most >= np.partition(proposed, -k)[-k] * ratio.least
+            positions, proposed = positions[possible], proposed[possible]
+        if len(formula.terms) == 1:
+            (term,) = formula.terms
+            counts = indexed.frequencies(table, term, positions, proposed / term.weight).reshape(1, -1)
+        else:
+            counts = indexed.counted(table, formula.terms, positions)
+        scores = formula.scores(counts, indexed.lengths[positions])
+        best = np.concatenate((scores, reached))
+        if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * ratio.most):
+            return indexed.row_ids[positions], scores
+        asked *= 4
+    return _scored_indexed(table, indexed, filter, formula)

@@ -1,0 +1,255 @@
+"""What a full-text index can be trusted with, and the facts of its documents.
+
+Lance's index answers which live rows hold a word, and scores them; but its scores count documents that were deleted
+since, and after an update it may find a row by the text it used to have. This module keeps the rows for which its
+answers are true and recovers plain facts from them (how many documents hold a token, how often), so that
+scores can be computed from the facts in one place, the same for indexed and unindexed rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.search.analyzer import counts_of
+from omnigraph.engine.query.search.postings import Postings
+from omnigraph.engine.query.search.ranked_rows import Measures
+from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
+from omnigraph.storage.ordered import distinct, places
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.search import (
+    SCORE,
+    ColumnIndex,
+    FragmentContent,
+    deleted_rows,
+    index_of,
+    indexed_documents,
+    matching_rows,
+)
+
+K1: Final = 1.2
+B: Final = 0.75
+
+_COVERAGE_BYTES: Final = 256 << 20
+_REMEMBERED_TERMS: Final = 1 << 15
+# Lance computes in single precision: what its logarithm and its products may be off by.
+_LOGARITHM_ERROR: Final = 1.2e-7
+_PRODUCT_ERROR: Final = 4e-7
+
+
+class Term(NamedTuple):
+    """A token of a query, the word to ask an index for it with, and how often the query holds it."""
+
+    token: str
+    word: str
+    weight: int
+
+
+class IndexedTerm(NamedTuple):
+    """How many trusted documents hold a token, and the inverse document frequency by Lance's own counting."""
+
+    documents: int
+    lance_idf: float
+
+
+class Proposals(NamedTuple):
+    """Documents, as positions, with Lance's scores. Those not proposed score at most `floor`; None: there are none."""
+
+    positions: NDArray[np.int64]
+    scores: Measures
+    floor: float | None
+
+
+@dataclass(frozen=True)
+class IndexedTexts:
+    """The rows of a table version whose text an index knows as it is.
+
+    `row_ids` are the trusted documents, ascending, and `lengths` their token counts. `moved` are live documents that
+    an index segment also knows by an older text; their `moved_postings` take the index's place. `gone` are the texts
+    that the index still counts and no row has any more, None when the files no longer hold them.
+    `lance_documents` and `lance_tokens` are the totals that Lance's scores are based on.
+    """
+
+    column: str
+    row_ids: RowIds
+    lengths: NDArray[np.int64]
+    moved: RowIds
+    moved_postings: Postings
+    gone: Postings | None
+    lance_documents: int
+    lance_tokens: int
+    terms: dict[str, IndexedTerm] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> int:
+        gone = self.gone.cost if self.gone is not None else 0
+        return self.row_ids.nbytes + self.lengths.nbytes + self.moved.nbytes + self.moved_postings.cost + gone
+
+    @cached_property
+    def tokens(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def lance_average(self) -> float:
+        return self.lance_tokens / self.lance_documents
+
+    def trusted(self, row_ids: RowIds) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where rows stand in `row_ids`, and which of them are there."""
+        return places(self.row_ids, row_ids)
+
+    def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
+        """The trusted rows that share a token with the text."""
+        rows = matching_rows(table, self.column, text, filter=filter, max_edits=max_edits)
+        row_ids = row_ids_of(rows)
+        return row_ids[self.trusted(row_ids)[1]]
+
+    def best(self, table: Table, terms: Sequence[Term], filter: str | None, limit: int) -> Proposals:
+        """Up to `limit` of the best documents by Lance's score."""
+        text = " ".join(term.word for term in terms for _ in range(term.weight))
+        rows = matching_rows(table, self.column, text, filter=filter, limit=limit)
+        positions, known = self.trusted(row_ids_of(rows))
+        scores = rows.column(SCORE).to_numpy().astype(np.float64)
+        return Proposals(positions[known], scores[known], None if rows.num_rows < limit else float(scores.min()))
+
+    def term(self, table: Table, term: Term) -> IndexedTerm:
+        if (known := self.terms.get(term.token)) is None:
+            if len(self.terms) >= _REMEMBERED_TERMS:
+                self.terms.clear()
+            known = self.terms[term.token] = self._look_up(table, term)
+        return known
+
+    def occurrences(self, table: Table, term: Term, filter: str | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The documents that hold a term, as positions, and how often each holds it."""
+        rows = matching_rows(table, self.column, term.word, filter=filter)
+        positions, known = self.trusted(row_ids_of(rows))
+        positions = positions[known]
+        return positions, self.frequencies(table, term, positions, rows.column(SCORE).to_numpy()[known])
+
+    def frequencies(
+        self, table: Table, term: Term, positions: NDArray[np.int64], scores: NDArray[np.floating]
+    ) -> NDArray[np.int64]:
+        """How often documents hold a term, from the score that Lance gave each of them for it alone.
+
+        The score grows with the count, so it tells it; where single precision leaves a doubt the text is counted.
+        """
+        if not positions.size:
+            return np.empty(0, np.int64)
+        normalised = self._normalisers(self.lengths[positions])
+        share = scores.astype(np.float64) / (self.term(table, term).lance_idf * (K1 + 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            estimated = normalised * share / (1 - share)
+            # How far the estimate may be off: the derivative of the line above times the error of the score.
+            slack = _PRODUCT_ERROR * 4 * normalised * share / (1 - share) ** 2
+        frequencies = np.maximum(np.rint(np.nan_to_num(estimated, posinf=1.0)), 1).astype(np.int64)
+        doubtful = np.flatnonzero(~((np.abs(estimated - frequencies) < 0.1) & (slack < 0.4)))
+        if doubtful.size:
+            frequencies[doubtful] = self.counted(table, [term], positions[doubtful])[0]
+        return frequencies
+
+    def counted(self, table: Table, terms: Sequence[Term], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often documents hold each term (one row per term), by reading their texts."""
+        row_ids = self.row_ids[positions]
+        rows = table.select(row_ids, [self.column])
+        counts = counts_of(rows.column(self.column).to_pylist())
+        stored = row_ids_of(rows)
+        order = np.argsort(stored)
+        found, _ = places(stored[order], row_ids)
+        table_of_counts = np.array([[c.get(term.token, 0) for c in counts] for term in terms], np.int64)
+        return table_of_counts.reshape(len(terms), len(counts))[:, order[found]]
+
+    def _look_up(self, table: Table, term: Term) -> IndexedTerm:
+        # One trusted document with its score tells Lance's idf; as many as have moved could stand before it.
+        rows = matching_rows(table, self.column, term.word, limit=1 + self.moved.size)
+        positions, known = self.trusted(row_ids_of(rows))
+        if not known.any():
+            return IndexedTerm(0, 0.0)
+        first = np.flatnonzero(known)[:1]
+        frequency = float(self.counted(table, [term], positions[first])[0, 0])
+        normaliser = float(self._normalisers(self.lengths[positions[first]])[0])
+        score = float(rows.column(SCORE).to_numpy()[first[0]])
+        idf = score * (frequency + normaliser) / (frequency * (K1 + 1))
+        if self.gone is not None:
+            # Lance's idf tells its count, unless that is huge, and then we know what it counted too much.
+            documents = (self.lance_documents + 1) * math.exp(-idf) - 0.5
+            if documents * (_LOGARITHM_ERROR + idf * _PRODUCT_ERROR) < 0.25:
+                surplus = sum(part.occurrences(term.token)[0].size for part in (self.gone, self.moved_postings))
+                return IndexedTerm(round(documents) - surplus, idf)
+        return IndexedTerm(self.matches(table, term.word, None).size, idf)
+
+    def _normalisers(self, lengths: NDArray[np.int64]) -> Measures:
+        return length_normalisers(lengths, self.lance_average)
+
+
+def length_normalisers(lengths: NDArray[np.int64], average: float) -> Measures:
+    """What BM25 adds to the count of a term in its denominator."""
+    return K1 * (1 - B + B * (lengths / average))
+
+
+_COVERAGES: Final[ByteBoundCache[IndexedTexts]] = SHARED_MEMORY.add("indexed texts", ByteBoundCache(_COVERAGE_BYTES))
+
+
+def indexed_texts(
+    table: Table, column: str, contents: Sequence[FragmentContent]
+) -> tuple[IndexedTexts | None, set[int]]:
+    """What an index of this version knows about a column, and the fragments it covers; None without a usable one."""
+    index = index_of(table, column, TEXT_INDEX_KIND)
+    if index is None or any(index.parameters.get(k) != v for k, v in TEXT_INDEX_OPTIONS.items()):
+        return None, set()
+    covered = [content for content in contents if content.fragment_id in index.fragment_ids]
+    key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))
+    texts = _COVERAGES.get(key)
+    if texts is None:
+        texts = _COVERAGES.keep(key, _examined(table, column, index))
+    return (texts, set(index.fragment_ids)) if texts.row_ids.size else (None, set())
+
+
+def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
+    """Compare what each segment was built from with what its fragments hold now."""
+    row_ids: list[RowIds] = []
+    lengths: list[NDArray[np.uint32]] = []
+    left: list[RowIds] = []
+    living: list[RowIds] = []
+    documents = tokens = 0
+    for segment in index.segments:
+        known, known_lengths = indexed_documents(table, segment)
+        documents += known.size
+        tokens += int(known_lengths.sum(dtype=np.int64))
+        now = np.sort(row_ids_of(table.read([], row_ids=True, fragments=segment.fragment_ids)))
+        stays = places(now, known)[1]
+        row_ids.append(known[stays])
+        lengths.append(known_lengths[stays])
+        left.append(known[~stays])
+        living.append(now)
+    # A document that left its segment's fragments and lives in those of another: the index knows two texts of it.
+    gone = distinct(np.concatenate(left))
+    moved = gone[np.logical_or.reduce([places(now, gone)[1] for now in living])]
+    trusted, trusted_lengths = np.concatenate(row_ids), np.concatenate(lengths).astype(np.int64)
+    order = np.argsort(trusted, kind="stable")
+    order = order[~places(moved, trusted[order])[1]]
+    return IndexedTexts(
+        column=column,
+        row_ids=trusted[order],
+        lengths=trusted_lengths[order],
+        moved=moved,
+        moved_postings=Postings(table.select(moved, [column]), column),
+        gone=_texts_of(table, column, index, np.sort(np.concatenate(left))),
+        lance_documents=documents,
+        lance_tokens=tokens,
+    )
+
+
+def _texts_of(table: Table, column: str, index: ColumnIndex, left: RowIds) -> Postings | None:
+    """The indexed texts of rows that left the index's fragments, if the files have exactly these and no others."""
+    deleted = deleted_rows(table, [column], index.fragment_ids)
+    if deleted is None:
+        return None
+    texts = Postings(deleted, column)
+    return texts if np.array_equal(texts.row_ids, left) else None

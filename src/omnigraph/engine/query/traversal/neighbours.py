@@ -1,0 +1,125 @@
+"""Choosing where the neighbours of a traversal come from, by cost.
+
+Lookups cost per node they ask about, a topology costs once and is then almost free; the choice follows estimates of
+both, and what lookups have already cost at this version counts towards building. Called by `expand` alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.traversal.edge_lookup import explored
+from omnigraph.engine.query.traversal.layered import Neighbours
+from omnigraph.engine.query.traversal.mode import TraversalMode
+from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
+from omnigraph.language.catalog import NodeType
+from omnigraph.language.query import ir
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.indexes import index_coverage
+from omnigraph.storage.tables.rows import RowIds
+
+# Seconds, measured on a local disk with two cores. Only their proportions matter, and only for speed.
+_LOOKUP = 2.5e-3
+_LOOKUP_PER_VALUE = 6e-5
+_LOOKUP_PER_EDGE = 1e-6
+_SCAN_PER_ROW = 3e-8
+_MAP = 3e-3
+_DERIVE = 5e-3
+_DERIVE_PER_ROW = 2e-6
+_DERIVED_AT_ONCE = 2e-2
+_BUILD = 5e-3
+_BUILD_PER_EDGE = 6e-7
+_BUILD_PER_EDGE_WITH_ROWS = 1.2e-6
+_BUILD_PER_NODE = 2e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way to find neighbours and why."""
+
+    mode: TraversalMode
+    reason: str
+
+
+def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
+    """An adjacency that knows at least everything within reach of `nodes`."""
+    shape = Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES
+    key = topology_key(plan, shape, context)
+    choice = choose(plan, math.ceil(len(nodes) / context.share), key, context)
+    if choice.mode is TraversalMode.INDEXED:
+        context.profiler.note(f"lookups on {plan.edge.name}: {choice.reason}")
+        return explored(
+            nodes,
+            plan.edge,
+            plan.direction,
+            source_type(plan, context),
+            plan.destination_type,
+            plan.max_hops,
+            plan.source,
+            context,
+            with_edges=shape is Shape.EDGES,
+        )
+    # Once begun it is finished, however soon the query's time is up: all later ones use it.
+    topology, origin = PROCESS_TOPOLOGIES.get(context.snapshot.root, key, context.cancellation.check_at_exit)
+    context.profiler.note(f"topology of {plan.edge.name} ({origin}): {choice.reason}")
+    return topology.towards(plan.direction)
+
+
+def topology_key(plan: ir.Expand, shape: Shape, context: ReadContext) -> TopologyKey:
+    near, far = context.table(source_type(plan, context)), context.table(plan.destination_type)
+    sources, targets = (far, near) if plan.direction is ir.Direction.IN else (near, far)
+    snapshot = context.snapshot
+    return TopologyKey(snapshot.entry.graph_id, shape, context.table(plan.edge).state, sources.state, targets.state)
+
+
+def source_type(plan: ir.Expand, context: ReadContext) -> NodeType:
+    """The node type that the traversal starts from."""
+    if plan.edge.is_symmetric:
+        return plan.destination_type
+    name = plan.edge.to_type if plan.direction is ir.Direction.IN else plan.edge.from_type
+    return context.catalog.nodes[name]
+
+
+def choose(plan: ir.Expand, nodes: int, key: TopologyKey, context: ReadContext) -> Choice:
+    if context.mode is not TraversalMode.AUTO:
+        return Choice(context.mode, "forced by the traversal mode")
+    if PROCESS_TOPOLOGIES.held(key) is not None:
+        return Choice(TraversalMode.CSR, "at hand")
+    edges = context.table(plan.edge)
+    lookups = _lookup_cost(plan, nodes, edges, key)
+    topology = _topology_cost(edges, key, context)
+    spent = PROCESS_TOPOLOGIES.spend(key, lookups)
+    estimate = f"about {lookups * 1000:.1f} ms by lookup, {topology * 1000:.1f} ms by topology"
+    if spent <= topology:
+        return Choice(TraversalMode.INDEXED, estimate)
+    return Choice(TraversalMode.CSR, estimate if lookups > topology else f"{estimate}, asked for repeatedly")
+
+
+def _topology_cost(edges: Table, key: TopologyKey, context: ReadContext) -> float:
+    """By the cheapest way to come by it. The store is asked only where memory has nothing near."""
+    root = context.snapshot.root
+    nearest = PROCESS_TOPOLOGIES.nearest(root, key)
+    derive = math.inf if nearest is None else _DERIVE + nearest.rows * _DERIVE_PER_ROW
+    if derive <= _DERIVED_AT_ONCE:
+        return derive
+    if PROCESS_TOPOLOGIES.is_stored(root, key):
+        return min(derive, _MAP)
+    per_edge = _BUILD_PER_EDGE if key.shape is Shape.NEIGHBOURS else _BUILD_PER_EDGE_WITH_ROWS
+    build = _BUILD + edges.state.rows * per_edge + (key.sources.rows + key.targets.rows) * _BUILD_PER_NODE
+    return min(derive, build)
+
+
+def _lookup_cost(plan: ir.Expand, nodes: int, edges: Table, key: TopologyKey) -> float:
+    near = key.targets.rows if plan.direction is ir.Direction.IN else key.sources.rows
+    degree = edges.state.rows / max(1, near)
+    columns = {ir.Direction.OUT: ("src",), ir.Direction.IN: ("dst",), ir.Direction.BOTH: ("src", "dst")}
+    unindexed = sum(index_coverage(edges, column, "BTREE").unindexed_rows for column in columns[plan.direction])
+    cost, frontier = 0.0, float(min(nodes, near))
+    for _ in range(plan.max_hops):
+        reached = min(frontier * degree * len(columns[plan.direction]), float(edges.state.rows))
+        cost += 3 * _LOOKUP + frontier * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
+        cost += unindexed * _SCAN_PER_ROW
+        frontier = min(reached, float(near))
+    return cost

@@ -1,0 +1,216 @@
+"""Rows of a running query: one column of stable row ids per variable, and the numbering of a set of row ids.
+
+Every operator takes `Bindings` and returns new ones; property values are fetched from the tables only when something
+needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.values.counting import Counts, multiplied, total
+from omnigraph.storage.ordered import distinct
+from omnigraph.storage.tables.rows import RowIds
+
+Indices: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+# A lookup table may be this many times larger than what it looks up before binary search takes over.
+_SPARSEST_TABLE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """`length` rows. `weights` says how many rows each stands for, None that it is one.
+
+    Weights appear only where a consumer counts rows without looking at them (an aggregate, a negation), in place of
+    expanding to a variable that nobody reads.
+    """
+
+    rows: Mapping[str, RowIds]
+    length: int
+    weights: Counts | None = None
+
+    def take(self, indices: Indices) -> Bindings:
+        return Bindings(
+            {variable: column[indices] for variable, column in self.rows.items()},
+            len(indices),
+            None if self.weights is None else self.weights[indices],
+        )
+
+    def where(self, mask: Mask) -> Bindings:
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Bindings:
+        stop = min(stop, self.length)
+        return Bindings(
+            {variable: column[start:stop] for variable, column in self.rows.items()},
+            max(0, stop - start),
+            None if self.weights is None else self.weights[start:stop],
+        )
+
+    def only(self, variables: Iterable[str]) -> Bindings:
+        """The same rows, fewer columns."""
+        wanted = set(variables)
+        return Bindings({v: column for v, column in self.rows.items() if v in wanted}, self.length, self.weights)
+
+    def binding(self, columns: Mapping[str, RowIds]) -> Bindings:
+        """The same rows with more columns."""
+        return Bindings({**self.rows, **columns}, self.length, self.weights)
+
+    def weighted(self, factors: Counts) -> Bindings:
+        """Each row standing for `factors` times as many; rows that stand for none are gone."""
+        weights = factors if self.weights is None else multiplied(self.weights, factors)
+        return Bindings(self.rows, self.length, weights).where(factors != 0)
+
+    @property
+    def total(self) -> int:
+        """How many rows these stand for, perhaps `UNCOUNTABLE`."""
+        return self.length if self.weights is None else total(self.weights)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.rows.values()) + (
+            0 if self.weights is None else self.weights.nbytes
+        )
+
+
+def concatenated(parts: Sequence[Bindings]) -> Bindings:
+    """The rows of all parts, which bind the same variables, in order. Nobody concatenates weighted rows."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return Bindings(
+        {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in first.rows},
+        sum(part.length for part in parts),
+    )
+
+
+class RowSpace:
+    """A set of row ids, numbered 0, 1, 2… in ascending order."""
+
+    def __init__(self, rows: RowIds) -> None:
+        """`rows` are ascending and distinct."""
+        self._rows = rows
+
+    @classmethod
+    def of(cls, rows: RowIds) -> RowSpace:
+        """From any row ids, in any order, repeated or not."""
+        return cls(distinct(rows))
+
+    @property
+    def rows(self) -> RowIds:
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its own, without what it shares."""
+        return self._rows.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        return len(self._rows) > 0 and int(self._rows[-1]) - int(self._rows[0]) + 1 == len(self._rows)
+
+    @cached_property
+    def _table(self) -> NDArray[np.int64] | None:
+        if not len(self._rows):
+            return None
+        span = int(self._rows[-1]) - int(self._rows[0]) + 1
+        if span > _SPARSEST_TABLE * len(self._rows):
+            return None
+        table = np.full(span, -1, np.int64)
+        table[self._rows - self._rows[0]] = np.arange(len(self._rows))
+        return table
+
+    def rows_at(self, positions: NDArray[Any]) -> RowIds:
+        """The row ids with these numbers."""
+        rows: RowIds = self._rows[positions]
+        return rows
+
+    def positions(self, rows: RowIds) -> Indices:
+        """The number of each row id, -1 for one that is not in the set."""
+        if not len(self._rows):
+            return np.full(len(rows), -1, np.int64)
+        if rows is self._rows:
+            return np.arange(len(rows))
+        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self._rows) and self._table is not None):
+            return self._by_table(rows)
+        found = np.searchsorted(self._rows, rows)
+        found[found == len(self._rows)] = 0
+        found[self._rows[found] != rows] = -1
+        return found
+
+    def _by_table(self, rows: RowIds) -> Indices:
+        first, last = int(self._rows[0]), int(self._rows[-1])
+        offsets = rows - first
+        inside = (rows >= first) & (rows <= last)
+        if self.is_contiguous:
+            return offsets if inside.all() else np.where(inside, offsets, -1)
+        assert self._table is not None
+        if inside.all():
+            return self._table[offsets]
+        return np.where(inside, self._table[np.where(inside, offsets, 0)], -1)
+
+    def contains(self, rows: RowIds) -> Mask:
+        return self.positions(rows) >= 0
+
+
+class GrownRowSpace(RowSpace):
+    """A set and a few later row ids beside it: what it grew from is shared and not copied."""
+
+    def __init__(self, early: RowSpace, late: RowIds) -> None:
+        """`late` are ascending and all beyond those of `early`."""
+        super().__init__(late)
+        self.early = early
+        self._whole: RowIds | None = None
+
+    @property
+    def late(self) -> RowIds:
+        return self._rows
+
+    @property
+    def rows(self) -> RowIds:
+        if self._whole is None:
+            self._whole = np.concatenate((self.early.rows, self.late))
+        return self._whole
+
+    def __len__(self) -> int:
+        return len(self.early) + len(self.late)
+
+    def rows_at(self, positions: NDArray[Any]) -> RowIds:
+        beyond = positions >= len(self.early)
+        if not beyond.any():
+            return self.early.rows_at(positions)
+        found = np.empty(len(positions), np.int64)
+        found[~beyond] = self.early.rows_at(positions[~beyond])
+        found[beyond] = self.late[positions[beyond] - len(self.early)]
+        return found
+
+    def positions(self, rows: RowIds) -> Indices:
+        found = self.early.positions(rows)
+        absent = np.flatnonzero(found < 0)
+        if len(absent):
+            late = super().positions(rows[absent])
+            found[absent] = np.where(late < 0, -1, late + len(self.early))
+        return found
+
+
+def grown(space: RowSpace, rows: RowIds) -> RowSpace | None:
+    """The set with more row ids, ascending, some of which it may hold. None when that would renumber those it has."""
+    fresh = rows[~space.contains(rows)]
+    if not len(fresh):
+        return space
+    early, late = (space.early, space.late) if isinstance(space, GrownRowSpace) else (space, rows[:0])
+    held = late if len(late) else early.rows
+    if len(held) and fresh[0] < held[-1]:
+        return None
+    return GrownRowSpace(early, np.concatenate((late, fresh)))

@@ -1,0 +1,107 @@
+"""The export form: how an entity is written as JSON outside the graph.
+
+Exports, baselines, change images, entity reads, bulk exports and quarantines all write entities here, so that a line
+of any of them is a record that `load` takes back. Nothing is lost: integers keep their full width, a Date is its epoch
+day, a DateTime its epoch millisecond, F32 is widened, lists and vectors are arrays, a managed blob is `base64:` and
+its bytes, an external one its URI. A number that is not finite has no JSON form and is refused. Query results have
+another, friendlier form (`query.render`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.rows.kernels.scalars import MANAGED_PREFIX
+from omnigraph.errors import ConstraintError
+from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.types import FLOATS, Scalar
+from omnigraph.language.violations import Sentence
+
+_encode = msgspec.json.Encoder().encode
+
+
+def property_values(type_: TableType, rows: pa.Table) -> list[dict[str, Any]]:
+    """Per row, every declared property by name; null where it is null. `rows` are in `columns.rows_schema`."""
+    names = list(type_.properties)
+    columns = [_json_values(type_, prop, rows) for prop in type_.property_list]
+    if not names:
+        return [{} for _ in range(rows.num_rows)]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def record_lines(type_: TableType, rows: pa.Table) -> Iterator[bytes]:
+    """Per row, the entity as a graph record, without a line end."""
+    ids = rows.column("id").to_pylist()
+    data = property_values(type_, rows)
+    if type_.kind == "node":
+        for entity_id, values in zip(ids, data, strict=True):
+            yield _encode(graph_record(type_, {"id": entity_id, **values}))
+        return
+    ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
+    for entity_id, (source, target), values in zip(ids, ends, data, strict=True):
+        yield _encode(graph_record(type_, {"id": entity_id, **values}, {"from": source, "to": target}))
+
+
+def graph_record(
+    type_: TableType, data: Mapping[str, Any], endpoints: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The envelope of an entity: what type it is of, `from` and `to` of an edge, and its properties."""
+    named = {"type": type_.name} if type_.kind == "node" else {"edge": type_.name}
+    return {**named, **(endpoints or {}), "data": data}
+
+
+def flat_entity(type_: TableType, rows: pa.Table) -> dict[str, Any]:
+    """The only row as one object: `id`, `src` and `dst` of an edge, then every declared property."""
+    system = {name: rows.column(name)[0].as_py() for name in type_.system_columns}
+    return {**system, **property_values(type_, rows)[0]}
+
+
+def blob_text(data: bytes) -> str:
+    """The bytes of a managed blob as `load` reads them."""
+    return MANAGED_PREFIX + base64.b64encode(data).decode()
+
+
+def _json_values(type_: TableType, prop: Property, rows: pa.Table) -> list[Any]:
+    column = rows.column(prop.column)
+    if prop.type.is_blob:
+        return [_blob_cell(cell) for cell in column.to_pylist()]
+    if prop.type.scalar in FLOATS or prop.type.is_vector:
+        _refuse_non_finite(type_, prop, rows)
+    if (as_number := _EPOCH.get(prop.type.scalar)) is not None:
+        column = column.cast(pa.list_(as_number) if prop.type.list else as_number)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+# JSON has no dates; these keep every stored one apart and come back through any grammar.
+_EPOCH = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}
+
+
+def _blob_cell(cell: dict[str, Any] | None) -> str | None:
+    if cell is None:
+        return None
+    if cell["data"] is None:
+        uri: str = cell["uri"]
+        return uri
+    return blob_text(cell["data"])
+
+
+def _refuse_non_finite(type_: TableType, prop: Property, rows: pa.Table) -> None:
+    column = rows.column(prop.column).combine_chunks()
+    nested = prop.type.is_vector or prop.type.list
+    finite = pc.is_finite(pc.list_flatten(column) if nested else column)
+    if pc.all(finite, min_count=0).as_py():
+        return
+    first = int(np.flatnonzero(pc.fill_null(pc.invert(finite), False).to_numpy(zero_copy_only=False))[0])
+    row = pc.list_parent_indices(column)[first].as_py() if nested else first
+    entity_id: str = rows.column("id")[row].as_py()
+    sentence = Sentence.NOT_FINITE
+    message = sentence.text(type=type_.name, entity_id=entity_id, property=prop.name)
+    raise ConstraintError(sentence.rule, type_.type_key, prop.name, entity_id, message=message)

@@ -1,0 +1,23 @@
+"""Row kernels: bytes or loosely typed Arrow columns in, typed rows and violations out.
+
+Pure functions of their arguments: no store, no snapshot, no global state, so that the in-process loader and Spark
+executors run the same code. Rules that span rows (uniqueness, endpoints, cardinality) are checked elsewhere.
+"""
+
+from omnigraph.engine.rows.kernels.decode import decode, decode_collecting
+from omnigraph.engine.rows.kernels.rows import DecodedInput, Grammar, RejectedRow, Stage, TypedRows
+from omnigraph.engine.rows.kernels.typed import type_batch, type_records
+from omnigraph.engine.rows.kernels.values import check_values
+
+__all__ = [
+    "DecodedInput",
+    "Grammar",
+    "RejectedRow",
+    "Stage",
+    "TypedRows",
+    "check_values",
+    "decode",
+    "decode_collecting",
+    "type_batch",
+    "type_records",
+]

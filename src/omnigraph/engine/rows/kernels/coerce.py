@@ -1,0 +1,256 @@
+"""Columns of loose values to typed Arrow arrays, with a reason for every row that does not fit.
+
+Called for each property of a type by the record and batch readers, and by updates for the columns they assign. A
+column whose Python types are uniform goes to Arrow in one call; anything else is converted value by value with the
+rules of `scalars`. Both ways give the same array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
+from omnigraph.engine.rows.kernels.rows import Grammar
+from omnigraph.engine.rows.kernels.scalars import (
+    MANAGED_PREFIX,
+    Stored,
+    UnfitError,
+    WrongShapeError,
+    managed_bytes,
+    stored_scalar,
+)
+from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
+from omnigraph.language.values import shape_of
+
+_NULL: Final = type(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null."""
+
+    array: pa.Array
+    unfit: Mapping[int, str] = field(default_factory=dict)
+
+    def null_rows(self) -> list[int]:
+        """Rows that are null without being unfit."""
+        if not self.array.null_count:
+            return []
+        rows: list[int] = np.flatnonzero(self.array.is_null().to_numpy(zero_copy_only=False)).tolist()
+        return [row for row in rows if row not in self.unfit]
+
+
+def coerce(type_: PropertyType, values: Sequence[object], grammar: Grammar = Grammar.STRICT) -> Column:
+    """A column of `type_` from values as JSON gives them; None is null, also where the type forbids it."""
+    if type_.is_vector:
+        return _vectors(type_, values, grammar)
+    if type_.is_blob:
+        return _blobs(values)
+    if type_.list:
+        return _lists(type_, values, grammar)
+    return _scalars(type_.scalar, values, grammar)
+
+
+def _scalars(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Column:
+    kinds = set(map(type, values))
+    kinds.discard(_NULL)
+    array = _uniform(scalar, values, kinds)
+    return Column(array) if array is not None else _one_by_one(scalar, values, grammar)
+
+
+def _uniform(scalar: Scalar, values: Sequence[object], kinds: set[type]) -> pa.Array | None:
+    """The column in one call, or None when only the exact rules can tell."""
+    wanted = _KINDS[scalar]
+    if not kinds <= wanted:
+        return None
+    type_ = arrow_type(PropertyType(scalar))
+    try:
+        if scalar in FLOATS:
+            return _floats(type_, values, has_integers=int in kinds)
+        if scalar is Scalar.DATE:
+            return pa.array(values, pa.string()).cast(type_)
+        if scalar is Scalar.DATETIME:
+            return timestamps(pa.array(values, pa.string()))
+        return pa.array(values, type_)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+_KINDS: Final[dict[Scalar, set[type]]] = {
+    Scalar.STRING: {str},
+    Scalar.BOOL: {bool},
+    Scalar.DATE: {str},
+    Scalar.DATETIME: {str},
+    **{scalar: {int} for scalar in INTEGERS},
+    **{scalar: {int, float} for scalar in FLOATS},
+}
+
+
+def _floats(type_: pa.DataType, values: Sequence[object], *, has_integers: bool) -> pa.Array | None:
+    if has_integers:
+        # Arrow refuses integers beyond 2^53, which may lose precision here.
+        values = [None if value is None else float(value) for value in values]  # type: ignore[arg-type]
+    array = pa.array(values, type_)
+    return array if all_finite(array) else None
+
+
+def all_finite(array: pa.Array) -> bool:
+    return bool(pc.all(pc.is_finite(array), min_count=0).as_py())
+
+
+# The forms that Arrow's parser reads exactly as ours does; it also takes some that we do not, such as HH:MM.
+_ZULU: Final = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,3})?Z$"
+_NO_ZONE: Final = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}:\d{2}(\.\d{1,3})?)?$"
+
+
+def timestamps(texts: pa.Array) -> pa.Array | None:
+    """Texts of one common form as timestamps; None when they have to be read one by one. Raises ArrowInvalid."""
+    type_ = arrow_type(PropertyType(Scalar.DATETIME))
+    if all_match(texts, _ZULU):
+        return texts.cast(type_)
+    if all_match(texts, _NO_ZONE):
+        return texts.cast(pa.timestamp("ms")).cast(type_)
+    return None
+
+
+def all_match(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
+
+
+def _one_by_one(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Column:
+    stored: list[Stored | None] = []
+    unfit: dict[int, str] = {}
+    lenient = grammar is Grammar.LENIENT
+    for row, value in enumerate(values):
+        try:
+            stored.append(None if value is None else stored_scalar(scalar, value))
+        except UnfitError as error:
+            stored.append(None)
+            if not (lenient and isinstance(error, WrongShapeError)):
+                unfit[row] = str(error)
+    return Column(from_stored(scalar, stored), unfit)
+
+
+def from_stored(scalar: Scalar, stored: Sequence[Stored | None]) -> pa.Array:
+    """Values that already are what the column holds; Date and DateTime as their integers."""
+    type_ = arrow_type(PropertyType(scalar))
+    if scalar is Scalar.DATE:
+        return pa.array(stored, pa.int32()).cast(type_)
+    if scalar is Scalar.DATETIME:
+        return pa.array(stored, pa.int64()).cast(type_)
+    return pa.array(stored, type_)
+
+
+def _lists(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> Column:
+    expected = type_.as_nullable(False).display
+    arrays, unfit = _arrays_only(values, lambda value: f"expects {expected}, got {shape_of(value)}")
+    lengths = np.fromiter((0 if items is None else len(items) for items in arrays), np.int64, len(arrays))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    items = list(chain.from_iterable(items for items in arrays if items is not None))
+    column = _scalars(type_.scalar, items, grammar)
+    bad_items = dict(column.unfit)
+    if grammar is Grammar.STRICT:
+        bad_items |= dict.fromkeys(column.null_rows(), f"expects {type_.scalar.value}, got null")
+    for item in sorted(bad_items):
+        row = int(np.searchsorted(offsets, item, side="right")) - 1
+        unfit.setdefault(row, f"null or invalid item at index {item - int(offsets[row])}: {bad_items[item]}")
+    absent = pa.array([items is None for items in arrays], pa.bool_())
+    listed = pa.ListArray.from_arrays(
+        pa.array(offsets, pa.int32()), column.array, type=arrow_type(type_), mask=absent if len(arrays) else None
+    )
+    return Column(_without(listed, unfit), unfit)
+
+
+def _vectors(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> Column:
+    dimension = type_.dimension or 0
+    lenient = grammar is Grammar.LENIENT and type_.nullable
+    expected = f"Vector({dimension})"
+    arrays, unfit = _arrays_only(
+        values, lambda value: None if lenient else f"expects {expected} as an array of numbers, got {shape_of(value)}"
+    )
+    for row, items in enumerate(arrays):
+        if items is not None and (reason := _vector_problem(items, dimension)) is not None:
+            unfit[row] = reason
+            arrays[row] = None
+    numbers = np.zeros((len(arrays), dimension), np.float64)
+    present = np.fromiter((items is not None for items in arrays), np.bool_, len(arrays))
+    if present.any():
+        numbers[present] = np.array([items for items in arrays if items is not None], np.float64)
+    with np.errstate(over="ignore"):
+        narrowed = numbers.astype(np.float32)
+    for row in np.flatnonzero(~np.isfinite(narrowed).all(axis=1)).tolist():
+        unfit[row] = "a vector element exceeds Float32 range"
+        present[row] = False
+    children = pa.array(narrowed.reshape(-1))
+    array = pa.FixedSizeListArray.from_arrays(children, type=arrow_type(type_), mask=pa.array(~present))
+    return Column(array, unfit)
+
+
+_NUMBERS: Final = {int, float}
+
+
+def _vector_problem(items: Sequence[object], dimension: int) -> str | None:
+    if len(items) != dimension:
+        return f"expects {dimension} dimensions, got {len(items)}"
+    kinds = set(map(type, items))
+    if not kinds <= _NUMBERS:
+        index = next(i for i, item in enumerate(items) if type(item) not in _NUMBERS)
+        return f"vector elements must be numeric: element {index} is {shape_of(items[index])}"
+    if int in kinds and any(type(item) is int and abs(item) > 2**1023 for item in items):
+        return "a vector element exceeds Float32 range"
+    return None
+
+
+def _arrays_only(
+    values: Sequence[object], refuse: Callable[[object], str | None]
+) -> tuple[list[Sequence[object] | None], dict[int, str]]:
+    """The arrays among the values, None for the rest; what is neither array nor null is asked about."""
+    unfit: dict[int, str] = {}
+    arrays: list[Sequence[object] | None] = []
+    for row, value in enumerate(values):
+        if type(value) is list:
+            arrays.append(value)
+            continue
+        arrays.append(None)
+        if value is not None and (reason := refuse(value)) is not None:
+            unfit[row] = reason
+    return arrays, unfit
+
+
+def _without(array: pa.Array, unfit: Mapping[int, str]) -> pa.Array:
+    if not unfit:
+        return array
+    keep = np.ones(len(array), np.bool_)
+    keep[list(unfit)] = False
+    return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
+
+
+def _blobs(values: Sequence[object]) -> Column:
+    cells: list[dict[str, bytes | str | None] | None] = []
+    unfit: dict[int, str] = {}
+    for row, value in enumerate(values):
+        try:
+            cells.append(None if value is None else _blob_cell(value))
+        except UnfitError as error:
+            cells.append(None)
+            unfit[row] = str(error)
+    return Column(pa.array(cells, BLOB_CELL), unfit)
+
+
+def _blob_cell(value: object) -> dict[str, bytes | str | None]:
+    if isinstance(value, bytes):
+        return {"data": value, "uri": None}
+    if not isinstance(value, str):
+        raise UnfitError(f"expects Blob as a string (base64:… or a URI), got {shape_of(value)}")
+    if value.startswith(MANAGED_PREFIX):
+        return {"data": managed_bytes(value), "uri": None}
+    if not value:
+        raise UnfitError("a Blob can't be an empty string; 'base64:' is an empty value")
+    return {"data": None, "uri": value}

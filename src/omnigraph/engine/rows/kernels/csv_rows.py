@@ -1,0 +1,287 @@
+"""CSV bytes in any encoding to columns of texts by the names of the header, with bad records kept apart.
+
+The in-process loader and Spark executors read CSV here. A value that is absent is null, a quoted empty one is an empty
+text. A record is bad when its quotes are misplaced, when it has another number of values than the header, or when its
+bytes are not in the encoding; it is left out and returned with its whole text. Values are not typed here.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+from numpy.typing import NDArray
+
+from omnigraph.engine.rows.kernels.csv_records import LineCount, Records, RecordSplitter
+from omnigraph.errors import BadRequestError
+from omnigraph.language.violations import Sentence
+
+_UTF_8: Final = frozenset({"utf-8", "utf-8-sig", "ascii"})
+_BOM: Final = codecs.BOM_UTF8
+_UNDECODABLE: Final = "omnigraph.undecodable"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """How a CSV file is written. `null` is a text that means no value, besides none at all."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    header: bool = True
+    encoding: str = "utf-8"
+    null: str | None = None
+
+    def check(self) -> None:
+        """Raise a BadRequestError for what can't be read."""
+        for name, given in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if given is not None and (len(given) != 1 or not given.isascii() or given in "\r\n"):
+                raise BadRequestError(f"the CSV {name} must be one ASCII character, not {given!r}")
+        if self.delimiter == self.quote:
+            raise BadRequestError(f"the CSV delimiter and quote can't both be {self.quote!r}")
+        try:
+            _codec(self.encoding)
+        except LookupError:
+            raise BadRequestError(f"there is no encoding named '{self.encoding}'") from None
+
+    @property
+    def is_utf_8(self) -> bool:
+        """Whether offsets in the file are offsets in the text that is split, so that a file may be read in parts."""
+        return _codec(self.encoding).name in _UTF_8
+
+    @property
+    def splitter(self) -> RecordSplitter:
+        return RecordSplitter(ord(self.delimiter), ord(self.quote) if self.quote is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that has no columns: its row, counted from 1 below the header, why, and all of its text."""
+
+    row: int
+    reason: str
+    text: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CsvBlock:
+    """Some rows as columns of texts, the row that each is, and the bad records that stood among them.
+
+    `lines` are the lines of the file on which the rows begin, where they were asked for.
+    """
+
+    columns: pa.RecordBatch
+    rows: NDArray[np.int64]
+    bad: tuple[BadRecord, ...] = ()
+    lines: NDArray[np.int64] | None = None
+
+
+class CsvReader:
+    """The rows of one file, or of a part of it that begins with a record. `before` rows of the file come earlier."""
+
+    def __init__(
+        self, pieces: Iterable[bytes], dialect: CsvDialect, header: Sequence[str] | None = None, *, before: int = 0
+    ) -> None:
+        self._dialect = dialect
+        self._before = before
+        self._records: Iterator[Records] = dialect.splitter.split(
+            _utf_8(pieces, dialect.encoding, at_start=header is None)
+        )
+        self.header = list(header) if header is not None else self._read_header()
+
+    def _read_header(self) -> list[str]:
+        """The names in the first record, or names by position; nothing for a file without records."""
+        passed: list[Records] = []  # empty lines, which count as lines
+        while (first := next(self._records, None)) is not None and not len(first):
+            passed.append(first)
+        if first is None:
+            return []
+        if not self._dialect.header:
+            self._records = chain(passed, [first], self._records)
+            return [f"_c{number}" for number in range(int(first.fields[0]))]
+        if 0 in first.flaws:
+            raise BadRequestError(f"the header is malformed: {first.flaws[0]}")
+        if _undecodable(first.record(0)):
+            raise BadRequestError(f"the header has bytes that are not {self._dialect.encoding}; name the encoding")
+        width = int(first.fields[0])
+        values = _texts(first.record(0), width, range(width), replace(self._dialect, null=None))
+        names = [column[0].as_py() or f"_c{number}" for number, column in enumerate(values)]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise BadRequestError(f"the header names the column '{twice}' twice")
+        self._records = chain(passed, [first.without_first()], self._records)
+        return names
+
+    def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:
+        """The rows, with the columns asked for; all of the header's when none are named."""
+        wanted = self.header if columns is None else list(columns)
+        places = [self.header.index(name) for name in wanted]
+        row = self._before + 1
+        count = LineCount()
+        for records in self._records:
+            at = count.of(records) if lines else None
+            if len(records):
+                yield self._block(records, row, wanted, places, at)
+                row += len(records)
+
+    def _block(
+        self,
+        records: Records,
+        first: int,
+        names: Sequence[str],
+        places: Sequence[int],
+        lines: NDArray[np.int64] | None,
+    ) -> CsvBlock:
+        bad = self._bad(records)
+        good = np.ones(len(records), np.bool_)
+        good[list(bad)] = False
+        text = _joined(records, good) if bad else records.text[records.starts[0] : records.ends[-1]]
+        count = int(good.sum())
+        values = _texts(text, len(self.header), places, self._dialect) if count else [pa.nulls(0, pa.string())]
+        if len(values[0]) != count:
+            raise AssertionError(f"{count} proven records were read as {len(values[0])} rows")
+        rows = np.arange(first, first + len(records))
+        columns = pa.record_batch(values if count else values * len(names), names=list(names))
+        rejected = (
+            BadRecord(
+                first + number,
+                reason,
+                records.record(number).decode(errors="backslashreplace"),
+                0 if lines is None else int(lines[number]),
+            )
+            for number, reason in sorted(bad.items())
+        )
+        return CsvBlock(columns, rows[good], tuple(rejected), None if lines is None else lines[good])
+
+    def _bad(self, records: Records) -> dict[int, str]:
+        """Records that can't be taken, with the reason."""
+        bad = dict(records.flaws)
+        width = len(self.header)
+        for number in np.flatnonzero(records.fields != width).tolist():
+            count = int(records.fields[number])
+            values = "1 value" if count == 1 else f"{count} values"
+            bad.setdefault(number, f"it has {values} where its file has {width} column{'s' if width > 1 else ''}")
+        if _undecodable(records.text):
+            for number in range(len(records)):
+                if number not in bad and _undecodable(records.record(number)):
+                    bad[number] = f"it has bytes that are not {self._dialect.encoding}"
+        return {number: Sentence.MALFORMED_ROW.text(reason=reason) for number, reason in bad.items()}
+
+
+def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:
+    """The header of a UTF-8 file, and places where it may be cut into parts of about `size` bytes.
+
+    A place is the offset of a record and the number of rows before it. The first is the beginning of the file.
+    """
+    cuts, rows = [(0, 0)], 0
+    head, pieces = _headed(pieces)
+    shift = len(_BOM) if head.startswith(_BOM) else 0
+    reader = CsvReader(pieces, dialect)
+    for records in reader._records:
+        at = records.offset + records.starts + shift
+        first = int(np.searchsorted(at, cuts[-1][0] + size))
+        while first < len(at):
+            cuts.append((int(at[first]), rows + first))
+            first = int(np.searchsorted(at, cuts[-1][0] + size))
+        rows += len(records)
+    return reader.header, cuts
+
+
+def _codec(encoding: str) -> codecs.CodecInfo:
+    found = codecs.lookup(encoding)
+    if not found._is_text_encoding:
+        raise LookupError(encoding)
+    return found
+
+
+def _utf_8(pieces: Iterable[bytes], encoding: str, *, at_start: bool) -> Iterator[bytes]:
+    """The same text in UTF-8 without a byte order mark. What is not in the encoding becomes bytes that UTF-8 lacks."""
+    codec = _codec(encoding)
+    if codec.name not in _UTF_8:
+        pieces = _transcoded(pieces, codec)
+    if at_start:
+        head, pieces = _headed(pieces)
+        if head.startswith(_BOM):
+            next(pieces)
+            pieces = chain([head.removeprefix(_BOM)], pieces)
+    return iter(pieces)
+
+
+def _headed(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first piece, long enough to hold a byte order mark where there is one; and all pieces, it included."""
+    rest = iter(pieces)
+    head = b""
+    while len(head) < len(_BOM) and (piece := next(rest, None)) is not None:
+        head += piece
+    return head, chain([head], rest)
+
+
+def _transcoded(pieces: Iterable[bytes], codec: codecs.CodecInfo) -> Iterator[bytes]:
+    decoder = codec.incrementaldecoder(_UNDECODABLE)
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "surrogateescape")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    wrong = error.object[error.start : error.end]
+    return "".join(chr(0xDC00 + max(byte, 0x80)) for byte in wrong), error.end
+
+
+codecs.register_error(_UNDECODABLE, _escaped)
+
+
+def _undecodable(text: bytes) -> bool:
+    if text.isascii():
+        return False
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _joined(records: Records, good: NDArray[np.bool_]) -> bytes:
+    """The good records alone, cut out in as few pieces as there are runs of them."""
+    runs = (list(run) for held, run in groupby(range(len(records)), lambda number: good[number]) if held)
+    return b"\n".join(records.text[records.starts[run[0]] : records.ends[run[-1]]] for run in runs)
+
+
+def _texts(text: bytes, width: int, places: Iterable[int], dialect: CsvDialect) -> list[pa.Array]:
+    """Columns of well-formed records. Arrow's reader is fast and forgiving; here there is nothing to forgive."""
+    # Arrow takes a byte order mark off, wherever the text comes from, and an empty value at the end of a text that ends
+    # without a line end for a quoted one. Empty lines do no harm.
+    text = b"\n" + text + b"\n" if text.startswith(_BOM) else text + b"\n"
+    names = [str(number) for number in range(width)]
+    wanted = [str(number) for number in places]
+    table = pacsv.read_csv(
+        pa.BufferReader(text),
+        read_options=pacsv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
+        parse_options=pacsv.ParseOptions(
+            delimiter=dialect.delimiter,
+            quote_char=dialect.quote or False,
+            double_quote=dialect.quote is not None,
+            newlines_in_values=True,
+        ),
+        convert_options=pacsv.ConvertOptions(
+            check_utf8=False,  # done before
+            column_types=dict.fromkeys(wanted, pa.string()),
+            include_columns=wanted,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    columns = [table.column(name).combine_chunks() for name in wanted]
+    if dialect.null is not None:
+        nothing = pa.scalar(None, pa.string())
+        columns = [pc.if_else(pc.equal(column, dialect.null), nothing, column) for column in columns]
+    return columns

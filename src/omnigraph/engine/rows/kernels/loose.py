@@ -1,0 +1,142 @@
+"""Arrow columns of any source to the typed columns of a catalog.
+
+Spark, Parquet and CSV readers give integers and floats of any width, decimals, texts for numbers, timestamps of any
+unit. A cast that loses nothing is taken; other values go through the same rules as JSON, with the same reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
+from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
+
+_INTEGER_TEXT: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_NUMBER_TEXT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# Arrow's own parser takes more than decimal numbers (hex, inf), so it is asked only about these.
+_PLAIN_INTEGER: Final = r"^-?[0-9]+$"
+_PLAIN_NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_BOOL_TEXTS: Final = {"true": True, "false": False}
+_EXACT_IN_F64: Final = 2.0**53
+_read_array = msgspec.json.Decoder(list).decode
+_MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
+
+
+def coerce_arrow(type_: PropertyType, array: pa.Array) -> Column:
+    """A column of `type_` from an Arrow array; rows that do not fit are null and have a reason."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pt.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pt.is_null(array.type):
+        return Column(pa.nulls(len(array), arrow_type(type_)))
+    if pt.is_large_string(array.type) or pt.is_string_view(array.type):
+        array = array.cast(pa.string())
+    try:
+        direct = _direct(type_, array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # some value does not fit; the value rules tell which
+        direct = None
+    return Column(direct) if direct is not None else coerce(type_, _json_like(type_, array))
+
+
+def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
+    """The column in one cast, where a cast is known to keep every value; None leaves it to the value rules."""
+    if type_.is_vector:
+        return _direct_vectors(type_, array)
+    if type_.is_blob or type_.list:
+        return None
+    found, target = array.type, arrow_type(type_)
+    if pt.is_string(found) and type_.scalar in NUMERIC:
+        if not all_match(array, _PLAIN_INTEGER if type_.scalar in INTEGERS else _PLAIN_NUMBER):
+            return None
+        array = array.cast(target if type_.scalar in INTEGERS else pa.float64())
+        found = array.type
+    if type_.scalar in FLOATS and (pt.is_floating(found) or pt.is_integer(found)):
+        numbers = array.cast(pa.float64(), safe=False).cast(target, safe=False)
+        return numbers if all_finite(numbers) else None
+    if type_.scalar is Scalar.DATE and (pt.is_date(found) or pt.is_timestamp(found)):
+        return _millis(array).cast(pa.timestamp("ms")).cast(target, safe=False)
+    if type_.scalar is Scalar.DATETIME:
+        if pt.is_date(found) or pt.is_timestamp(found):
+            return _millis(array).cast(_MILLIS)
+        return timestamps(array) if pt.is_string(found) else None
+    same_kind = (
+        found == target
+        or (type_.scalar in INTEGERS and pt.is_integer(found))
+        or (type_.scalar is Scalar.DATE and pt.is_string(found))
+    )
+    return array.cast(target) if same_kind else None
+
+
+def _millis(array: pa.Array) -> pa.Array:
+    """Epoch milliseconds of dates and timestamps; finer units are cut towards the past, like texts are."""
+    if pt.is_date(array.type) or array.type.unit == "s":
+        return array.cast(pa.timestamp("ms")).cast(pa.int64())
+    per_milli = {"ms": 1, "us": 1_000, "ns": 1_000_000}[array.type.unit]
+    ticks = array.cast(pa.int64())
+    valid = ticks.is_valid()
+    floored = np.floor_divide(pc.fill_null(ticks, 0).to_numpy(zero_copy_only=False), per_milli)
+    return pc.if_else(valid, pa.array(floored, pa.int64()), pa.scalar(None, pa.int64()))
+
+
+def _direct_vectors(type_: PropertyType, array: pa.Array) -> pa.Array | None:
+    found = array.type
+    if not (pt.is_list(found) or pt.is_large_list(found) or pt.is_fixed_size_list(found)):
+        return None
+    if array.null_count or not (pt.is_floating(found.value_type) or pt.is_integer(found.value_type)):
+        return None
+    if not pc.all(pc.equal(pc.list_value_length(array), type_.dimension), min_count=0).as_py():
+        return None
+    numbers = pc.list_flatten(array).cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
+    if numbers.null_count or not all_finite(numbers):
+        return None
+    return pa.FixedSizeListArray.from_arrays(numbers, type=arrow_type(type_))
+
+
+def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
+    """The values as JSON would have given them, after reading texts of numbers as numbers."""
+    if pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type):
+        item = PropertyType(Scalar.F32) if type_.is_vector else type_.item
+        return [None if not row.is_valid else _json_like(item, row.values) for row in array]
+    if pt.is_date(array.type) or pt.is_timestamp(array.type):
+        if type_.scalar is Scalar.DATE and pt.is_date(array.type):
+            return list(array.cast(pa.date32()).cast(pa.int32()).to_pylist())
+        return list(_millis(array).to_pylist()) if type_.scalar is Scalar.DATETIME else list(array.to_pylist())
+    if type_.list or type_.is_vector:
+        return [array_text(value) for value in array.to_pylist()]
+    return [reread(type_.scalar, value) for value in array.to_pylist()]
+
+
+def array_text(value: object) -> object:
+    """The array that a text spells as JSON, which is how CSV writes one; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return _read_array(value)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return value
+    return value
+
+
+def reread(scalar: Scalar, value: object) -> object:
+    """A value as JSON would have given it: a text of a number as the number, a whole float as the integer it is."""
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and scalar in INTEGERS and value.is_integer() and abs(value) <= _EXACT_IN_F64:
+        return int(value)
+    if isinstance(value, str):
+        if scalar in INTEGERS and _INTEGER_TEXT.fullmatch(value):
+            return int(value)
+        if scalar in FLOATS and _NUMBER_TEXT.fullmatch(value):
+            return float(value)
+        if scalar is Scalar.BOOL:
+            return _BOOL_TEXTS.get(value.lower(), value)
+    return value

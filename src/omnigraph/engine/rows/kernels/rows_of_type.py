@@ -1,0 +1,236 @@
+"""Rows of one type, as Arrow columns or as dictionaries, to the same typed rows that graph records become.
+
+Called by `load` when it is told the type of its rows. Columns and fields are called like the properties they become;
+`id` is an id, and `from` and `to`, or `src` and `dst`, are the ends of an edge. Nothing here knows files or frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from omnigraph.api.limits import Limits
+from omnigraph.engine.rows.columns import rows_schema
+from omnigraph.engine.rows.kernels.framing import Meter
+from omnigraph.engine.rows.kernels.ids import Mint
+from omnigraph.engine.rows.kernels.python_values import plain_value, plain_values
+from omnigraph.engine.rows.kernels.rows import DecodedInput, RejectedRow, Stage, TypedRows, first_in_stage_order
+from omnigraph.engine.rows.kernels.typed import type_batch, type_records
+from omnigraph.engine.rows.kernels.values import check_values
+from omnigraph.errors import BadRequestError, ConstraintRule
+from omnigraph.language.catalog import TableType
+from omnigraph.language.source import LONE_SURROGATE, did_you_mean
+from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.values import shape_of
+from omnigraph.language.violations import Sentence
+
+ENDS: Final = (("from", "to"), ("src", "dst"))
+"""What the columns that hold the ends of an edge may be called."""
+
+_ID: Final = PropertyType(Scalar.STRING)
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Some rows with their numbers in the input, and the numbers of those that could not be read, with reasons."""
+
+    rows: pa.RecordBatch | Sequence[object]
+    numbers: pa.Array | Sequence[int]
+    bad: Sequence[tuple[int, str]] = ()
+
+
+def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -> tuple[str, ...]:
+    """The columns that hold the ends of an edge; none for a node. Refuses columns that are no property: they would
+    be lost."""
+    where = "" if file is None else f"{file}: "
+    if twice := next((name for name in columns if columns.count(name) > 1), None):
+        raise BadRequestError(f"{where}the column '{twice}' is there twice")
+    ends: tuple[str, ...] = ()
+    if type_.kind == "edge":
+        found = next((pair for pair in ENDS if set(pair) <= set(columns)), None)
+        if found is None:
+            raise BadRequestError(
+                f"{where}rows of the edge type {type_.name} need the columns from and to, or src and dst; "
+                f"there are {', '.join(columns)}"
+            )
+        ends = found
+    known = {"id", *type_.properties}
+    for column in columns:
+        if column not in ends and column not in known:
+            hint = did_you_mean(column, known)
+            raise BadRequestError(
+                f"{where}{type_.type_key} has no property for the column '{column}'"
+                + (f"; {hint}" if hint else "")
+                + "; leave the column out or rename it, here or in a pipeline file (`omnigraph pipeline run`)"
+            )
+    return ends
+
+
+def decode_rows(
+    type_: TableType, blocks: Iterable[RowBlock], *, unit: str, limits: Limits, mint: Mint, file: str | None = None
+) -> DecodedInput:
+    """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`.
+
+    `unit` is what the numbers of rows count. Raises ResourceLimitError beyond `limits`.
+    """
+    unit = unit if file is None else f"{file}, {unit}"
+    reader = _RowReader(type_, mint, file)
+    meter = Meter(limits)
+    parts: list[TypedRows] = []
+    for block in blocks:
+        meter.count_rows(len(block.numbers) + len(block.bad))
+        if block.bad:
+            number, reason = min(block.bad)
+            raise RejectedRow(number, None, None, reason, Stage.ENVELOPE, ConstraintRule.RECORD).error(unit)
+        parts.append(reader.read(block))
+        meter.count_bytes(parts[-1].rows.nbytes)
+        if (worst := reader.unreadable()) is not None:
+            raise worst.error(unit)
+    if reader.rejected:
+        raise first_in_stage_order(reader.rejected, {type_.type_key: type_}).error(unit)
+    schema = rows_schema(type_)
+    rows = pa.concat_tables([part.rows for part in parts]) if parts else schema.empty_table()
+    numbers = pa.concat_arrays([part.lines for part in parts]) if parts else pa.array([], pa.int64())
+    return DecodedInput({type_.type_key: TypedRows(type_, rows, numbers)})
+
+
+class _RowReader:
+    def __init__(self, type_: TableType, mint: Mint, file: str | None) -> None:
+        self._type = type_
+        self._file = file
+        self._mint = mint
+        self._ends: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.rejected: list[RejectedRow] = []
+
+    def unreadable(self) -> RejectedRow | None:
+        """The first row that is no row of the type at all; nothing later in the input can come before it."""
+        bad = [row for row in self.rejected if row.stage is Stage.ENVELOPE]
+        return min(bad, key=lambda row: row.line, default=None)
+
+    def read(self, block: RowBlock) -> TypedRows:
+        if isinstance(block.rows, pa.RecordBatch):
+            return self._columns(block.rows, block.numbers)
+        return self._records(block.rows, list(block.numbers))
+
+    def _columns(self, batch: pa.RecordBatch, numbers: pa.Array | Sequence[int]) -> TypedRows:
+        names = tuple(batch.schema.names)
+        if names not in self._ends:
+            self._ends[names] = ends_of(self._type, names, self._file)
+        renamed = dict(zip(self._ends[names], ENDS[0], strict=False))
+        batch = batch.rename_columns([renamed.get(name, name) for name in names])
+        return type_batch(self._type, batch, numbers, self.rejected, mint=self._mint)
+
+    # Dictionaries
+
+    def _records(self, rows: Sequence[object], numbers: list[int]) -> TypedRows:
+        records, kept = self._dictionaries(rows, numbers)
+        ends: tuple[list[str], list[str]] | None = None
+        if self._type.kind == "edge":
+            records, kept, ends = self._taken_apart(records, kept)
+        members = self._plain(records)
+        try:
+            typed = self._typed(members, kept, ends)
+        except UnicodeEncodeError:
+            whole = [row for row in range(len(members)) if not self._holds_half_a_character(members, ends, row, kept)]
+            ends = None if ends is None else ([ends[0][row] for row in whole], [ends[1][row] for row in whole])
+            typed = self._typed([members[row] for row in whole], [kept[row] for row in whole], ends)
+        broken = check_values(typed)
+        self.rejected.extend(broken)
+        return typed.without(row.line for row in broken)
+
+    def _typed(
+        self, members: Sequence[Mapping[str, object]], numbers: list[int], ends: tuple[list[str], list[str]] | None
+    ) -> TypedRows:
+        rejected: list[RejectedRow] = []
+        typed = type_records(self._type, members, numbers, rejected, endpoints=ends, mint=self._mint)
+        self.rejected.extend(rejected)
+        return typed
+
+    def _dictionaries(
+        self, rows: Sequence[object], numbers: list[int]
+    ) -> tuple[Sequence[Mapping[str, object]], list[int]]:
+        if set(map(type, rows)) <= {dict} and set(map(type, set().union(*rows))) <= {str}:  # type: ignore[arg-type]
+            return rows, numbers  # type: ignore[return-value]
+        good: list[Mapping[str, object]] = []
+        kept: list[int] = []
+        for number, row in zip(numbers, rows, strict=True):
+            if isinstance(row, Mapping) and all(isinstance(name, str) for name in row):
+                good.append(row)
+                kept.append(number)
+            else:
+                self._reject(number, None, Sentence.NO_ROW, type=self._type.name, shape=shape_of(row))
+        return good, kept
+
+    def _taken_apart(
+        self, records: Sequence[Mapping[str, object]], numbers: list[int]
+    ) -> tuple[Sequence[Mapping[str, object]], list[int], tuple[list[str], list[str]]]:
+        """Edges as their properties and their two ends; rows that lack an end are refused."""
+        rest: list[Mapping[str, object]] = []
+        kept: list[int] = []
+        ends: tuple[list[str], list[str]] = ([], [])
+        for number, record in zip(numbers, records, strict=True):
+            names = next((pair for pair in ENDS if pair[0] in record or pair[1] in record), ENDS[0])
+            found = [_as_id(record.get(name)) for name in names]
+            bad = next((at for at, end in enumerate(found) if not isinstance(end, str)), None)
+            if bad is not None:
+                got = shape_of(found[bad]) if names[bad] in record else "nothing"
+                self._reject(number, names[bad], Sentence.NO_NODE_ID, name=names[bad], shape=got)
+                continue
+            rest.append({name: value for name, value in record.items() if name not in names})
+            kept.append(number)
+            ends[0].append(str(found[0]))
+            ends[1].append(str(found[1]))
+        return rest, kept, ends
+
+    def _plain(self, records: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+        """The same rows with values as JSON has them. An `id` that is null is none."""
+        names: set[str] = set().union(*records)
+        changed: dict[str, Sequence[object]] = {}
+        for prop in self._type.property_list:
+            if prop.name in names:
+                given = [record.get(prop.name) for record in records]
+                plain = plain_values(prop.type, given)
+                if plain is not given:
+                    changed[prop.name] = plain
+        if "id" in names:
+            changed["id"] = [_as_id(record.get("id")) for record in records]
+        if not changed:
+            return records
+        return [
+            {
+                name: changed[name][row] if name in changed else value
+                for name, value in record.items()
+                if name != "id" or changed["id"][row] is not None
+            }
+            for row, record in enumerate(records)
+        ]
+
+    def _holds_half_a_character(
+        self,
+        members: Sequence[Mapping[str, object]],
+        ends: tuple[list[str], list[str]] | None,
+        row: int,
+        numbers: list[int],
+    ) -> bool:
+        named = {} if ends is None else dict(zip(ENDS[0], (ends[0][row], ends[1][row]), strict=True))
+        for name, value in {**members[row], **named}.items():
+            if LONE_SURROGATE.search(name) or LONE_SURROGATE.search(str(value)):
+                text = Sentence.HALF_CHARACTER.text(property=name.encode(errors="backslashreplace").decode())
+                rule = Sentence.HALF_CHARACTER.rule
+                key = self._type.type_key
+                self.rejected.append(RejectedRow(numbers[row], key, name, text, Stage.VALUES, rule))
+                return True
+        return False
+
+    def _reject(self, number: int, member: str | None, sentence: Sentence, **values: object) -> None:
+        key, text = self._type.type_key, sentence.text(**values)
+        self.rejected.append(RejectedRow(number, key, member, text, Stage.ENVELOPE, sentence.rule))
+
+
+def _as_id(value: object) -> object:
+    """An id as text. An integer names the node whose key has that value."""
+    value = plain_value(_ID, value)
+    return str(value) if type(value) is int else value

@@ -1,0 +1,291 @@
+"""Loose records of one type to typed rows: field names, ids, every property, keys; in that order.
+
+Called by `decode` for each type of a block and by mutations for the rows they insert. A row that breaks a rule is left
+out and reported; the caller decides whether one violation ends the whole write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.rows.columns import arrow_type, rows_schema
+from omnigraph.engine.rows.kernels.coerce import Column, coerce
+from omnigraph.engine.rows.kernels.envelope import RESERVED_NAMES
+from omnigraph.engine.rows.kernels.ids import Mint, canonical_texts, is_spelling_of, key_ids, new_ulids
+from omnigraph.engine.rows.kernels.loose import coerce_arrow
+from omnigraph.engine.rows.kernels.rows import Grammar, RejectedRow, Stage, TypedRows
+from omnigraph.engine.rows.kernels.values import forbidden_values
+from omnigraph.errors import BadRequestError, ConstraintRule
+from omnigraph.language.catalog import NodeType, Property, TableType
+from omnigraph.language.source import did_you_mean
+from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.values import shape_of
+from omnigraph.language.violations import Sentence, quoted
+
+_ID_TYPE = PropertyType(Scalar.STRING)
+_STRUCTURAL_NAMES = frozenset({"src", "dst"})
+
+
+def type_records(
+    type_: TableType,
+    records: Sequence[Mapping[str, object]],
+    lines: Sequence[int],
+    rejected: list[RejectedRow],
+    *,
+    grammar: Grammar = Grammar.STRICT,
+    endpoints: tuple[Sequence[str], Sequence[str]] | None = None,
+    mint: Mint = new_ulids,
+) -> TypedRows:
+    """JSON-like members by property name (plus `id`) to typed rows; `endpoints` are the `from` and `to` of edges.
+
+    Bad rows are left out and appended to `rejected`. Dates may be texts or stored integers, as in the input grammar.
+    """
+    return RecordTyper(type_, rejected, grammar, mint).read(records, lines, endpoints)
+
+
+def type_batch(
+    type_: TableType,
+    batch: pa.RecordBatch | pa.Table,
+    lines: Sequence[int] | pa.Array,
+    rejected: list[RejectedRow],
+    *,
+    mint: Mint = new_ulids,
+) -> TypedRows:
+    """Loosely typed Arrow columns by property name (plus `id`, and `from` and `to` for edges) to typed rows.
+
+    Columns that are absent are null; a column the type does not know is a BadRequestError. `lines` number the rows
+    in reports. Value constraints are part of it: every row that is left is valid by itself.
+    """
+    checked = _CheckedRows(type_, lines, rejected)
+    ends = ("from", "to") if type_.kind == "edge" else ()
+    names = frozenset(batch.schema.names)
+    for name in batch.schema.names:
+        if name not in type_.properties and name != "id" and name not in ends:
+            raise BadRequestError(f"{type_.type_key}: {_unknown_field(type_, name)[1]}")
+    typer = RecordTyper(type_, rejected, Grammar.STRICT, mint)
+    explicit = _id_column(batch, "id", checked) if "id" in names else None
+    endpoints = [_id_column(batch, end, checked, required=True) for end in ends]
+    columns = []
+    for prop in type_.property_list:
+        if prop.name in names:
+            column = coerce_arrow(prop.type, batch.column(prop.name))
+            checked.column(prop, column)
+            columns.append(column.array)
+        else:
+            columns.append(_absent(prop, checked))
+    ids = typer.ids(columns, explicit, checked)
+    for found in forbidden_values(type_, checked.table([ids, *endpoints, *columns])):
+        if not checked.is_rejected(found.row):
+            checked.reject(found.row, found.stage(), found.property, found.rule, found.reason)
+    return checked.accepted([ids, *endpoints, *columns], explicit)
+
+
+def _id_column(batch: pa.RecordBatch, name: str, checked: _CheckedRows, *, required: bool = False) -> pa.Array:
+    """Ids as texts. An integer names the node whose key has that value."""
+    if name not in batch.schema.names:
+        raise BadRequestError(f"{checked.type_key}: the input has no '{name}' column")
+    column = coerce_arrow(_ID_TYPE, batch.column(name))
+    if column.unfit:
+        found = batch.column(name)
+        if not pa.types.is_integer(found.type):
+            raise BadRequestError(f"{checked.type_key}: column '{name}' must hold ids as strings, not {found.type}")
+        column = Column(canonical_texts(Scalar.I64, found))
+    if required:
+        for row in column.null_rows():
+            checked.refuse(row, Stage.ENVELOPE, name, Sentence.NO_NODE_ID, name=name, shape="null")
+    return column.array
+
+
+@dataclass(slots=True)
+class RecordTyper:
+    """Types the records of one type, block after block.
+
+    `respelled` remembers which old spelling of an id stood for which canonical one (lenient grammar): edges of the
+    same input may still use the old one.
+    """
+
+    type_: TableType
+    rejected: list[RejectedRow]
+    grammar: Grammar = Grammar.STRICT
+    mint: Mint = new_ulids
+    respelled: dict[str, str] = field(default_factory=dict)
+
+    def read(
+        self,
+        records: Sequence[Mapping[str, object]],
+        lines: Sequence[int],
+        endpoints: tuple[Sequence[str], Sequence[str]] | None = None,
+    ) -> TypedRows:
+        checked = _CheckedRows(self.type_, lines, self.rejected)
+        names = set().union(*records)
+        if self.grammar is Grammar.STRICT:
+            self._check_names(names, records, checked)
+        given = self._explicit_ids(records, checked) if "id" in names else None
+        members = _by_name(records, names)
+        columns = []
+        for prop in self.type_.property_list:
+            if prop.name in names:
+                column = coerce(prop.type, members(prop.name), self.grammar)
+                checked.column(prop, column)
+                columns.append(column.array)
+            else:
+                columns.append(_absent(prop, checked))
+        explicit = None if given is None else pa.array(given, pa.string())
+        ids = self.ids(columns, explicit, checked)
+        ends = [] if endpoints is None else [pa.array(end, pa.string()) for end in endpoints]
+        return checked.accepted([ids, *ends, *columns], explicit)
+
+    def _check_names(self, names: set[str], records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> None:
+        unknown = names - self.type_.properties.keys() - {"id"}
+        if not unknown:
+            return
+        found = {name: _unknown_field(self.type_, name) for name in unknown}
+        for row, record in enumerate(records):
+            for name in record:
+                if name in unknown:
+                    checked.reject(row, Stage.FIELDS, name, *found[name])
+
+    def _explicit_ids(self, records: Sequence[Mapping[str, object]], checked: _CheckedRows) -> list[str | None]:
+        tolerant = self.grammar is Grammar.LENIENT and self.type_.kind == "edge"
+        ids: list[str | None] = []
+        for row, record in enumerate(records):
+            given = record.get("id")
+            ids.append(given if isinstance(given, str) else None)
+            if not isinstance(given, str) and "id" in record and not tolerant:
+                checked.refuse(row, Stage.FIELDS, "id", Sentence.WRONG_ID, shape=shape_of(given))
+        return ids
+
+    def ids(self, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows) -> pa.Array:
+        """Derived from the key where there is one, else the explicit ones, else fresh."""
+        if isinstance(self.type_, NodeType) and self.type_.key:
+            return self._key_ids(self.type_, columns, explicit, checked)
+        if explicit is None:
+            return self.mint(checked.count)
+        if not explicit.null_count:
+            return explicit
+        return pc.replace_with_mask(explicit, explicit.is_null(), self.mint(explicit.null_count))
+
+    def _key_ids(
+        self, type_: NodeType, columns: list[pa.Array], explicit: pa.Array | None, checked: _CheckedRows
+    ) -> pa.Array:
+        typed = pa.table(columns, names=[prop.column for prop in type_.property_list])
+        ids = key_ids(type_, typed)
+        if explicit is None:
+            return ids
+        differs = pc.fill_null(pc.not_equal(explicit, ids), False)
+        if pc.any(differs, min_count=0).as_py():
+            members = [type_.properties[name] for name in type_.key]
+            texts = [canonical_texts(m.type.scalar, typed.column(m.column).combine_chunks()) for m in members]
+            for row in np.flatnonzero(differs.to_numpy(zero_copy_only=False)).tolist():
+                if not checked.is_rejected(row):
+                    spellings = [(m.type.scalar, text[row].as_py()) for m, text in zip(members, texts, strict=True)]
+                    self._respell(row, explicit[row].as_py(), ids[row].as_py(), spellings, checked)
+        return ids
+
+    def _respell(
+        self, row: int, given: str, canonical: str, members: list[tuple[Scalar, str]], checked: _CheckedRows
+    ) -> None:
+        known = canonical
+        if self.grammar is Grammar.STRICT:
+            sentence = Sentence.OTHER_KEY
+        elif not any(is_spelling_of(scalar, text, given) for scalar, text in members):
+            sentence = Sentence.NO_SPELLING
+        elif (known := self.respelled.setdefault(given, canonical)) != canonical:
+            sentence = Sentence.TWO_MEANINGS
+        else:
+            return
+        texts = {"given": quoted(given), "canonical": quoted(canonical), "known": quoted(known)}
+        checked.refuse(row, Stage.KEYS, "id", sentence, **texts)
+
+
+class _CheckedRows:
+    """One block of rows under check: collects its rejections and cuts the rejected rows out at the end."""
+
+    def __init__(self, type_: TableType, lines: Sequence[int] | pa.Array, rejected: list[RejectedRow]) -> None:
+        self._type = type_
+        self._lines = lines if isinstance(lines, pa.Array) else pa.array(lines, pa.int64())
+        self._report = rejected
+        self._found: list[tuple[int, Stage, str | None, ConstraintRule, str]] = []
+        self._rows: set[int] = set()
+
+    @property
+    def type_key(self) -> str:
+        return self._type.type_key
+
+    @property
+    def count(self) -> int:
+        return len(self._lines)
+
+    def is_rejected(self, row: int) -> bool:
+        return row in self._rows
+
+    def refuse(self, row: int, stage: Stage, field: str | None, sentence: Sentence, **values: object) -> None:
+        self.reject(row, stage, field, sentence.rule, sentence.text(**values))
+
+    def reject(self, row: int, stage: Stage, name: str | None, rule: ConstraintRule, reason: str) -> None:
+        self._rows.add(row)
+        self._found.append((row, stage, name, rule, reason))
+
+    def column(self, prop: Property, column: Column) -> None:
+        for row, reason in column.unfit.items():
+            self.refuse(row, Stage.VALUES, prop.name, Sentence.WRONG_VALUE, property=prop.name, reason=reason)
+        if not prop.type.nullable:
+            for row in column.null_rows():
+                self.refuse(row, Stage.VALUES, prop.name, missing_value(self._type, prop), property=prop.name)
+
+    def table(self, columns: list[pa.Array]) -> pa.Table:
+        return pa.table(columns, schema=rows_schema(self._type))
+
+    def accepted(self, columns: list[pa.Array], explicit: pa.Array | None) -> TypedRows:
+        """The rows that broke no rule; `columns` begin with their ids, of which `explicit` were given."""
+        rows = self.table(columns)
+        if not self._rows:
+            return TypedRows(self._type, rows, self._lines)
+        # An id that was generated for a rejected row names nothing.
+        known = columns[0] if isinstance(self._type, NodeType) and self._type.key else explicit
+        for row, stage, name, rule, reason in self._found:
+            entity_id = None if known is None else known[row].as_py()
+            line = self._lines[row].as_py()
+            self._report.append(RejectedRow(line, self._type.type_key, name, reason, stage, rule, entity_id))
+        keep = np.ones(self.count, np.bool_)
+        keep[list(self._rows)] = False
+        mask = pa.array(keep)
+        return TypedRows(self._type, rows.filter(mask), self._lines.filter(mask))
+
+
+def _by_name(records: Sequence[Mapping[str, object]], names: set[str]) -> Callable[[str], Sequence[object]]:
+    """How to get the values of one member from all records, null where a record has none."""
+    if sum(map(len, records)) == len(names) * len(records):
+        return lambda name: list(map(itemgetter(name), records))
+    return lambda name: [record.get(name) for record in records]
+
+
+def _absent(prop: Property, checked: _CheckedRows) -> pa.Array:
+    column = Column(pa.nulls(checked.count, arrow_type(prop.type)))
+    checked.column(prop, column)
+    return column.array
+
+
+def missing_value(type_: TableType, prop: Property) -> Sentence:
+    """What is said about a null where the schema wants a value."""
+    if prop.type.is_vector:
+        return Sentence.NO_VECTOR
+    if prop.type.is_blob:
+        return Sentence.NO_BLOB
+    return Sentence.NO_KEY if isinstance(type_, NodeType) and prop.name in type_.key else Sentence.NO_VALUE
+
+
+def _unknown_field(type_: TableType, name: str) -> tuple[ConstraintRule, str]:
+    suggestion = did_you_mean(name, type_.properties)
+    sentence = Sentence.UNKNOWN_FIELD
+    if name in RESERVED_NAMES:
+        sentence = Sentence.RESERVED_FIELD
+    elif type_.kind == "edge" and name in _STRUCTURAL_NAMES:
+        sentence = Sentence.RESERVED_ENDPOINT
+    return sentence.rule, sentence.text(name=name, suggestion=f"; {suggestion}" if suggestion else "")

@@ -1,0 +1,132 @@
+"""The entities of one type at one snapshot: the type as that snapshot declares it, over the table version it names.
+
+Diffs, merges, change images, entity reads and exports read rows through `TypeState`: a column that the table does not
+have reads as null, and a column that the schema no longer declares is not read at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.rows.columns import BLOB_CELL, rows_schema
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import IntegrityError
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.storage.models import TableState
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.blobs import BlobDescriptors
+from omnigraph.storage.tables.reader import TableReader
+from omnigraph.storage.tables.rows import RowIds
+
+
+def type_of(catalog: Catalog, type_key: str) -> TableType | None:
+    kind, _, name = type_key.partition(":")
+    return catalog.nodes.get(name) if kind == "node" else catalog.edges.get(name)
+
+
+@dataclass(frozen=True)
+class TypeState:
+    """One type at one snapshot. The table is opened when its rows are first asked for."""
+
+    reader: TableReader
+    type: TableType
+    state: TableState
+
+    @classmethod
+    def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
+        """Every type of a snapshot, by type key."""
+        catalog = snapshot.catalog
+        states = {}
+        for type_key, state in snapshot.entry.tables.items():
+            type_ = type_of(catalog, type_key)
+            if type_ is None:
+                raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
+            states[type_key] = cls(snapshot.root.reader, type_, state)
+        return states
+
+    @property
+    def lifetime(self) -> str:
+        """An id that stays the same through renames and differs after a drop and re-create."""
+        return self.state.table_id
+
+    @property
+    def type_key(self) -> str:
+        return self.type.type_key
+
+    @property
+    def table(self) -> Table:
+        return self.reader.open(self.state)
+
+    @property
+    def keys(self) -> list[str]:
+        """The system columns: `id`, and the endpoints of an edge."""
+        return list(self.type.system_columns)
+
+    @cached_property
+    def visible(self) -> frozenset[str]:
+        """Every column that the type declares at this snapshot."""
+        return frozenset((*self.keys, *(prop.column for prop in self.type.property_list)))
+
+    @cached_property
+    def blob_columns(self) -> frozenset[str]:
+        return frozenset(prop.column for prop in self.type.property_list if prop.type.is_blob)
+
+    def same_content(self, other: TypeState) -> bool:
+        """Whether nothing differs, as far as the versions alone can prove it."""
+        return self.state.version == other.state.version and self.visible == other.visible
+
+    def keys_of_all(self) -> pa.Table:
+        """The system columns and the row id of every row, in id order."""
+        return self.table.read(self.keys, row_ids=True).sort_by("id")
+
+    def keys_among(self, ids: Sequence[str]) -> pa.Table:
+        """The system columns and row ids of the entities with these ids, in id order."""
+        return self.table.rows_among("id", ids, self.keys, row_ids=True).sort_by("id")
+
+    def rows(self, row_ids: RowIds, *, blobs: bool = True) -> pa.Table:
+        """Complete rows in `columns.rows_schema`. Without `blobs` every blob cell is null, whatever is stored."""
+        columns = self.stored_columns(frozenset() if blobs else self.blob_columns)
+        return self.complete(self.table.take(row_ids, columns), row_ids)
+
+    def stored_columns(self, skipped: frozenset[str] = frozenset()) -> list[str]:
+        """The columns of complete rows that the table of this snapshot has."""
+        present = frozenset(self.table.columns) - skipped
+        return [name for name in dict.fromkeys(rows_schema(self.type).names) if name in present]
+
+    def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:
+        """Complete rows from stored columns: blobs are read, and what `stored` does not have is null."""
+        schema = rows_schema(self.type)
+        given = dict(zip(stored.column_names, stored.columns, strict=True))
+        columns = []
+        for field in schema:
+            if field.name not in given:
+                columns.append(pa.nulls(len(row_ids), field.type))
+            elif field.type == BLOB_CELL:
+                columns.append(self._blob_cells(field.name, row_ids, given[field.name]))
+            else:
+                columns.append(given[field.name].cast(field.type))
+        return pa.table(columns, schema=schema)
+
+    def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:
+        """The same rows, so many at a time."""
+        for start in range(0, len(row_ids), size):
+            yield self.rows(row_ids[start : start + size], blobs=blobs)
+
+    def _blob_cells(self, column: str, row_ids: RowIds, descriptors: pa.ChunkedArray) -> pa.Array:
+        described = BlobDescriptors.of(descriptors)
+        data: list[bytes | None] = [None] * len(row_ids)
+        held = np.flatnonzero(described.managed)
+        for row, content in zip(held.tolist(), self.table.blobs(column, row_ids[held]), strict=True):
+            data[row] = content.read()
+        uri = pc.if_else(pa.array(described.external), described.uri.combine_chunks(), pa.scalar(None, pa.string()))
+        return pa.StructArray.from_arrays(
+            [pa.array(data, pa.large_binary()), uri.cast(pa.string())],
+            fields=list(BLOB_CELL),
+            mask=pa.array(~described.valid),
+        )

@@ -1,0 +1,141 @@
+"""Schema changes on a branch: planned against its head, applied as one commit together with what data they need.
+
+A rename or a widened enum moves no data; a new property and a dropped one change only a table's metadata. History
+keeps the schema that each commit was made with, so what a drop removed stays readable before it, until cleanup, or
+until the same call when the drop is a hard one. The planner decides what is possible; this module carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.engine.rows.columns import table_field, table_schema
+from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.schema.steps import told_plan
+from omnigraph.engine.upkeep.cleanup import purge_history
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.schema.migration import Evolution, evolve
+from omnigraph.language.schema.migration_steps import DropProperty, DropType, MigrationStep
+from omnigraph.storage.models import TableState
+from omnigraph.storage.tables import StagedTable
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaPreview:
+    """A plan, and the catalog the branch would have after it; None when the plan is not possible."""
+
+    plan: SchemaPlan
+    catalog: Catalog | None
+
+
+def plan_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPlan:
+    """The way from a branch's schema to this one. Writes nothing, and an impossible plan is no error."""
+    return told_plan(evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss).plan)
+
+
+def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool) -> SchemaPreview:
+    evolution = evolve(workspace.snapshot(branch).catalog, text, allow_data_loss=allow_data_loss)
+    return SchemaPreview(told_plan(evolution.plan), evolution.catalog if evolution.plan.supported else None)
+
+
+def apply_schema(
+    workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool, actor: str | None = None
+) -> SchemaApplied:
+    """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
+    change = _SchemaChange(text, allow_data_loss)
+    published = workspace.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
+    if change.evolution is None or change.head is None:
+        raise AssertionError("a schema change is always planned")
+    plan = told_plan(change.evolution.plan)
+    if published is None:
+        return SchemaApplied.of(workspace.uri, plan, change.head, None)
+    hard = change.hard_dropped_paths
+    purged = purge_history(workspace, hard) if hard else None
+    return SchemaApplied.of(workspace.uri, plan, published.version, receipt_of(published.entry), purged)
+
+
+@dataclass
+class _SchemaChange:
+    """One schema change over all its attempts; every attempt plans anew against the head it captured."""
+
+    text: str
+    allow_data_loss: bool
+    evolution: Evolution | None = None
+    head: int | None = None
+    hard_dropped_paths: frozenset[str] = frozenset()
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+        accepted = txn.snapshot.catalog
+        self.head = txn.base.version
+        self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
+        if (blocker := evolution.plan.first_blocker) is not None:
+            raise BadRequestError(f"the schema can't be applied: {blocker.entity}: {blocker.blocking_reason}")
+        if not evolution.plan.steps:
+            return None
+        self.hard_dropped_paths = _hard_dropped(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
+        return _plan(txn, accepted, evolution.catalog, self.text)
+
+
+def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> PublishPlan:
+    before = {type_.table_incarnation: type_ for type_ in table_types(accepted).values()}
+    staged: dict[str, StagedTable] = {}
+    added: dict[str, TableState] = {}
+    kept: set[int] = set()
+    for type_key, type_ in table_types(desired).items():
+        old = before.get(type_.table_incarnation)
+        if old is None:
+            added[type_key] = txn.root.create_table(type_key, table_schema(type_))
+            continue
+        kept.add(type_.table_incarnation)
+        state = txn.base.tables[old.type_key]
+        changed = _reshaped(txn, state, old, type_)
+        if changed is not None:
+            staged[type_key] = changed
+        elif old.type_key != type_key:
+            added[type_key] = state
+    gone = {old.type_key for incarnation, old in before.items() if incarnation not in kept}
+    gone |= {old.type_key for old in before.values()} - {t.type_key for t in table_types(desired).values()}
+    return PublishPlan(
+        staged=staged,
+        added=added,
+        dropped=frozenset(gone),
+        schema=txn.root.accept_schema(text, desired.to_json()),
+    )
+
+
+def _reshaped(txn: WriteTxn, state: TableState, old: TableType, new: TableType) -> StagedTable | None:
+    """The table with the columns of its new type; None when they are the ones it has."""
+    staging, staged = txn.root.staging, StagedTable(state)
+    had = {prop.column for prop in old.property_list}
+    has = {prop.column for prop in new.property_list}
+    if had - has:
+        staged = staged.followed_by(staging.remove_columns(staged.state, had - has))
+    if fresh := [table_field(prop) for prop in new.property_list if prop.column not in had]:
+        staged = staged.followed_by(staging.add_column(staged.state, *fresh))
+    return staged if staged.state != state else None
+
+
+def _hard_dropped(
+    steps: Iterable[MigrationStep], accepted: Catalog, desired: Catalog, tables: dict[str, TableState]
+) -> frozenset[str]:
+    """The tables whose past a plan says to purge."""
+    now = {type_.table_incarnation: type_ for type_ in table_types(desired).values()}
+    named: dict[str, str] = {}
+    for old in table_types(accepted).values():
+        new = now.get(old.table_incarnation)
+        named[old.type_key] = old.type_key
+        if new is not None:
+            named[new.type_key] = old.type_key
+    paths = set()
+    for step in steps:
+        if isinstance(step, DropType) and step.mode == "hard":
+            paths.add(tables[f"{step.type_kind}:{step.name}"].path)
+        elif isinstance(step, DropProperty) and step.mode == "hard" and step.type_kind != "interface":
+            paths.add(tables[named[f"{step.type_kind}:{step.type_name}"]].path)
+    return frozenset(paths)

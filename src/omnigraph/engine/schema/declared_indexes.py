@@ -1,0 +1,65 @@
+"""Declared indexes: which ones a schema asks for, by the columns and kinds that tables know.
+
+Indexes are derived state: writes never build them, answers never depend on them, and `optimize` or `ensure_indices`
+bring a branch to the point where it has what is declared. Pure; called by those two and by readers of index coverage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from omnigraph.api.upkeep import PendingProperty
+from omnigraph.language.catalog import Catalog, IndexKind, Property, TableType
+from omnigraph.storage.tables.indexes import (
+    BTREE,
+    LABEL_LIST,
+    NGRAM,
+    TEXT_INDEX_KIND,
+    TEXT_INDEX_OPTIONS,
+    VECTOR_INDEX_KIND,
+    IndexSpec,
+    vector_index_options,
+)
+from omnigraph.storage.tables.upkeep import PendingIndex
+
+_KINDS: Final[Mapping[IndexKind, str]] = {
+    IndexKind.BTREE: BTREE,
+    IndexKind.FULL_TEXT: TEXT_INDEX_KIND,
+    IndexKind.NGRAM: NGRAM,
+    IndexKind.LABEL_LIST: LABEL_LIST,
+    IndexKind.VECTOR: VECTOR_INDEX_KIND,
+}
+
+
+def table_types(catalog: Catalog) -> dict[str, TableType]:
+    """Every type that has a table, by type key, edges before nodes."""
+    types: Iterable[TableType] = (*catalog.nodes.values(), *catalog.edges.values())
+    return {type_.type_key: type_ for type_ in sorted(types, key=lambda t: t.type_key)}
+
+
+def declared_indexes(type_: TableType) -> list[IndexSpec]:
+    """Every index of one table: ids and endpoints always, properties as declared."""
+    specs = [IndexSpec(column, BTREE, index_name(column, IndexKind.BTREE)) for column in type_.system_columns]
+    for prop in type_.property_list:
+        specs += [_property_index(prop, kind) for kind in type_.index_kinds(prop.name)]
+    return specs
+
+
+def index_name(column: str, kind: IndexKind) -> str:
+    return f"{column}_{kind.value}"
+
+
+def pending_properties(type_: TableType, pending: Iterable[PendingIndex]) -> list[PendingProperty]:
+    """Pending indexes by the names that users know."""
+    names = {prop.column: prop.name for prop in type_.property_list}
+    return [PendingProperty(type_.type_key, names.get(p.column, p.column), p.reason) for p in pending]
+
+
+def _property_index(prop: Property, kind: IndexKind) -> IndexSpec:
+    options: Mapping[str, Any] = {}
+    if kind is IndexKind.FULL_TEXT:
+        options = TEXT_INDEX_OPTIONS
+    elif kind is IndexKind.VECTOR:
+        options = vector_index_options(prop.distance)
+    return IndexSpec(prop.column, _KINDS[kind], index_name(prop.column, kind), options)

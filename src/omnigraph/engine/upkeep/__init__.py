@@ -1,0 +1,1 @@
+"""Upkeep: compaction, cleanup, verification and repair. None of it changes content."""

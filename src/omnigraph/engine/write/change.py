@@ -1,0 +1,134 @@
+"""What one write does to the graph, typed and in memory: per type the rows it writes and the ids it removes.
+
+Loads, mutations and merges build a `GraphChange`; the constraint stage checks it against the pinned snapshot and
+`staging_jobs` turn it into staged table versions. Nothing here reads the graph or decides whether a change is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.rows.columns import as_table_rows, rows_schema
+from omnigraph.language.catalog import EdgeType, NodeType, TableType
+from omnigraph.storage.models import TableState
+from omnigraph.storage.ordered import distinct
+from omnigraph.storage.tables import StagedTable, Staging
+
+StagingJob: TypeAlias = Callable[[TableState], StagedTable]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the rows of a change stand in the input they came from; `unit` is what the numbers count."""
+
+    unit: str
+    numbers: pa.Array
+
+    def at(self, row: int) -> str:
+        return f"{self.unit} {self.numbers[row].as_py()}"
+
+
+@dataclass(frozen=True)
+class TypeChange:
+    """The change of one type.
+
+    `rows` hold the final values of every entity written, in `columns.rows_schema`, one row per id (an input that lists
+    a key twice keeps both rows, which is what the constraint stage refuses). `kept` marks, per blob column, the rows
+    whose stored blob stays as it is: their cell in `rows` is null and means nothing.
+    `replaces` makes `rows` the whole content of the type. `fresh` promises that no id of `rows` is stored yet.
+    """
+
+    type: TableType
+    rows: pa.Table
+    deleted: frozenset[str] = frozenset()
+    replaces: bool = False
+    fresh: bool = False
+    kept: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    origin: Origin | None = None
+
+    @property
+    def type_key(self) -> str:
+        return self.type.type_key
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        return self.rows.column("id")
+
+    def writes(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Which of `ids` this change writes, as a mask."""
+        return pc.is_in(ids, value_set=self.ids)
+
+    def removes(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Which of `ids` this change deletes by name, as a mask."""
+        return pc.is_in(ids, value_set=pa.array(self.deleted, pa.string()))
+
+    def where(self, row: int) -> str:
+        """The beginning of a message about a row: its place in the input, when it has one."""
+        return "" if self.origin is None else f"{self.origin.at(row)}: "
+
+    def line(self, row: int) -> int | None:
+        """The number of a row's place in the input."""
+        return None if self.origin is None else int(self.origin.numbers[row].as_py())
+
+    @classmethod
+    def removing(cls, type_: TableType, ids: frozenset[str]) -> TypeChange:
+        return cls(type_, rows_schema(type_).empty_table(), deleted=ids)
+
+    def staging_job(self, staging: Staging) -> StagingJob:
+        """What makes the new version of the type's table out of its version in the captured head."""
+
+        def stage(base: TableState) -> StagedTable:
+            if self.replaces:
+                return staging.overwrite(base, as_table_rows(self.type, self.rows))
+            if self.fresh:
+                return staging.append(base, as_table_rows(self.type, self.rows))
+            complete, patches = self._complete_and_patches()
+            return staging.change(base, complete, patches, self.deleted)
+
+        return stage
+
+    def _complete_and_patches(self) -> tuple[pa.Table, list[pa.Table]]:
+        """Rows that give all their blobs, and the others by which blobs they keep, without those columns."""
+        columns = list(self.kept)
+        pattern = np.zeros(self.rows.num_rows, np.int64)
+        for bit, kept in enumerate(self.kept.values()):
+            pattern |= kept.astype(np.int64) << bit
+        patches = []
+        for bits in distinct(pattern[pattern > 0]):
+            dropped = [column for bit, column in enumerate(columns) if bits >> bit & 1]
+            patch = self.rows.filter(pa.array(pattern == bits)).drop_columns(dropped)
+            patches.append(as_table_rows(self.type, patch))
+        complete = self.rows.filter(pa.array(pattern == 0)) if patches else self.rows
+        return as_table_rows(self.type, complete), patches
+
+
+@dataclass(frozen=True)
+class GraphChange:
+    """The change of the whole graph, by type key. Types that a write does not touch are absent."""
+
+    by_type: Mapping[str, TypeChange]
+
+    @classmethod
+    def of(cls, *changes: TypeChange) -> GraphChange:
+        return cls({change.type_key: change for change in changes})
+
+    def of_node(self, name: str) -> TypeChange | None:
+        return self.by_type.get(f"node:{name}")
+
+    def nodes(self) -> list[TypeChange]:
+        """Changes of node types, sorted by type key."""
+        return [c for _, c in sorted(self.by_type.items()) if isinstance(c.type, NodeType)]
+
+    def edges(self) -> list[TypeChange]:
+        """Changes of edge types, sorted by type key."""
+        return [c for _, c in sorted(self.by_type.items()) if isinstance(c.type, EdgeType)]
+
+    def staging_jobs(self, staging: Staging) -> dict[str, StagingJob]:
+        return {key: change.staging_job(staging) for key, change in sorted(self.by_type.items())}

@@ -1,0 +1,301 @@
+"""Loads: an input of graph records becomes one commit, or nothing.
+
+`Graph.load` and its siblings call `load`. The row kernels decode the input, the constraint stage checks it as a whole
+against one pinned head, and the publish machine makes the commit; a target branch that does not exist yet is created
+together with the commit, never before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.load import LoadReceipt
+from omnigraph.engine.rows.kernels import DecodedInput, Grammar, TypedRows, decode
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.blob_admission import admit_blobs
+from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
+from omnigraph.engine.write.constraints import FinalImage, check_constraints
+from omnigraph.engine.write.constraints.identity import refuse_repeated_ids, taken_id
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.engine.write.request_digest import RequestDigest
+from omnigraph.engine.write.row_input import RowInput, row_input
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.storage.location import Location
+
+LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
+"""The text of the records: whole, or in pieces of any size, as an open file yields them."""
+
+_RECEIPT = "load"
+_PIECE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Everything a caller says about a load: graph records, or rows of one type.
+
+    Either may be read again when the schema changed meanwhile.
+    """
+
+    input: Callable[[], bytes | Iterable[bytes]] | RowInput
+    mode: LoadMode
+    branch: str
+    base: str | None = None
+    actor: str | None = None
+    idempotency_key: str | None = None
+    grammar: Grammar = Grammar.STRICT
+
+    @property
+    def unit(self) -> str:
+        """What the numbers of records count."""
+        return self.input.place if isinstance(self.input, RowInput) else self.grammar.unit
+
+
+def load_mode(mode: str) -> LoadMode:
+    try:
+        return LoadMode(mode)
+    except ValueError:
+        known = ", ".join(LoadMode)
+        raise BadRequestError(f"unknown load mode '{mode}'; use one of: {known}") from None
+
+
+def load_input(
+    data: Any, type_name: str | None, *, format: str | None, csv: CsvDialect | None, graph: Location
+) -> Callable[[], bytes | Iterable[bytes]] | RowInput:
+    """What a caller gave to be loaded: rows of a type, or graph records when no type is named."""
+    if type_name is not None:
+        return row_input(data, type_name, format=format, csv=csv, graph=graph)
+    if format is not None or csv is not None:
+        raise BadRequestError("format and csv are for rows of one type: name it with type=")
+    if isinstance(data, PathLike):
+        return file_pieces(str(data))
+    if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
+        raise BadRequestError(
+            f"'{data}' is not a graph record; if it is the path of a file of rows, name their type with type=; "
+            "if it is a file of graph records, give a Path"
+        )
+    if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
+        raise BadRequestError("a frame holds rows of one type: name it with type=")
+    return reopenable(_text_pieces(data))
+
+
+def _text_pieces(data: Any) -> LoadInput:
+    """Graph records as text. A dictionary is a row of something, and only a type says of what."""
+    if isinstance(data, str | bytes):
+        return data
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        raise BadRequestError("dictionaries are rows of one type: name it with type=")
+    if not isinstance(data, Iterable) or isinstance(data, Mapping):
+        raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
+    return data
+
+
+def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
+    """An input as bytes. Text and bytes can be read any number of times, an iterator once."""
+    if isinstance(data, str | bytes):
+        whole = _encoded(data)
+        return lambda: whole
+    pieces: list[Iterable[str | bytes]] = [data]
+
+    def open_once() -> Iterator[bytes]:
+        if not pieces:
+            raise ConflictError("the schema changed while an iterator was being loaded; nothing was written, try again")
+        return (_encoded(piece) for piece in pieces.pop())
+
+    return open_once
+
+
+def file_pieces(path: str | Path) -> Callable[[], Iterable[bytes]]:
+    """A local file, read anew whenever the input is opened."""
+
+    def read() -> Iterator[bytes]:
+        try:
+            with open(path, "rb") as file:
+                yield from iter(lambda: file.read(_PIECE_BYTES), b"")
+        except OSError as error:
+            raise BadRequestError(f"can't read '{path}': {error.strerror or error}") from None
+
+    return read
+
+
+def _encoded(piece: str | bytes) -> bytes:
+    try:
+        return piece.encode() if isinstance(piece, str) else bytes(piece)
+    except UnicodeEncodeError as error:
+        raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
+
+
+def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
+    """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
+    attempt = _Load(workspace, request)
+    try:
+        # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
+        attempt.read_input(workspace.snapshot(request.branch))
+        published = workspace.commit(request.branch, attempt.prepare, attempt.intent())
+    except BranchNotFoundError:
+        if request.base is None:
+            raise
+        published = _load_on_new_branch(workspace, request, attempt)
+    if published is None:
+        raise AssertionError("a load always has a plan")
+    return _receipt(published)
+
+
+def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
+    base = request.base or ""
+    attempt.read_input(workspace.state_of(base))
+    try:
+        creating = replace(attempt, creates_branch=True)
+        return workspace.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
+    except ConflictError:
+        if request.branch.strip() not in workspace.root.branches.names():
+            raise
+        # Another writer created the branch meanwhile, so it is an existing target and the base does not matter.
+        return workspace.commit(request.branch, attempt.prepare, attempt.intent())
+
+
+@dataclass
+class _Load:
+    """One load over all its attempts. The input is decoded once per schema it meets."""
+
+    workspace: Workspace
+    request: LoadRequest
+    creates_branch: bool = False
+    _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
+    _digest: str | None = None
+
+    def intent(self) -> Intent:
+        """Call it when the input has been read: the digest of a load is that of its input."""
+        key = self.request.idempotency_key
+        return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        decoded, minted = self.read_input(txn.snapshot)
+        mode = self.request.mode
+        change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
+        order = [change.by_type[key] for key in sorted(change.by_type)]
+        read_set = check_constraints(FinalImage(txn, change), order)
+        if mode is not LoadMode.MERGE:
+            for key, typed in decoded.by_type.items():
+                refuse_repeated_ids(key, typed.rows.column("id"))
+        change = admit_blobs(txn.resources, change)
+        if mode is LoadMode.APPEND:
+            _refuse_existing_ids(txn, change, minted)
+        return PublishPlan(
+            staged=txn.stage(change.staging_jobs(txn.root.staging)),
+            read_set=read_set,
+            strict=mode is LoadMode.OVERWRITE,
+            details={_RECEIPT: self._receipt_details(decoded)},
+        )
+
+    def read_input(self, snapshot: Snapshot) -> tuple[DecodedInput, pa.ChunkedArray]:
+        """The input typed by the schema of a snapshot, and the ids that were generated for it."""
+        schema = snapshot.entry.schema
+        if schema not in self._decoded:
+            minted: list[pa.Array] = []
+
+            def mint(count: int) -> pa.Array:
+                minted.append(new_ulids(count))
+                return minted[-1]
+
+            decoded = self._decode(snapshot.catalog, mint, minted)
+            self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
+        return self._decoded[schema]
+
+    def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
+        request, limits = self.request, self.workspace.limits
+        keyed = request.idempotency_key is not None
+        if isinstance(request.input, RowInput):
+            decoded = request.input.decode(catalog, limits, mint)
+            if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
+                decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
+            if keyed:
+                digest = RequestDigest("load", request.branch.strip(), request.mode, "rows", request.input.type_name)
+                for typed in decoded.by_type.values():
+                    digest.add_rows(typed.rows, made_up=pa.chunked_array(minted, pa.string()))
+        else:
+            data = request.input()
+            if keyed:
+                digest = RequestDigest("load", request.branch.strip(), request.mode, request.grammar.name)
+                data = digest.watching(data)
+            decoded = decode(data, catalog, request.grammar, limits=limits, mint=mint)
+        if keyed:
+            self._digest = digest.text
+        return decoded
+
+    def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
+        keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
+        rows, lines = (typed.rows, typed.lines) if keyed else _last_per_id(typed)
+        mode = self.request.mode
+        known_absent = pc.all(pc.is_in(rows.column("id"), value_set=minted)).as_py()
+        return TypeChange(
+            typed.type,
+            rows,
+            replaces=mode is LoadMode.OVERWRITE,
+            fresh=mode is LoadMode.APPEND or (mode is LoadMode.MERGE and bool(known_absent)),
+            origin=Origin(self.request.unit, lines),
+        )
+
+    def _receipt_details(self, decoded: DecodedInput) -> str:
+        loaded = [(typed.type, len(typed)) for typed in decoded.by_type.values()]
+        return json.dumps(
+            {
+                "base_branch": self.request.base,
+                "branch_created": self.creates_branch,
+                "mode": self.request.mode.value,
+                "nodes": {t.name: count for t, count in loaded if isinstance(t, NodeType)},
+                "edges": {t.name: count for t, count in loaded if isinstance(t, EdgeType)},
+            }
+        )
+
+
+def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
+    """One row per id, the last one given, in input order."""
+    ids = typed.rows.column("id")
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return typed.rows, typed.lines
+    numbered = pa.table({"id": ids, "row": pa.array(range(len(ids)), pa.int64())})
+    last = numbered.group_by("id").aggregate([("row", "max")]).column("row_max").combine_chunks().sort()
+    return typed.rows.take(last), typed.lines.take(last)
+
+
+def _refuse_existing_ids(txn: WriteTxn, change: GraphChange, minted: pa.ChunkedArray) -> None:
+    """Append is a strict insert. Ids that this load generated are new by construction."""
+    snapshot = txn.snapshot
+
+    def taken(type_change: TypeChange) -> set[str]:
+        given = type_change.ids.filter(pc.invert(pc.is_in(type_change.ids, value_set=minted)))
+        return snapshot.table(type_change.type_key).existing_ids(given.to_pylist())
+
+    changes = [change.by_type[key] for key in sorted(change.by_type)]
+    for type_change, existing in zip(changes, txn.root.workers.map(taken, changes), strict=True):
+        if existing:
+            raise taken_id(type_change.type_key, min(existing))
+
+
+def _receipt(published: PublishedCommit) -> LoadReceipt:
+    details: dict[str, Any] | None = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a load; choose another key")
+    return LoadReceipt.of(
+        branch=published.branch,
+        base_branch=details["base_branch"],
+        branch_created=details["branch_created"],
+        mode=LoadMode(details["mode"]),
+        nodes_loaded=details["nodes"],
+        edges_loaded=details["edges"],
+        commit=receipt_of(published.entry),
+    )

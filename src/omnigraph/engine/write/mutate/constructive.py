@@ -1,0 +1,116 @@
+"""Inserts and updates of one mutation, statement after statement, over the pinned head.
+
+Later statements see earlier ones: the predicate of an update is tested on stored rows as this mutation has left them.
+Constraints are checked afterwards, once, on the final image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.api.limits import Limits
+from omnigraph.engine.rows.kernels import RejectedRow, Stage, type_records
+from omnigraph.engine.write.change import GraphChange
+from omnigraph.engine.write.mutate.cells import evaluate
+from omnigraph.engine.write.mutate.conditions import Condition
+from omnigraph.engine.write.mutate.inserts import UNIT, WaitingInserts, refuse_first
+from omnigraph.engine.write.mutate.pending import PendingRows
+from omnigraph.engine.write.mutate.stored import StoredRows, refuse_beyond
+from omnigraph.engine.write.publish import WriteTxn
+from omnigraph.language.catalog import NodeType, TableType
+from omnigraph.language.query import ir
+from omnigraph.language.query.params import BoundValue
+from omnigraph.language.values import shape_of
+from omnigraph.language.violations import Sentence
+
+
+class Construction:
+    """The state of a mutation that inserts and updates."""
+
+    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], limits: Limits) -> None:
+        self._txn = txn
+        self._values = values
+        self._limits = limits
+        self._waiting = WaitingInserts()
+        self._pending: dict[str, PendingRows] = {}
+        self.affected_nodes = 0
+        self.affected_edges = 0
+        self.tables_read: set[str] = set()
+
+    def run(self, statements: Sequence[ir.WriteStatement]) -> None:
+        conditions = list(self._conditions(statements))
+        stored = StoredRows(self._txn, conditions, self._limits)
+        conditions_left = iter(conditions)
+        for number, statement in enumerate(statements, start=1):
+            match statement:
+                case ir.InsertNode():
+                    self._waiting.add(statement.type, self._record(statement.assignments), number)
+                    self.affected_nodes += 1
+                case ir.InsertEdge():
+                    ends = self._node_id(statement, "from", number), self._node_id(statement, "to", number)
+                    self._waiting.add(statement.type, self._record(statement.assignments), number, ends)
+                    self.affected_edges += 1
+                case ir.UpdateNodes():
+                    self._settle_inserts()
+                    _, condition = next(conditions_left)
+                    self._update(statement, number, condition, stored)
+                case _:
+                    raise AssertionError("deletes never share a mutation with inserts and updates")
+        self._settle_inserts()
+
+    def change(self) -> GraphChange:
+        return GraphChange({key: pending.change() for key, pending in self._pending.items() if len(pending)})
+
+    def _conditions(self, statements: Sequence[ir.WriteStatement]) -> Iterator[tuple[TableType, Condition]]:
+        for statement in statements:
+            if isinstance(statement, ir.UpdateNodes):
+                yield statement.type, Condition(statement.where, evaluate(statement.where.value, self._values))
+
+    def _settle_inserts(self) -> None:
+        """Inserts so far become pending rows, before a later statement reads them or fails for a reason of its own."""
+        for typed in self._waiting.take():
+            self._pending_of(typed.type).insert(typed)
+
+    def _node_id(self, insert: ir.InsertEdge, end: str, number: int) -> str:
+        node_id = evaluate(insert.source if end == "from" else insert.target, self._values)
+        if not isinstance(node_id, str):
+            self._settle_inserts()
+            sentence = Sentence.NO_NODE_ID
+            reason = sentence.text(name=end, shape=shape_of(node_id))
+            raise RejectedRow(number, insert.type.type_key, end, reason, Stage.ENVELOPE, sentence.rule).error(UNIT)
+        return node_id
+
+    def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
+        assigned = self._assigned(update, number)
+        pending = self._pending_of(update.type)
+        self.tables_read.add(update.type.type_key)
+        rows = stored.matching(update.type, condition, pending.stored_columns)
+        rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
+        self.affected_nodes += pending.update(condition, rows, assigned, number)
+        refuse_beyond(self._limits, update.type, len(pending), pending.nbytes(self._limits.bytes))
+
+    def _assigned(self, update: ir.UpdateNodes, number: int) -> pa.Table:
+        """One row of the assigned values in their stored types, or the reason why there is none."""
+        rejected: list[RejectedRow] = []
+        typed = type_records(_only_assigned(update), [self._record(update.assignments)], [number], rejected)
+        refuse_first(rejected)
+        return typed.rows.drop_columns(["id"])
+
+    def _record(self, assignments: Sequence[ir.Assign]) -> dict[str, BoundValue]:
+        return {assign.property.name: evaluate(assign.value, self._values) for assign in assignments}
+
+    def _pending_of(self, type_: TableType) -> PendingRows:
+        pending = self._pending.get(type_.type_key)
+        if pending is None:
+            pending = self._pending[type_.type_key] = PendingRows(type_)
+        return pending
+
+
+def _only_assigned(update: ir.UpdateNodes) -> NodeType:
+    """The updated type reduced to what an update assigns, so that the rules of its values apply and no others."""
+    assigned = tuple(assign.property for assign in update.assignments)
+    return msgspec.structs.replace(update.type, property_list=assigned, key=())

@@ -1,0 +1,134 @@
+"""Mutations: the statements of one query become one commit, or nothing.
+
+`Graph.mutate` calls `mutate`. A mutation either inserts and updates, statement after statement, each seeing the ones
+before it, or deletes from the committed state; the language refuses a mix. What it has read goes into the read set, so
+that unrelated commits of other writers do not conflict with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omnigraph.api.load import MutationReceipt
+from omnigraph.engine.rows.kernels import TypedRows, check_values
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.blob_admission import admit_blobs
+from omnigraph.engine.write.change import GraphChange
+from omnigraph.engine.write.constraints import FinalImage, check_constraints
+from omnigraph.engine.write.mutate.constructive import Construction
+from omnigraph.engine.write.mutate.destructive import Destruction
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
+from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.engine.write.request_digest import RequestDigest
+from omnigraph.errors import ConflictError
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.ir import WritePlan
+from omnigraph.language.query.params import Host, bind_parameters
+
+_RECEIPT = "mutation"
+
+
+@dataclass(frozen=True, slots=True)
+class MutationRequest:
+    """Everything a caller says about a mutation. `name` may be omitted when the source holds one query."""
+
+    source: str
+    name: str | None
+    params: Mapping[str, object] | None
+    branch: str
+    if_commit: str | None = None
+    actor: str | None = None
+    idempotency_key: str | None = None
+    host: Host = Host.NATIVE
+
+
+def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
+    """Run a mutation to its commit. Insert-only ones follow a moving branch, others report the conflict."""
+    intent = Intent(
+        kind="mutation",
+        actor=request.actor,
+        idempotency_key=request.idempotency_key,
+        request_digest=_digest(request),
+        expected_head=request.if_commit,
+    )
+    run = _Mutation(workspace, request, intent)
+    published = workspace.commit(request.branch, run.prepare, intent)
+    if published is None:
+        if request.if_commit is not None:
+            # Nothing is published that would notice a moved head, so it is looked at once more.
+            refuse_other_head(workspace.begin(request.branch.strip(), intent))
+        return MutationReceipt(request.branch.strip(), run.query_name, 0, 0, request.actor, None)
+    return _receipt(published)
+
+
+def _digest(request: MutationRequest) -> str | None:
+    if request.idempotency_key is None:
+        return None
+    return RequestDigest(
+        "mutation", request.branch.strip(), request.source, request.name, dict(request.params or {})
+    ).text
+
+
+@dataclass
+class _Mutation:
+    """One mutation over all its attempts; the instant of the request is that of its intent."""
+
+    workspace: Workspace
+    request: MutationRequest
+    intent: Intent
+    query_name: str = ""
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+        query = compile_queries(self.request.source, txn.snapshot.catalog).query(self.request.name)
+        self.query_name = query.name
+        plan = query.write_plan
+        now_millis = self.intent.authored_at // 1_000
+        values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
+        made = Destruction(txn, values) if plan.is_destructive else Construction(txn, values, self.workspace.limits)
+        made.run(plan.statements)
+        change = made.change()
+        if not change.by_type:
+            return None
+        _check_values(change)
+        order = [*change.nodes(), *change.edges()]
+        checked = check_constraints(FinalImage(txn, change), order)
+        change = admit_blobs(txn.resources, change)
+        return PublishPlan(
+            staged=txn.stage(change.staging_jobs(txn.root.staging)),
+            read_set=_together(checked, made.tables_read - change.by_type.keys()),
+            strict=not plan.is_insert_only,
+            details={_RECEIPT: self._receipt_details(plan, made)},
+        )
+
+    def _receipt_details(self, plan: WritePlan, made: Construction | Destruction) -> str:
+        return json.dumps(
+            {"query": plan.name, "affected_nodes": made.affected_nodes, "affected_edges": made.affected_edges}
+        )
+
+
+def _check_values(change: GraphChange) -> None:
+    for type_change in (*change.nodes(), *change.edges()):
+        if type_change.rows.num_rows and type_change.origin is not None:
+            rows = TypedRows(type_change.type, type_change.rows, type_change.origin.numbers)
+            if violations := check_values(rows):
+                raise violations[0].error(type_change.origin.unit)
+
+
+def _together(checked: ReadSet, tables: set[str]) -> ReadSet:
+    return ReadSet(tables=checked.tables | tables, present=checked.present)
+
+
+def _receipt(published: PublishedCommit) -> MutationReceipt:
+    details = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a mutation; choose another key")
+    return MutationReceipt(
+        branch=published.branch,
+        query_name=details["query"],
+        affected_nodes=details["affected_nodes"],
+        affected_edges=details["affected_edges"],
+        actor_id=published.entry.commit.actor,
+        commit=receipt_of(published.entry),
+    )

@@ -1,0 +1,338 @@
+"""The publish machine: the one place where a prepared write becomes a commit.
+
+A write captures a head once (`WriteTxn`), stages tables against that snapshot only, and declares what it made and what
+it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log. When somebody else took it:
+
+1. nothing the plan touched or relied on has changed -> the same staged versions go into the next slot;
+2. the write can be prepared again -> it is, completely, against the new head;
+3. otherwise the caller gets a structured conflict, and nothing has happened.
+
+A writer that keeps losing waits in the queue of the branch (`storage.log.writer_queue`) before its next attempt, and so
+do those it lost to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from omnigraph.engine.resources import Resources
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import (
+    BranchNotFoundError,
+    HistoricalVersionReclaimedError,
+    IdempotencyKeyReusedError,
+    PreconditionFailedError,
+    ReadSetChangedError,
+)
+from omnigraph.storage.identifiers import new_commit_id, now_micros
+from omnigraph.storage.log.write_age import WriteAge
+from omnigraph.storage.log.writer_queue import QueuePlace
+from omnigraph.storage.models import (
+    FORMAT_VERSION,
+    IDEMPOTENCY_WINDOW,
+    BranchRef,
+    Commit,
+    IdempotencyRecord,
+    LogEntry,
+    ParentLink,
+    TableState,
+)
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import StagedTable
+
+RETRY_SECONDS = 60.0
+"""How long a write that can be prepared again keeps trying. A budget of time and not of attempts: each loss means
+that somebody else succeeded, and the slowest of many writers must get its turn."""
+
+LOSSES_BEFORE_QUEUE = 3
+"""A chance meeting is settled by trying again. A writer that keeps losing has company, and queues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is known of a write before it looks at the graph. Stable over every retry.
+
+    `request_digest` says what was asked for, so that another request under the same idempotency key is told apart
+    from a repeat of the first.
+    """
+
+    kind: str
+    actor: str | None = None
+    message: str | None = None
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+    expected_head: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    authored_at: int = field(default_factory=now_micros)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTxn:
+    """One attempt's view of the graph: the captured head, and nothing newer."""
+
+    resources: Resources
+    ref: BranchRef
+    base: LogEntry
+    intent: Intent
+    began: float = field(default_factory=time.monotonic, compare=False)
+    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
+
+    @property
+    def root(self) -> GraphRoot:
+        return self.resources.root
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.resources, self.ref.branch, self.base)
+
+    def state(self, type_key: str) -> TableState:
+        return self.snapshot.table(type_key).state
+
+    def stage(self, jobs: Mapping[str, Callable[[TableState], StagedTable]]) -> dict[str, StagedTable]:
+        """Run one staging job per table, all in parallel, each on the table's version in the captured head."""
+        self.root.trace.reached("stage.before")
+        futures = {key: self.root.workers.submit(job, self.state(key)) for key, job in jobs.items()}
+        staged = {key: future.result() for key, future in futures.items()}
+        self.root.trace.reached("stage.all.after")
+        return staged
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSet:
+    """What a plan's validity rests on, beyond the tables it writes.
+
+    `tables` were read as a whole; of `present` and `absent` only the named ids matter, so an unrelated change of the
+    same table does not invalidate the plan. `everything` is for plans that read the whole graph.
+    """
+
+    tables: frozenset[str] = frozenset()
+    present: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    absent: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPlan:
+    """What a write made of the captured head.
+
+    A strict plan is never prepared again: it rests on what its author saw, so a change of that is the author's to
+    judge. `details` are recorded in the commit beside those of the intent. `held_since` is for plans that name versions
+    of another branch, which are held for as long as a write may take.
+    """
+
+    staged: Mapping[str, StagedTable]
+    read_set: ReadSet = field(default_factory=ReadSet)
+    added: Mapping[str, TableState] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    schema: str | None = None
+    merged: ParentLink | None = None
+    strict: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
+    held_since: WriteAge | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCommit:
+    """Where a write ended up. `replayed` when an earlier write with the same idempotency key had done it already."""
+
+    branch: str
+    entry: LogEntry
+    replayed: bool = False
+
+    @property
+    def commit_id(self) -> str:
+        return self.entry.commit.id
+
+    @property
+    def version(self) -> int:
+        return self.entry.version
+
+
+Prepare = Callable[[WriteTxn], PublishPlan]
+
+
+def begin(resources: Resources, branch: str, intent: Intent) -> WriteTxn:
+    """Capture the head: the only head resolution of an attempt."""
+    head = resources.root.branches.head(branch)
+    return WriteTxn(resources, head.ref, head.entry, intent)
+
+
+def refuse_other_head(txn: WriteTxn) -> None:
+    """A conditional write is for one head only. Look for the write's own earlier commit first: it moved the head."""
+    expected, found = txn.intent.expected_head, txn.base.commit.id
+    if expected is not None and expected != found:
+        raise PreconditionFailedError(txn.ref.branch, expected, found)
+
+
+def already_published(txn: WriteTxn) -> PublishedCommit | None:
+    """The commit an earlier write with this idempotency key made, if the captured head remembers it.
+
+    IdempotencyKeyReusedError when that write was asked for something else.
+    """
+    key = txn.intent.idempotency_key
+    record = txn.base.with_key(key) if key is not None else None
+    if record is None:
+        return None
+    place = txn.ref.locate(record.version)
+    entry = txn.root.log.entry(place.branch_id, place.version)
+    if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
+        return None  # the key was used on a line of history that this branch does not share
+    if record.request not in (None, txn.intent.request_digest):
+        raise IdempotencyKeyReusedError(record.key, record.commit_id)
+    txn.root.log.confirm(place.branch_id, place.version)
+    return PublishedCommit(txn.ref.branch, entry, replayed=True)
+
+
+def commit(
+    resources: Resources,
+    branch: str,
+    prepare: Callable[[WriteTxn], PublishPlan | None],
+    intent: Intent,
+    *,
+    strict: bool,
+) -> PublishedCommit | None:
+    """One write from head to commit; None when `prepare` found nothing to do."""
+    with resources.root.writer_queue.place(branch) as place:
+        if place.contended:
+            place.wait(time.monotonic() + RETRY_SECONDS)
+        txn = begin(resources, branch, intent)
+        if (done := already_published(txn)) is not None:
+            return done
+        refuse_other_head(txn)
+        try:
+            plan = prepare(txn)
+        except HistoricalVersionReclaimedError:
+            captured, txn = txn, begin(resources, branch, intent)
+            if txn.base.commit.id == captured.base.commit.id:
+                raise
+            if (done := already_published(txn)) is not None:
+                return done
+            refuse_other_head(txn)
+            # The branch moved on and a cleanup released the captured head; nothing was staged that could be lost.
+            plan = prepare(txn)
+        if plan is None:
+            return None
+        return _publish(txn, plan, None if strict else _certain(prepare), place)
+
+
+def _certain(prepare: Callable[[WriteTxn], PublishPlan | None]) -> Prepare:
+    """A retried write that finds nothing left to do still publishes, empty: its first attempt had work."""
+
+    def again(txn: WriteTxn) -> PublishPlan:
+        return prepare(txn) or PublishPlan(staged={})
+
+    return again
+
+
+def publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None = None) -> PublishedCommit:
+    """Make the plan visible, or raise with nothing changed. Strict unless the write can be prepared again."""
+    with txn.root.writer_queue.place(txn.ref.branch) as place:
+        return _publish(txn, plan, prepare_again, place)
+
+
+def _publish(txn: WriteTxn, plan: PublishPlan, prepare_again: Prepare | None, place: QueuePlace) -> PublishedCommit:
+    root, head, began = txn.root, txn.base, txn.began
+    give_up_at = time.monotonic() + RETRY_SECONDS
+    for attempt in itertools.count(1):
+        entry = _next_entry(txn, plan, head)
+        root.trace.reached("publish.before")
+        (plan.held_since or txn.age).refuse_overdue()
+        standing = root.log.publish(entry)
+        won = isinstance(standing, LogEntry) and standing.commit.id == entry.commit.id
+        place.attempted(time.monotonic() - began)
+        if won:
+            root.trace.reached("publish.after")
+            return PublishedCommit(txn.ref.branch, entry)
+        if attempt >= LOSSES_BEFORE_QUEUE:
+            place.saw_others()
+            place.wait(give_up_at)
+        moved = _resolve_again(txn)
+        began = moved.began
+        if (done := already_published(moved)) is not None:
+            return done
+        refuse_other_head(moved)
+        if _still_holds(plan, txn, moved.base):
+            head = moved.base
+        elif plan.strict or prepare_again is None or time.monotonic() > give_up_at:
+            place.saw_others()  # the caller may try again, and should not lose again
+            raise _changed(txn, moved.base)
+        else:
+            txn, head = moved, moved.base
+            plan = prepare_again(txn)
+    raise AssertionError("unreachable")
+
+
+def _changed(txn: WriteTxn, found: LogEntry) -> ReadSetChangedError:
+    return ReadSetChangedError(f"graph_head:{txn.ref.branch}", txn.base.commit.id, found.commit.id)
+
+
+def _resolve_again(txn: WriteTxn) -> WriteTxn:
+    moved = begin(txn.resources, txn.ref.branch, txn.intent)
+    if moved.ref.branch_id != txn.ref.branch_id:
+        # Another branch of the same name is not the branch the caller wrote to.
+        raise BranchNotFoundError(txn.ref.branch, "it was deleted, and a new branch has its name")
+    return moved
+
+
+def _still_holds(plan: PublishPlan, txn: WriteTxn, head: LogEntry) -> bool:
+    """Whether the plan, made for its base, is just as valid on `head`."""
+    base = txn.base
+    if plan.read_set.everything or base.schema != head.schema:
+        return False
+    whole = {*plan.staged, *plan.dropped, *plan.read_set.tables}
+    if plan.added.keys() & head.tables.keys() or any(base.tables.get(k) != head.tables.get(k) for k in whole):
+        return False
+    for expected, by_type in ((True, plan.read_set.present), (False, plan.read_set.absent)):
+        for type_key, ids in by_type.items():
+            state = head.tables.get(type_key)
+            if state == base.tables.get(type_key):
+                continue
+            if state is None or txn.root.reader.open(state).existing_ids(ids) != (ids if expected else set()):
+                return False
+    return True
+
+
+def _next_entry(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> LogEntry:
+    intent, version = txn.intent, head.version + 1
+    commit_id = new_commit_id(version)
+    tables = {k: v for k, v in head.tables.items() if k not in plan.dropped}
+    tables |= {**plan.added, **{k: s.state for k, s in plan.staged.items()}}
+    keys = head.recent_keys
+    if intent.idempotency_key is not None:
+        used = IdempotencyRecord(intent.idempotency_key, commit_id, version, intent.request_digest)
+        keys = (*keys, used)[-IDEMPOTENCY_WINDOW:]
+    return LogEntry(
+        format=FORMAT_VERSION,
+        graph_id=txn.root.identity.graph_id,
+        branch=txn.ref.branch,
+        branch_id=txn.ref.branch_id,
+        version=version,
+        commit=Commit(
+            id=commit_id,
+            kind=intent.kind,
+            parents=(head.link, *((plan.merged,) if plan.merged else ())),
+            authored_at=intent.authored_at,
+            published_at=_time_after(txn, plan, head),
+            actor=intent.actor,
+            message=intent.message,
+            changes={k: s.changes for k, s in sorted(plan.staged.items())},
+            details={**intent.details, **plan.details},
+        ),
+        schema=plan.schema or head.schema,
+        tables=tables,
+        recent_keys=keys,
+        table_versions=head.table_versions_of_next(tables),
+    )
+
+
+def _time_after(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> int:
+    """Now, but later than every parent: clocks differ between machines, while time travel needs a branch's times in
+    the order of its versions, and the search for a merge base needs ancestors to be older."""
+    times = [head.commit.published_at]
+    if plan.merged is not None:
+        merged = txn.root.log.entry(plan.merged.branch_id, plan.merged.version)
+        times += [merged.commit.published_at] if isinstance(merged, LogEntry) else []
+    return max(now_micros(), max(times) + 1)

@@ -1,0 +1,269 @@
+"""Types of expressions: variables, properties, search and ranking calls, aggregates.
+
+Called for filters, projections and sort keys. Each function returns the resolved value, or None after it has
+reported why there is none. What typechecks and can't run comes back as `Refused`.
+"""
+
+from __future__ import annotations
+
+from omnigraph.language.query import ir
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.check.literals import is_numeric_list, literal_constant
+from omnigraph.language.query.check.scope import UNCODED, Scope, spelled_variables
+from omnigraph.language.query.resolved import Refused, Typed, TypedProjection
+from omnigraph.language.query.syntax import AggregateFunction, TextFunction
+
+_FIXED_INPUT = "its text or vector must be a literal or a parameter"
+# An alias has no type before the projections are known; descriptors show it as a nullable bigint.
+_ALIAS_TYPE = ir.I64.as_nullable()
+
+
+def check_expression(scope: Scope, expression: ast.Expression) -> TypedProjection | None:
+    """The value of any expression. Blobs pass here: whether one may be read depends on who asks."""
+    match expression:
+        case ast.Variable():
+            return _bare_variable(scope, expression)
+        case ast.PropertyAccess():
+            return property_value(scope, expression, "T6")
+        case ast.Now():
+            return ir.Now()
+        case ast.Alias():
+            return Refused(_ALIAS_TYPE, f"'{expression.name}' names an output column", expression.at)
+        case ast.NearestCall() | ast.Bm25Call() | ast.RrfCall():
+            rank = check_rank(scope, expression)
+            return ir.Score(rank) if rank is not None and not isinstance(rank, Refused) else rank
+        case ast.TextCall():
+            return check_text_call(scope, expression)
+        case ast.AggregateCall():
+            return _aggregate(scope, expression)
+        case _:
+            return literal_constant(scope, expression)
+
+
+def check_value(scope: Scope, expression: ast.Expression) -> Typed | None:
+    """As `check_expression`, for places where an aggregate is out of place."""
+    value = check_expression(scope, expression)
+    if isinstance(value, ir.AggregateValue):
+        return Refused(value.type, "an aggregate is a column of its own", expression.at)
+    return value
+
+
+def _bare_variable(scope: Scope, variable: ast.Variable) -> Typed | None:
+    name = variable.name
+    if name in scope.parameters:
+        return ir.ParameterValue(name, scope.parameters[name])
+    if name in scope.nodes:
+        return ir.NodeId(name, scope.nodes[name])
+    if name in scope.edges:
+        scope.report("T23", f"'${name}' is an edge and can't stand alone; name one of its properties", variable.at)
+    elif name not in scope.broken:
+        known = spelled_variables((*scope.parameters, *scope.variables()))
+        scope.report(UNCODED, f"variable '${name}' is not bound", variable.at, near=f"${name}", among=known)
+    return None
+
+
+def property_value(scope: Scope, access: ast.PropertyAccess, code: str) -> ir.PropertyValue | None:
+    """`$x.p`, where an unbound variable or an unknown property is reported under `code`."""
+    name = access.variable.name
+    owner = scope.nodes.get(name) or scope.edges.get(name)
+    if owner is None:
+        if name not in scope.broken:
+            known = spelled_variables(scope.variables())
+            at = access.variable.at
+            scope.report(code, f"variable '${name}' is not bound", at, near=f"${name}", among=known)
+        return None
+    prop = owner.properties.get(access.property.text)
+    if prop is None:
+        scope.report(
+            code,
+            f"{owner.kind} type '{owner.name}' has no property '{access.property.text}'",
+            access.property.at,
+            near=access.property.text,
+            among=owner.properties,
+        )
+        return None
+    return ir.PropertyValue(name, owner, prop)
+
+
+def refuse_blob(scope: Scope, value: TypedProjection, at: ast.Place) -> bool:
+    """Report T24 when a Blob is about to be read; the answer says whether it was."""
+    if not value.type.is_blob:
+        return False
+    named = f"property '{value.prop.name}'" if isinstance(value, ir.PropertyValue) else "a Blob parameter"
+    scope.report("T24", f"{named} is a Blob and not available as a .gq read value", at)
+    return True
+
+
+# ---- aggregates -----------------------------------------------------------------------------------------
+
+
+def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Refused | None:
+    argument = check_value(scope, call.argument)
+    if argument is None or refuse_blob(scope, argument, call.argument.at):
+        return None
+    function = call.function
+    adds = function in (AggregateFunction.SUM, AggregateFunction.AVG)
+    if function is not AggregateFunction.COUNT and not isinstance(argument, ir.NodeId):
+        fits = argument.type.is_numeric or (argument.type.is_text and not adds)
+        if not fits:
+            wanted = "numeric" if adds else "numeric or string"
+            scope.report("T8", f"{function}() requires a {wanted} type but got {argument.type}", call.argument.at)
+            return None
+    if isinstance(argument, Refused):
+        return argument.typed(ir.F64.as_nullable()) if adds else argument
+    if adds and isinstance(argument, ir.NodeId):
+        return Refused(ir.F64.as_nullable(), f"{function}() can't add up nodes", call.argument.at)
+    return ir.AggregateValue(function, argument)
+
+
+# ---- search ---------------------------------------------------------------------------------------------
+
+
+def check_text_call(scope: Scope, call: ast.TextCall) -> ir.TextMatch | Refused | None:
+    code = "T20" if call.function is TextFunction.MATCH_TEXT else "T19"
+    field = _text_field(scope, call.field, call.function, code)
+    query = _text_input(scope, call.query, call.function, code)
+    max_edits: ir.Operand | Refused | None = None
+    if call.max_edits is not None:
+        max_edits = _integer_input(scope, call.max_edits, f"{call.function}() max_edits", code)
+        if max_edits is None:
+            return None
+    if field is None or query is None:
+        return None
+    if isinstance(field, Refused):
+        return field.typed(ir.BOOL)
+    if isinstance(query, Refused):
+        return query.typed(ir.BOOL)
+    if isinstance(max_edits, Refused):
+        return max_edits.typed(ir.BOOL)
+    return ir.TextMatch(call.function, field, query, max_edits)
+
+
+def check_rank(scope: Scope, call: ast.NearestCall | ast.Bm25Call | ast.RrfCall) -> ir.Ranking | Refused | None:
+    return _rrf(scope, call) if isinstance(call, ast.RrfCall) else _arm(scope, call)
+
+
+def _arm(scope: Scope, call: ast.NearestCall | ast.Bm25Call) -> ir.NearestRank | ir.Bm25Rank | Refused | None:
+    return _nearest(scope, call) if isinstance(call, ast.NearestCall) else _bm25(scope, call)
+
+
+def _nearest(scope: Scope, call: ast.NearestCall) -> ir.NearestRank | Refused | None:
+    if _is_edge_property(scope, call.target, "nearest"):
+        return None
+    field = property_value(scope, call.target, "T15")
+    if field is not None and not field.type.is_vector:
+        scope.report(
+            "T15",
+            f"nearest() requires a Vector property but '{field.prop.name}' has type {field.type}",
+            call.target.at,
+        )
+        field = None
+    query = check_value(scope, call.query)
+    if field is None or query is None:
+        return None
+    problem = _vector_problem(field, query)
+    if problem is not None:
+        scope.report("T15", problem, call.query.at)
+        return None
+    if not isinstance(query, ir.ParameterValue | ir.Constant):
+        return Refused(ir.F64, _FIXED_INPUT, call.query.at)
+    return ir.NearestRank(field, query)
+
+
+def _vector_problem(field: ir.PropertyValue, query: Typed) -> str | None:
+    dimension = field.type.dimension
+    if isinstance(query, ir.Constant) and isinstance(query.value, tuple) and is_numeric_list(query):
+        if len(query.value) != dimension:
+            return f"nearest() needs a vector of {dimension} numbers but got {len(query.value)}"
+        return None
+    if query.type.is_vector:
+        if query.type.dimension != dimension:
+            return f"nearest() needs Vector({dimension}) but got {query.type}"
+        return None
+    if query.type.is_text:
+        return None
+    return f"nearest() needs a vector of {dimension} numbers or a String but got {query.type}"
+
+
+def _bm25(scope: Scope, call: ast.Bm25Call) -> ir.Bm25Rank | Refused | None:
+    field = _text_field(scope, call.field, "bm25", "T20")
+    query = _text_input(scope, call.query, "bm25", "T20")
+    if field is None or query is None:
+        return None
+    if isinstance(field, Refused):
+        return field.typed(ir.F64)
+    if isinstance(query, Refused):
+        return query.typed(ir.F64)
+    return ir.Bm25Rank(field, query)
+
+
+def _rrf(scope: Scope, call: ast.RrfCall) -> ir.FusedRank | Refused | None:
+    first = _arm(scope, call.first)
+    second = _arm(scope, call.second)
+    k: ir.Operand | Refused | None = None
+    if call.k is not None:
+        k = _integer_input(scope, call.k, "rrf() k", "T21")
+        if k is None:
+            return None
+        if isinstance(k, ir.Constant) and k.value == 0:
+            scope.report("T21", "rrf() k must be greater than 0", call.k.at)
+            return None
+    if first is None or second is None:
+        return None
+    if isinstance(first, Refused):
+        return first
+    if isinstance(second, Refused):
+        return second
+    if isinstance(k, Refused):
+        return k.typed(ir.F64)
+    return ir.FusedRank(first, second, k)
+
+
+def _text_field(scope: Scope, field: ast.Expression, function: str, code: str) -> ir.PropertyValue | Refused | None:
+    if isinstance(field, ast.PropertyAccess) and _is_edge_property(scope, field, function):
+        return None
+    value = check_value(scope, field)
+    if value is None:
+        return None
+    if not value.type.is_text or isinstance(value, ir.NodeId):
+        scope.report(code, f"{function}() field must be String but got {_shown(value)}", field.at)
+        return None
+    if isinstance(value, ir.PropertyValue | Refused):
+        return value
+    return Refused(value.type, f"{function}() searches a property of a node", field.at)
+
+
+def _text_input(scope: Scope, query: ast.Expression, function: str, code: str) -> ir.Operand | Refused | None:
+    value = check_value(scope, query)
+    if value is None:
+        return None
+    if not value.type.is_text or isinstance(value, ir.NodeId):
+        scope.report(code, f"{function}() query must be String but got {_shown(value)}", query.at)
+        return None
+    if isinstance(value, ir.ParameterValue | ir.Constant | Refused):
+        return value
+    return Refused(value.type, _FIXED_INPUT, query.at)
+
+
+def _integer_input(scope: Scope, expression: ast.Expression, what: str, code: str) -> ir.Operand | Refused | None:
+    value = check_value(scope, expression)
+    if value is None:
+        return None
+    if not value.type.is_integer:
+        scope.report(code, f"{what} must be an integer scalar but got {_shown(value)}", expression.at)
+        return None
+    if isinstance(value, ir.ParameterValue | ir.Constant | Refused):
+        return value
+    return Refused(value.type, f"{what} must be a literal or a parameter", expression.at)
+
+
+def _is_edge_property(scope: Scope, access: ast.PropertyAccess, function: str) -> bool:
+    name = access.variable.name
+    if name not in scope.edges:
+        return False
+    scope.report("T23", f"{function}() searches node properties, but '${name}' is an edge", access.at)
+    return True
+
+
+def _shown(value: Typed) -> str:
+    return f"node '{value.owner.name}'" if isinstance(value, ir.NodeId) else str(value.type)

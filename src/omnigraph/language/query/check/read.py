@@ -1,0 +1,121 @@
+"""Types of `return`, `order` and `limit`, with the rules that tie them together.
+
+Projections and sort keys are checked one by one first; then what ordering demands of `limit` (T21, T17, T18);
+what aggregation demands of the other projections (T9) comes last.
+"""
+
+from __future__ import annotations
+
+from omnigraph.language.query import ir
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.check.expressions import check_expression, check_value, refuse_blob
+from omnigraph.language.query.check.match import check_clauses
+from omnigraph.language.query.check.scope import Scope
+from omnigraph.language.query.resolved import OutputName, ResolvedProjection, ResolvedRead, ResolvedSort
+
+
+def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
+    clauses = check_clauses(scope, read.match.clauses)
+    projections = [_projection(scope, projection) for projection in read.returns.projections]
+    keys = () if read.order is None else read.order.keys
+    sort = [_sort_key(scope, key) for key in keys]
+    _check_ranked_order(scope, read)
+    _check_grouping(scope, read)
+    return ResolvedRead(
+        clauses=clauses,
+        nodes=scope.nodes,
+        edges=scope.edges,
+        projections=tuple(p for p in projections if p is not None),
+        sort=tuple(key for key in sort if key is not None),
+        limit=None if read.limit is None else read.limit.count,
+    )
+
+
+def _projection(scope: Scope, projection: ast.Projection) -> ResolvedProjection | None:
+    value = check_expression(scope, projection.expression)
+    if value is None or refuse_blob(scope, value, projection.expression.at):
+        return None
+    alias = None if projection.alias is None else projection.alias.text
+    return ResolvedProjection(
+        value=value,
+        name=alias or executed_name(projection.expression),
+        described_name=alias or _described_name(projection.expression),
+        alias=alias,
+        at=projection.expression.at,
+    )
+
+
+def executed_name(expression: ast.Expression) -> str:
+    """The name of an unaliased column in results. An aggregate goes by its argument."""
+    match expression:
+        case ast.PropertyAccess():
+            return f"{expression.variable.name}.{expression.property.text}"
+        case ast.Now():
+            return ir.NOW_PARAMETER
+        case ast.AggregateCall():
+            return executed_name(expression.argument)
+        case _:
+            return _described_name(expression)
+
+
+def _described_name(expression: ast.Expression) -> str:
+    """The name of an unaliased column in operation descriptors."""
+    match expression:
+        case ast.PropertyAccess():
+            return expression.property.text
+        case ast.Variable() | ast.Alias():
+            return expression.name
+        case ast.Now():
+            return "now"
+        case ast.AggregateCall() | ast.TextCall():
+            return expression.function.value
+        case ast.NearestCall():
+            return "nearest"
+        case ast.Bm25Call():
+            return "bm25"
+        case ast.RrfCall():
+            return "rrf"
+        case _:
+            return "literal"
+
+
+def _sort_key(scope: Scope, key: ast.SortKey) -> ResolvedSort | None:
+    descending = key.direction == "desc"
+    if isinstance(key.expression, ast.Alias):
+        return ResolvedSort(OutputName(key.expression.name, key.expression.at), descending, key.at)
+    value = check_value(scope, key.expression)
+    if value is None or refuse_blob(scope, value, key.expression.at):
+        return None
+    return ResolvedSort(value, descending, key.at)
+
+
+def _check_ranked_order(scope: Scope, read: ast.Read) -> None:
+    if read.order is None:
+        return
+    aliased = {p.alias.text: p.expression for p in read.returns.projections if p.alias is not None}
+    direct = [key.expression for key in read.order.keys]
+    aliases = [e for e in direct if isinstance(e, ast.Alias)]
+    reached = [(e, aliased.get(e.name, e) if isinstance(e, ast.Alias) else e) for e in direct]
+    if read.limit is None:
+        for code, call, name in (("T21", ast.RrfCall, "rrf"), ("T17", ast.NearestCall, "nearest")):
+            for written, meant in reached:
+                if isinstance(meant, call):
+                    scope.report(code, f"ordering by {name}() requires a limit clause", written.at)
+                    break
+    nearest = next((e for e in direct if isinstance(e, ast.NearestCall)), None)
+    if nearest is not None and aliases:
+        message = f"nearest() and the output column '{aliases[0].name}' as sort keys are not supported together"
+        scope.report("T18", message, aliases[0].at)
+
+
+def _check_grouping(scope: Scope, read: ast.Read) -> None:
+    expressions = [p.expression for p in read.returns.projections]
+    if not any(isinstance(e, ast.AggregateCall) for e in expressions):
+        return
+    for expression in expressions:
+        if not isinstance(expression, ast.AggregateCall | ast.PropertyAccess | ast.Variable):
+            scope.report(
+                "T9",
+                "the projections beside an aggregate group its rows and must be property accesses or variables",
+                expression.at,
+            )

@@ -1,0 +1,191 @@
+"""Types of mutations: the target, its assignments, what an insert must provide, and the `where` predicate.
+
+Statements are independent here; that inserts and deletes can't share a query is not a matter of types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from omnigraph.language.catalog import EdgeType, NodeType, Property
+from omnigraph.language.query import ir
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.check.filters import comparison_operator
+from omnigraph.language.query.check.literals import cell_value
+from omnigraph.language.query.check.scope import Scope
+from omnigraph.language.query.resolved import (
+    ResolvedAssignment,
+    ResolvedDelete,
+    ResolvedInsertEdge,
+    ResolvedInsertNode,
+    ResolvedStatement,
+    ResolvedUpdate,
+    ResolvedWrites,
+)
+from omnigraph.language.query.syntax import Place
+
+_ENDPOINTS = {end.value: end for end in ir.Endpoint}
+# Endpoints are checked like any String property; they only have no column that an assignment could name.
+_ENDPOINT_PROPERTIES = {
+    end: Property(name=end.value, id=0, type=ir.STRING, column="src" if end is ir.Endpoint.FROM else "dst")
+    for end in ir.Endpoint
+}
+
+
+def check_writes(scope: Scope, writes: ast.Writes) -> ResolvedWrites:
+    resolved = [_statement(scope, statement) for statement in writes.statements]
+    return ResolvedWrites(tuple(statement for statement in resolved if statement is not None))
+
+
+def _statement(scope: Scope, statement: ast.Statement) -> ResolvedStatement | None:
+    name = statement.type_name.text
+    # A node type hides an edge type of the same name.
+    target = scope.catalog.nodes.get(name) or scope.catalog.edge_named(name)
+    if target is None:
+        known = [*scope.catalog.nodes, *scope.catalog.edges]
+        scope.report("T10", f"unknown node/edge type '{name}'", statement.type_name.at, near=name, among=known)
+        return None
+    match statement, target:
+        case ast.Insert(), NodeType():
+            return _insert_node(scope, statement, target)
+        case ast.Insert(), EdgeType():
+            return _insert_edge(scope, statement, target)
+        case ast.Update(), EdgeType():
+            scope.report("T16", f"update of edge type '{target.name}' is not supported", statement.type_name.at)
+            return None
+        case ast.Update(), NodeType():
+            return _update(scope, statement, target)
+        case ast.Delete(), _:
+            where = _where(scope, statement.predicate, target)
+            if where is None:
+                return None
+            cascades = scope.catalog.incident_edges(target.name) if isinstance(target, NodeType) else ()
+            return ResolvedDelete(target, where, cascades, statement.at)
+    return None
+
+
+def _insert_node(scope: Scope, insert: ast.Insert, node: NodeType) -> ResolvedInsertNode | None:
+    assigned = _assignments(scope, insert.assignments, node)
+    provided = {assignment.property.text for assignment in insert.assignments}
+    complete = _check_required(scope, node, provided, insert.type_name.at)
+    if assigned is None or not complete:
+        return None
+    return ResolvedInsertNode(node, tuple(assigned), insert.at)
+
+
+def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ResolvedInsertEdge | None:
+    ends: dict[ir.Endpoint, ir.Value] = {}
+    rest: list[ast.Assignment] = []
+    seen: set[str] = set()
+    sound = True
+    for assignment in insert.assignments:
+        name = assignment.property.text
+        if name not in _ENDPOINTS:
+            rest.append(assignment)
+            continue
+        if name in seen:
+            _report_duplicate(scope, edge, assignment)
+            sound = False
+            continue
+        seen.add(name)
+        end = _ENDPOINTS[name]
+        value = _cell(scope, edge, _ENDPOINT_PROPERTIES[end], assignment.value)
+        if value is not None:
+            ends[end] = value
+    assigned = _assignments(scope, rest, edge)
+    for end in ir.Endpoint:
+        if end.value not in seen:
+            message = f"insert into edge '{edge.name}' must provide the required endpoint '{end.value}'"
+            scope.report("T12", message, insert.type_name.at)
+    complete = _check_required(scope, edge, {a.property.text for a in rest}, insert.type_name.at)
+    if assigned is None or not complete or not sound or len(ends) < len(ir.Endpoint):
+        return None
+    return ResolvedInsertEdge(edge, ends[ir.Endpoint.FROM], ends[ir.Endpoint.TO], tuple(assigned), insert.at)
+
+
+def _update(scope: Scope, update: ast.Update, node: NodeType) -> ResolvedUpdate | None:
+    assigned = _assignments(scope, update.assignments, node)
+    where = _where(scope, update.predicate, node)
+    if assigned is None or where is None:
+        return None
+    return ResolvedUpdate(node, tuple(assigned), where, update.at)
+
+
+def _assignments(
+    scope: Scope, assignments: Sequence[ast.Assignment], target: NodeType | EdgeType
+) -> list[ResolvedAssignment] | None:
+    """All of them, or None when one is at fault."""
+    resolved: list[ResolvedAssignment] = []
+    seen: set[str] = set()
+    for assignment in assignments:
+        name = assignment.property.text
+        if name in seen:
+            _report_duplicate(scope, target, assignment)
+            continue
+        seen.add(name)
+        prop = _known_property(scope, target, target.properties, assignment.property)
+        if prop is None:
+            continue
+        value = _cell(scope, target, prop, assignment.value)
+        if value is not None:
+            resolved.append(ResolvedAssignment(prop, value, assignment.at))
+    return resolved if len(resolved) == len(assignments) else None
+
+
+def _report_duplicate(scope: Scope, target: NodeType | EdgeType, assignment: ast.Assignment) -> None:
+    message = f"duplicate assignment of '{target.name}.{assignment.property.text}'"
+    scope.report("T13", message, assignment.property.at)
+
+
+def _known_property(
+    scope: Scope, target: NodeType | EdgeType, properties: Mapping[str, Property], name: ast.Name
+) -> Property | None:
+    prop = properties.get(name.text)
+    if prop is None:
+        message = f"{target.kind} type '{target.name}' has no property '{name.text}'"
+        scope.report("T11", message, name.at, near=name.text, among=properties)
+    return prop
+
+
+def _cell(scope: Scope, target: NodeType | EdgeType, prop: Property, cell: ast.Cell) -> ir.Value | None:
+    return cell_value(scope, target.name, prop, cell, expected=prop.type, not_a_parameter="T14")
+
+
+def _check_required(scope: Scope, target: NodeType | EdgeType, provided: set[str], at: Place) -> bool:
+    """T12 for each missing one. A vector may be left out when the text it is made from is there."""
+    complete = True
+    for prop in target.properties.values():
+        if prop.type.nullable or prop.name in provided:
+            continue
+        if prop.embed is None:
+            message = f"insert into '{target.name}' must provide non-nullable property '{prop.name}'"
+        elif prop.embed.property in provided:
+            continue
+        else:
+            message = (
+                f"insert into '{target.name}' must provide non-nullable property '{prop.name}' "
+                f"or its embed source '{prop.embed.property}'"
+            )
+        scope.report("T12", message, at)
+        complete = False
+    return complete
+
+
+def _where(scope: Scope, predicate: ast.Predicate, target: NodeType | EdgeType) -> ir.Where | None:
+    name = predicate.property.text
+    column: Property | ir.Endpoint
+    if isinstance(target, EdgeType) and name in _ENDPOINTS:
+        column = _ENDPOINTS[name]
+        prop = _ENDPOINT_PROPERTIES[column]
+    else:
+        known = _known_property(scope, target, target.properties, predicate.property)
+        if known is None:
+            return None
+        column = prop = known
+    if prop.type.is_blob:
+        scope.report(
+            "T11", f"blob property '{target.name}.{name}' can't stand in a WHERE predicate", predicate.property.at
+        )
+        return None
+    value = _cell(scope, target, prop, predicate.value)
+    return None if value is None else ir.Where(column, comparison_operator(predicate.operator), value)

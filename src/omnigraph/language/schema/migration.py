@@ -1,0 +1,315 @@
+"""Plans a schema change: what differs between the accepted catalog and a new schema, as ordered steps.
+
+Called by `schema plan` and `schema apply`. The new schema first receives identities that follow renames, so the
+comparison is by identity and never by name. Planning is pure; it neither sees data nor decides to go ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from omnigraph.errors import Diagnostic
+from omnigraph.language.catalog import (
+    Annotation,
+    AnyType,
+    Catalog,
+    EdgeType,
+    InlineRule,
+    InterfaceType,
+    NodeType,
+    Property,
+)
+from omnigraph.language.identity import allocate
+from omnigraph.language.schema.compile import build_catalog, declare_schema
+from omnigraph.language.schema.declared import DeclaredSchema
+from omnigraph.language.schema.migration_steps import (
+    AddConstraint,
+    AddProperty,
+    AddType,
+    DropMode,
+    DropProperty,
+    DropType,
+    ExtendEnum,
+    MigrationCode,
+    MigrationStep,
+    RenameProperty,
+    RenameType,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+
+
+class MigrationPlan(Struct, frozen=True):
+    """The steps in their order, and notes about hints that were not needed."""
+
+    steps: tuple[MigrationStep, ...]
+    notes: tuple[Diagnostic, ...] = ()
+
+    @property
+    def supported(self) -> bool:
+        return self.first_blocker is None
+
+    @property
+    def first_blocker(self) -> UnsupportedChange | None:
+        return next((step for step in self.steps if isinstance(step, UnsupportedChange)), None)
+
+
+class Evolution(NamedTuple):
+    """A plan and the catalog that it leads to. The catalog of an unsupported plan must not be accepted."""
+
+    plan: MigrationPlan
+    catalog: Catalog
+
+
+def evolve(accepted: Catalog, schema: str | DeclaredSchema, *, allow_data_loss: bool = False) -> Evolution:
+    """Plan the way from `accepted`, the catalog of a graph, to `schema`.
+
+    With `allow_data_loss` every drop is a hard one.
+    """
+    declared = declare_schema(schema) if isinstance(schema, str) else schema
+    identities = allocate(declared, accepted)
+    desired = build_catalog(declared, identities, by_name=True)
+    steps = tuple(_Planner(accepted, desired, "hard" if allow_data_loss else "soft").plan())
+    if not steps:
+        if desired != accepted:
+            steps = (UnsupportedChange("schema", "the schemas differ in a way that no migration step covers"),)
+        else:
+            desired = accepted
+    return Evolution(MigrationPlan(steps, identities.notes), desired)
+
+
+class _Rules(NamedTuple):
+    """The constraints of a type in terms of property ids, so that a rename is no change."""
+
+    key: frozenset[object]
+    uniques: frozenset[object]
+    indexes: frozenset[object]
+    ranges: frozenset[object]
+    checks: frozenset[object]
+
+
+class _RuleChange(NamedTuple):
+    """The constraints of one type, before and after."""
+
+    before: _Rules
+    after: _Rules
+
+    def concerns(self, rule: InlineRule, prop: Property) -> bool:
+        """Whether the type as a whole gained or lost the rule on this column: then the change is reported there."""
+        column = frozenset({prop.id})
+        at = {InlineRule.KEY: 0, InlineRule.UNIQUE: 1, InlineRule.INDEX: 2}[rule]
+        return (column in self.before[at]) != (column in self.after[at])
+
+
+class _Planner:
+    def __init__(self, accepted: Catalog, desired: Catalog, mode: DropMode) -> None:
+        self.accepted = accepted
+        self.desired = desired
+        self.mode = mode
+
+    def plan(self) -> Iterator[MigrationStep]:
+        yield from self._plan_kind(self.accepted.interfaces.values(), self.desired.interfaces.values())
+        yield from self._plan_kind(self.accepted.nodes.values(), self.desired.nodes.values())
+        yield from self._plan_kind(self.accepted.edges.values(), self.desired.edges.values())
+
+    def _plan_kind(self, accepted: Iterable[AnyType], desired: Iterable[AnyType]) -> Iterator[MigrationStep]:
+        before = {type_.id: type_ for type_ in accepted}
+        after = sorted(desired, key=lambda type_: type_.name)
+        for type_ in after:
+            old = before.get(type_.id)
+            if old is None:
+                yield AddType(type_.kind, type_.name)
+            else:
+                yield from self._plan_type(old, type_)
+        kept = {type_.id for type_ in after}
+        for old in sorted(before.values(), key=lambda type_: type_.name):
+            if old.id in kept:
+                continue
+            if isinstance(old, InterfaceType):
+                yield UnsupportedChange(_entity(old), "an interface can't be removed or renamed")
+            else:
+                yield DropType(old.kind, old.name, self.mode)
+
+    # -- one type
+
+    def _plan_type(self, old: AnyType, new: AnyType) -> Iterator[MigrationStep]:
+        if old.name != new.name:
+            yield RenameType(new.kind, old.name, new.name)
+        if isinstance(old, NodeType) and isinstance(new, NodeType):
+            implemented = self._interface_ids(self.accepted, old.implements)
+            if implemented != self._interface_ids(self.desired, new.implements):
+                yield UnsupportedChange(_entity(new), "the implemented interfaces can't be changed")
+            yield from _plan_type_notes(old, new)
+        elif isinstance(old, EdgeType) and isinstance(new, EdgeType):
+            yield from self._plan_edge_shape(old, new)
+            yield from _plan_type_notes(old, new)
+        rules = _RuleChange(_rules_of(old), _rules_of(new))
+        yield from self._plan_properties(old, new, rules)
+        yield from _plan_rules(new, rules)
+
+    def _interface_ids(self, catalog: Catalog, names: Iterable[str]) -> set[int]:
+        return {catalog.interfaces[name].id for name in names}
+
+    def _plan_edge_shape(self, old: EdgeType, new: EdgeType) -> Iterator[MigrationStep]:
+        ends = (self.accepted.nodes[old.from_type].id, self.accepted.nodes[old.to_type].id)
+        if ends != (self.desired.nodes[new.from_type].id, self.desired.nodes[new.to_type].id):
+            reason = f"endpoints can't be changed from {old.from_type} -> {old.to_type}"
+            yield UnsupportedChange(_entity(new), f"{reason} to {new.from_type} -> {new.to_type}")
+        if old.cardinality != new.cardinality:
+            reason = f"cardinality can't be changed from {old.cardinality} to {new.cardinality}"
+            yield UnsupportedChange(_entity(new), reason)
+
+    # -- its properties
+
+    def _plan_properties(self, old: AnyType, new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
+        before = {prop.id: prop for prop in old.property_list}
+        after = sorted(new.property_list, key=lambda prop: prop.name)
+        for prop in after:
+            known = before.get(prop.id)
+            if known is None:
+                yield _plan_new_property(new, prop)
+            else:
+                yield from self._plan_property(old, known, new, prop, rules)
+        kept = {prop.id for prop in after}
+        for gone in sorted(before.values(), key=lambda prop: prop.name):
+            if gone.id not in kept:
+                yield DropProperty(new.kind, new.name, gone.name, self.mode)
+
+    def _plan_property(
+        self, owner: AnyType, old: Property, new_owner: AnyType, new: Property, rules: _RuleChange
+    ) -> Iterator[MigrationStep]:
+        entity = _entity(new_owner, new)
+        if old.name != new.name:
+            yield RenameProperty(new_owner.kind, new_owner.name, old.name, new.name)
+        if old.type != new.type:
+            yield _plan_type_change(new_owner, old, new)
+        if _embed_meaning(owner, old) != _embed_meaning(new_owner, new):
+            yield UnsupportedChange(entity, "the @embed source or model can't be changed")
+        if old.metric != new.metric:
+            reason = f"@metric can't be changed from {old.distance} to {new.distance}"
+            yield UnsupportedChange(entity, reason)
+        for rule in sorted(set(old.inline) ^ set(new.inline)):
+            if not rules.concerns(rule, new):
+                yield UnsupportedChange(entity, f"@{rule} can't move between the property and the body of the type")
+        if old.injected != new.injected:
+            how = "injected by an interface" if new.injected else "declared by the type itself"
+            yield UnsupportedChange(entity, f"an existing property can't become {how}")
+        elif self._links(self.accepted, old) != self._links(self.desired, new):
+            yield UnsupportedChange(entity, "the interfaces that ask for this property can't be changed")
+        if old.description != new.description:
+            yield UpdatePropertyMetadata(new_owner.kind, new_owner.name, new.name, _notes(new.description))
+        if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
+            yield UnsupportedChange(entity, "custom annotations can't be changed")
+
+    def _links(self, catalog: Catalog, prop: Property) -> set[int]:
+        return self._interface_ids(catalog, prop.interfaces)
+
+
+def _entity(type_: AnyType, prop: Property | None = None) -> str:
+    name = f"{type_.kind}:{type_.name}"
+    return name if prop is None else f"{name}.{prop.name}"
+
+
+def _notes(description: str | None, instruction: str | None = None) -> tuple[Annotation, ...]:
+    texts = (("description", description), ("instruction", instruction))
+    return tuple(Annotation(name, text) for name, text in texts if text is not None)
+
+
+def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iterator[MigrationStep]:
+    if (old.description, old.instruction) != (new.description, new.instruction):
+        yield UpdateTypeMetadata(new.kind, new.name, _notes(new.description, new.instruction))
+    if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
+        yield UnsupportedChange(_entity(new), "custom annotations can't be changed")
+
+
+def _plan_new_property(owner: AnyType, prop: Property) -> MigrationStep:
+    if prop.type.nullable:
+        return AddProperty(owner.kind, owner.name, prop.name, prop.type)
+    return UnsupportedChange(
+        _entity(owner, prop),
+        f"a new property of an existing type must be nullable: declare it as {prop.type.as_nullable()}",
+        MigrationCode.ADD_REQUIRED_PROPERTY,
+    )
+
+
+def _plan_type_change(owner: AnyType, old: Property, new: Property) -> MigrationStep:
+    before, after = old.type, new.type
+    if before.enum_values is not None and after.enum_values is not None and before.nullable == after.nullable:
+        added = sorted(set(after.enum_values) - set(before.enum_values))
+        if added and set(before.enum_values) <= set(after.enum_values):
+            return ExtendEnum(owner.kind, owner.name, new.name, tuple(added))
+    return UnsupportedChange(
+        _entity(owner, new),
+        f"the type can't be changed from {before} to {after}",
+        MigrationCode.CHANGE_PROPERTY_TYPE,
+    )
+
+
+def _embed_meaning(owner: AnyType, prop: Property) -> object:
+    """By the source's identity: a renamed source is the same source. An interface may name a property it lacks."""
+    if prop.embed is None:
+        return None
+    source = owner.properties.get(prop.embed.property)
+    return (source.id if source is not None else prop.embed.property, prop.embed.model)
+
+
+# -- constraints
+
+
+def _column_id(owner: AnyType, column: str) -> object:
+    """System columns (`src`, `dst`) have no id and never change their name."""
+    prop = owner.properties.get(column)
+    return column if prop is None else prop.id
+
+
+def _column_ids(owner: AnyType, tuples: Iterable[tuple[str, ...]]) -> frozenset[object]:
+    return frozenset(frozenset(_column_id(owner, column) for column in columns) for columns in tuples)
+
+
+def _inline_columns(owner: AnyType, rule: InlineRule) -> list[tuple[str, ...]]:
+    return [(prop.name,) for prop in owner.property_list if rule in prop.inline]
+
+
+def _rules_of(owner: AnyType) -> _Rules:
+    nothing: frozenset[object] = frozenset()
+    if isinstance(owner, InterfaceType):
+        key, unique, index = (
+            _column_ids(owner, _inline_columns(owner, rule))
+            for rule in (InlineRule.KEY, InlineRule.UNIQUE, InlineRule.INDEX)
+        )
+        return _Rules(key, unique, index, nothing, nothing)
+    uniques, indexes = _column_ids(owner, owner.uniques), _column_ids(owner, owner.indexes)
+    if isinstance(owner, EdgeType):
+        return _Rules(nothing, uniques, indexes, nothing, nothing)
+    return _Rules(
+        _column_ids(owner, [owner.key] if owner.key else []),
+        uniques,
+        indexes,
+        frozenset((_column_id(owner, r.property), r.low, r.high) for r in owner.ranges),
+        frozenset((_column_id(owner, c.property), c.pattern) for c in owner.checks),
+    )
+
+
+def _plan_rules(new: AnyType, rules: _RuleChange) -> Iterator[MigrationStep]:
+    before, after = rules
+    entity = _entity(new)
+    for name, lost, gained in (
+        ("@key", before.key - after.key, after.key - before.key),
+        ("@unique", before.uniques - after.uniques, after.uniques - before.uniques),
+        ("@index", before.indexes - after.indexes, frozenset()),
+        ("@range", before.ranges - after.ranges, after.ranges - before.ranges),
+        ("@check", before.checks - after.checks, after.checks - before.checks),
+    ):
+        if lost:
+            verb = "changed" if gained else "removed"
+            yield UnsupportedChange(entity, f"{name} can't be {verb}")
+        elif gained:
+            yield UnsupportedChange(entity, f"{name} can't be added to an existing type")
+    indexes = _inline_columns(new, InlineRule.INDEX) if isinstance(new, InterfaceType) else new.indexes
+    for columns in sorted(indexes):
+        if frozenset(_column_id(new, column) for column in columns) not in before.indexes:
+            yield AddConstraint(new.kind, new.name, columns)

@@ -1,0 +1,364 @@
+"""Rules that span rows, checked on executors: ids, uniqueness, endpoints, cardinality.
+
+The same rules and sentences as `engine.write.constraints`, which checks changes that fit in memory. A `Check` first
+finds the candidate keys that may break its rule, and then reads only their rows, with Spark's joins. The rows that
+break a rule are returned by place, with the violation; nothing is removed here. A violation that no incoming row causes
+raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.window import Window
+
+from omnigraph.engine.bulk.places import PLACE
+from omnigraph.engine.bulk.staged_run import IncomingType
+from omnigraph.engine.write.constraints.uniqueness import incomparable, member_column
+from omnigraph.errors import ConstraintError
+from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
+from omnigraph.language.types import FLOATS, Scalar
+from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
+from omnigraph.pipeline.checks import matching_ids
+from omnigraph.pipeline.checks.bucket_shuffle import Lane, exchange
+from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, candidate_keys, crowded_keys
+from omnigraph.pipeline.checks.matching_ids import ROLE
+from omnigraph.pipeline.checks.missing_endpoints import missing_endpoints
+from omnigraph.pipeline.checks.table_frames import KeyFilter, TableScan
+from omnigraph.pipeline.execution.staged_run import IncomingTables
+
+_UNBOUNDED = Cardinality()
+_NEW, _OLD = "new", "old"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A rule of one type: `candidates` finds the keys that may break it, `violations` the rows of some keys that do.
+
+    `candidates` is None where every key is a candidate. The rows come as `type`, place, `property`, `reason`, `rule`.
+    """
+
+    candidates: DataFrame | None
+    violations: Callable[[CandidateKeys], DataFrame]
+
+
+def all_of(frames: Sequence[DataFrame]) -> DataFrame:
+    """Every row of frames that have the same columns."""
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+# Ids
+
+
+def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) -> Check:
+    """Rows of a type whose id comes in more than once or is stored already, each with its role.
+
+    `repeats`, `taken_ids` and `replaced_places` select from them.
+    """
+    new, old = tables.fresh(key, {"id": "id", **_key_columns(tables.by_key[key].type)}), tables.stored(key, ["id"])
+
+    def violations(found: CandidateKeys) -> DataFrame:
+        def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+            yield from matching_ids.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
+
+        lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
+        return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
+
+    # A merge expects to meet most of what is stored, so almost every key would be a candidate.
+    if merges and old.fragment_ids:
+        return Check(None, violations)
+    return Check(crowded_keys(tables.spark, [new, old], ["id"], 1), violations)
+
+
+def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
+    """Incoming rows whose id another incoming row holds as well, without the one that stays."""
+    type_ = tables.by_key[key].type
+    members = _key_members(type_)
+    rows = met.where(F.col(ROLE.name) == matching_ids.REPEAT)
+    if not members:
+        return _violations(key, rows, Sentence.REPEATED_ID, "id", type_key=key, entity_id=F.col("id"))
+    columns = list(_key_columns(type_).values())
+    return _shared(type_, rows, Sentence.SHARED_KEY, members, columns, F.col("id"))
+
+
+def taken_ids(key: str, met: DataFrame) -> DataFrame:
+    """Incoming rows of an append whose id is stored already."""
+    rows = met.where(F.col(ROLE.name) == matching_ids.TAKEN)
+    return _violations(key, rows, Sentence.TAKEN_ID, "id", type_key=key, entity_id=F.col("id"))
+
+
+def replaced_places(met: DataFrame) -> DataFrame:
+    """Stored rows whose id comes in again."""
+    return met.where(F.col(ROLE.name) == matching_ids.REPLACED).select(PLACE)
+
+
+# Uniqueness
+
+
+def shared_values(tables: IncomingTables, key: str, members: tuple[str, ...]) -> Check:
+    """Incoming rows that share a `@unique` tuple with an earlier incoming row, or with a stored row that stays."""
+    type_ = tables.by_key[key].type
+    _refuse_incomparable(type_, members)
+    named = _columns(type_, members)
+    columns, wanted = list(named.values()), {"id": "id", **named}
+    new, old = tables.fresh(key, wanted), tables.stored(key, wanted)
+
+    def violations(found: CandidateKeys) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, columns, found)).dropna(subset=columns) for scan in (new, old))
+        groups = rows.groupBy(*columns).agg(
+            F.count("*").alias("times"), F.min(PLACE).alias("first"), F.min_by("id", PLACE).alias("holder")
+        )
+        kept = [PLACE, "holder", *wanted.values()]
+        within = rows.join(groups.where("times > 1"), columns).where(F.col(PLACE) != F.col("first"))
+        holders = _staying(tables, key, stored).select(*columns, F.col("id").alias("holder"))
+        once = (
+            all_of([within.select(*kept), rows.join(holders, columns).select(*kept)])
+            .groupBy(PLACE)
+            .agg(F.min("holder").alias("holder"), *(F.first(column).alias(column) for column in wanted.values()))
+        )
+        return _shared(type_, once, Sentence.SHARED_VALUE, members, columns, F.col("holder"))
+
+    return Check(crowded_keys(tables.spark, [new, old], columns, 1), violations)
+
+
+def _among(scan: TableScan, key: Sequence[str], candidates: CandidateKeys) -> TableScan:
+    return scan if candidates is None else replace(scan, among=KeyFilter(tuple(key), candidates))
+
+
+def _staying(tables: IncomingTables, key: str, stored: DataFrame) -> DataFrame:
+    """Stored rows that no incoming row replaces."""
+    return stored.join(tables.frame(tables.fresh(key, ["id"])).select("id"), "id", "left_anti")
+
+
+# Ends of edges
+
+
+def dangling(tables: IncomingTables, edge: EdgeType) -> Check:
+    """Incoming edges whose `src` or `dst` is neither an incoming node nor a stored one that stays."""
+    ends = _ends(edge)
+    edges = tables.fresh(edge.type_key, list(ends))
+    nodes = {node: _node_ids(tables, node) for node in ends.values()}
+
+    def violations(found: CandidateKeys) -> DataFrame:
+        broken = []
+        for end, node in ends.items():
+            known = all_of([tables.frame(_among(scan, ["id"], found)).select("id") for scan in nodes[node]])
+            rows = tables.frame(_among(replace(edges, columns=(end,)), [end], found))
+            missing = rows.join(known.withColumnRenamed("id", end), end, "left_anti")
+            sentence = Sentence.DANGLING_EDGE
+            broken.append(
+                _violations(
+                    edge.type_key, missing, sentence, end, type=edge.name, end=end, node_id=F.col(end), node=node
+                )
+            )
+        return all_of(broken)
+
+    return Check(missing_endpoints(tables.spark, replace(edges, places=False), ends, nodes), violations)
+
+
+def refuse_orphans(tables: IncomingTables, node: IncomingType) -> None:
+    """Edges that stay while the run replaces the type of a node they end in, and drops that node."""
+    if not isinstance(node.type, NodeType) or not node.replaces or not node.base.rows:
+        return
+    name = node.type.name
+    for edge in tables.catalog.incident_edges(name):
+        if edge.type_key in tables.by_key:
+            continue
+        for end in (end for end, node in _ends(edge).items() if node == name):
+            for entity_id, missing in _orphans(tables, edge, end, name):
+                sentence = Sentence.ORPHANED_EDGE
+                reason = sentence.text(type=edge.name, entity_id=entity_id, end=end, node_id=missing, node=name)
+                message = f"{reason}; {ORPHAN_REMEDY.format(type=edge.name)}"
+                raise ConstraintError(sentence.rule, edge.type_key, end, entity_id, message=message)
+
+
+def _orphans(tables: IncomingTables, edge: EdgeType, end: str, node: str) -> list[Row]:
+    """The first committed edge, as its id and the id it ends in, that leads to no node of the run."""
+    edges, nodes = tables.committed(edge.type_key, ["id", end]), tables.fresh(f"node:{node}", ["id"])
+    asking = replace(edges, columns=(end,), places=False)
+    (found,) = candidate_keys(
+        [missing_endpoints(tables.spark, asking, {end: node}, {node: [replace(nodes, places=False)]})]
+    )
+    if found is not None and not len(found):
+        return []
+    present = tables.frame(_among(nodes, ["id"], found)).select(F.col("id").alias(end))
+    orphans = tables.frame(_among(edges, [end], found)).join(present, end, "left_anti")
+    return orphans.orderBy("id").select("id", end).limit(1).collect()
+
+
+def _ends(edge: EdgeType) -> dict[str, str]:
+    """The node type of each end."""
+    return {"src": edge.from_type, "dst": edge.to_type}
+
+
+def _node_ids(tables: IncomingTables, node: str) -> list[TableScan]:
+    """Ids of a node type in the graph as the run would leave it. May hold an id twice."""
+    key = f"node:{node}"
+    return [replace(scan, places=False) for scan in (tables.fresh(key, ["id"]), tables.stored(key, ["id"]))]
+
+
+# Cardinality
+
+
+def outside_cardinality(tables: IncomingTables, key: str) -> Check | None:
+    """Incoming edges that leave a source with too many or too few edges. None when the type has no bounds.
+
+    Of too many, the earliest stay. Of too few, every incoming edge of the source goes, and so does every incoming
+    edge that moves a stored one away from its source.
+    """
+    edge = tables.by_key[key].type
+    if not isinstance(edge, EdgeType) or edge.cardinality == _UNBOUNDED:
+        return None
+
+    most, columns = edge.cardinality.maximum, ["id", "src"]
+    new, old = tables.fresh(key, columns), tables.stored(key, columns)
+
+    def violations(found: CandidateKeys) -> DataFrame:
+        rows, stored = (tables.frame(_among(scan, ["src"], found)) for scan in (new, old))
+        stored = stored.select("id", "src")
+        staying = _staying(tables, key, stored).groupBy("src").agg(F.count("*").alias("kept"))
+        gained = rows.groupBy("src").agg(F.count("*").alias("gained"))
+        totals = gained.join(staying, "src", "left").select("src", "gained", F.coalesce("kept", F.lit(0)).alias("kept"))
+        counted = totals.withColumn("total", F.col("gained") + F.col("kept"))
+        broken = _over(edge, rows, counted)
+        if edge.cardinality.minimum:
+            broken = broken.unionByName(_under(tables, edge, rows, stored, counted))
+        return broken.dropDuplicates([PLACE])
+
+    # A source that has too few edges can't be found by the edges it has.
+    if most is None or edge.cardinality.minimum:
+        return Check(None, violations)
+    return Check(crowded_keys(tables.spark, [new, old], ["src"], most), violations)
+
+
+def _over(edge: EdgeType, rows: DataFrame, counted: DataFrame) -> DataFrame:
+    most = edge.cardinality.maximum
+    over = counted.where(F.lit(False) if most is None else F.col("total") > most)
+    ranked = rows.join(over, "src").withColumn("rank", F.row_number().over(Window.partitionBy("src").orderBy(PLACE)))
+    surplus = ranked.where(F.col("rank") + F.col("kept") > (most or 0))
+    return _miscounted(edge, surplus, Sentence.TOO_MANY_EDGES, most or 0)
+
+
+def _under(tables: IncomingTables, edge: EdgeType, rows: DataFrame, stored: DataFrame, counted: DataFrame) -> DataFrame:
+    least = edge.cardinality.minimum
+    few = counted.where(F.col("total") < least)
+    gaining = _miscounted(edge, rows.join(few, "src"), Sentence.TOO_FEW_EDGES, least)
+    if tables.by_key[edge.type_key].replaces:
+        before = tables.frame(tables.committed(edge.type_key, ["src"])).select("src").distinct()
+        lost = before.join(counted.select("src"), "src", "left_anti")
+        nodes = all_of([tables.frame(scan) for scan in _node_ids(tables, edge.from_type)])
+        lost = lost.join(nodes.withColumnRenamed("id", "src"), "src", "left_semi")
+        first = lost.orderBy("src").limit(1).collect()
+        if first:
+            sentence = Sentence.TOO_FEW_EDGES
+            message = sentence.text(type=edge.name, source=first[0][0], count=0, bound=least)
+            raise ConstraintError(sentence.rule, edge.type_key, "src", message=message)
+        return gaining
+    left = stored.withColumnRenamed("src", "left").join(rows, "id").where(F.col("left") != F.col("src"))
+    after = _staying(tables, edge.type_key, stored).groupBy("src").agg(F.count("*").alias("kept"))
+    arriving = rows.groupBy("src").agg(F.count("*").alias("gained"))
+    total = F.coalesce("kept", F.lit(0)) + F.coalesce("gained", F.lit(0))
+    totals = after.join(arriving, "src", "full").select(F.col("src").alias("left"), total.alias("total"))
+    moved = left.drop("src").join(totals, "left", "left").withColumn("total", F.coalesce("total", F.lit(0)))
+    moving = moved.where(F.col("total") < least).withColumnRenamed("left", "src")
+    return gaining.unionByName(_miscounted(edge, moving, Sentence.TOO_FEW_EDGES, least))
+
+
+def _miscounted(edge: EdgeType, rows: DataFrame, sentence: Sentence, bound: int) -> DataFrame:
+    counted = {"source": F.col("src"), "count": F.col("total")}
+    return _violations(edge.type_key, rows, sentence, "src", type=edge.name, bound=str(bound), **counted)
+
+
+# Violations
+
+
+def _violations(key: str, rows: DataFrame, sentence: Sentence, field: str | None, **values: Column | str) -> DataFrame:
+    """Rows that break a rule, with the sentence about each."""
+    return rows.select(
+        F.lit(key).alias("type"),
+        PLACE,
+        F.lit(field).cast("string").alias("property"),
+        sentence_column(sentence, **values).alias("reason"),
+        F.lit(sentence.rule.value).alias("rule"),
+    )
+
+
+def sentence_column(sentence: Sentence, **values: Column | str) -> Column:
+    """A sentence as a column: what `Sentence.text` makes of Python values, made of columns."""
+    parts = []
+    for fixed, name in sentence.pieces():
+        if fixed:
+            parts.append(F.lit(fixed))
+        if name is not None:
+            value = values[name]
+            parts.append(F.lit(value) if isinstance(value, str) else value.cast("string"))
+    return F.concat(*parts)
+
+
+def _shared(
+    type_: TableType,
+    rows: DataFrame,
+    sentence: Sentence,
+    members: Sequence[str],
+    columns: Sequence[str],
+    holder: Column,
+) -> DataFrame:
+    texts = [_value_text(type_, name, column) for name, column in zip(members, columns, strict=True)]
+    tuple_text = F.concat(F.lit("("), F.concat_ws(", ", *texts), F.lit(")"))
+    return _violations(
+        type_.type_key,
+        rows,
+        sentence,
+        the_property(members),
+        type=type_.name,
+        property=members_name(members),
+        value=texts[0] if len(members) == 1 else tuple_text,
+        holder=holder,
+        entity_id=F.col("id"),
+    )
+
+
+def _value_text(type_: TableType, name: str, column: str) -> Column:
+    """A value as sentences show it. Spark writes floats and dates in ways of its own, so Python writes these."""
+    value = F.col(column)
+    prop = type_.properties.get(name)
+    scalar = Scalar.STRING if prop is None else prop.type.scalar
+    if scalar is Scalar.DATE:
+        value = F.unix_date(value)
+    elif scalar is Scalar.DATETIME:
+        value = F.unix_millis(value)
+    elif scalar not in FLOATS:
+        return value.cast("string")
+    return F.udf(lambda stored: value_text(scalar, stored), "string", useArrow=False)(value)
+
+
+def _key_members(type_: TableType) -> tuple[str, ...]:
+    return type_.key if isinstance(type_, NodeType) else ()
+
+
+def _key_columns(type_: TableType) -> dict[str, str]:
+    """The columns of a key by the names that they have in its frames: a single text is the id itself."""
+    names = _key_members(type_)
+    if len(names) == 1 and type_.properties[names[0]].type.scalar is Scalar.STRING:
+        return {"id": "id"}
+    return _columns(type_, names)
+
+
+def _columns(type_: TableType, names: Sequence[str]) -> dict[str, str]:
+    """Columns of a rule by names of our own: Spark may not tell a graph's names apart that differ by case."""
+    columns = [member_column(type_, name) for name in names]
+    return {c: c if c in type_.system_columns else f"member_{number}" for number, c in enumerate(columns)}
+
+
+def _refuse_incomparable(type_: TableType, members: Sequence[str]) -> None:
+    for name in members:
+        prop = type_.properties.get(name)
+        if prop is not None and (prop.type.list or prop.type.is_vector or prop.type.is_blob):
+            raise incomparable(type_, name)

@@ -1,0 +1,124 @@
+"""Table versions as Spark DataFrames: one task per group of fragments, only the columns asked for.
+
+Used by the constraint joins, the data source's cousins (`to_spark`, views) and exports. The version is fixed when the
+frame is made; executors open that version and nothing newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
+from omnigraph.engine.bulk.pinned_table import PinnedTable
+from omnigraph.engine.bulk.places import PLACE
+from omnigraph.pipeline.datasource.spark_types import spark_schema, to_transport, transport_schema
+from omnigraph.pipeline.spark.tasks import on_executors
+
+# A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
+_ROWS_PER_TASK: Final = 1 << 20
+_SAMPLE_ROWS: Final = 1 << 10
+_TYPICAL_BYTES: Final = 64.0
+_ROWS_PER_CHUNK: Final = 1 << 18
+_BYTES_PER_CHUNK: Final = 64 << 20  # offsets of Arrow texts, and of cells, end at two gigabytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """Rows whose key has one of these hashes: every row that is meant, and hardly any other."""
+
+    columns: tuple[str, ...]
+    hashes: Hashes
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = with_whole_key(batch, self.columns)
+        return batch.filter(pa.array(among(key_hashes([batch.column(c) for c in self.columns]), self.hashes)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """Which rows and columns of which version. `names` renames columns; `places` adds where each row stands.
+
+    `among` is applied after `filter`, to columns of the scan.
+    """
+
+    table: PinnedTable
+    columns: tuple[str, ...]
+    names: Mapping[str, str]
+    filter: str | None = None
+    places: bool = False
+    among: KeyFilter | None = None
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        fields = [self.table.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
+        return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
+
+    @property
+    def transport_schema(self) -> pa.Schema:
+        """The schema of the batches that `read` gives."""
+        return transport_schema(self.result_schema)
+
+    @property
+    def fragment_ids(self) -> list[int]:
+        return self.table.fragment_ids
+
+    @property
+    def rows(self) -> int:
+        return self.table.rows
+
+    def groups(self, rows_per_task: int = _ROWS_PER_TASK) -> list[tuple[int, ...]]:
+        """Fragments by task, in order."""
+        return self.table.groups(rows_per_task)
+
+    def bytes_per_row(self) -> float:
+        """About what a row takes in memory, told by the first ones."""
+        first = next(self.read(self.fragment_ids[:1], limit=_SAMPLE_ROWS), None)
+        return first.nbytes / first.num_rows if first is not None and first.num_rows else _TYPICAL_BYTES
+
+    def read(
+        self, fragment_ids: Sequence[int], *, limit: int | None = None, batch_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        if not fragment_ids:
+            return
+        blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in self.columns)
+        batches = self.table.remote.scan(
+            fragment_ids,
+            self.columns,
+            filter=self.filter,
+            limit=limit,
+            batch_rows=batch_rows,
+            places=self.places,
+            blobs_as_bytes=blobs,
+        )
+        names = list(self.result_schema.names)
+        for batch in batches:
+            ordered = batch.select([*self.columns, *([PLACE] if self.places else [])])
+            rows = to_transport(ordered.rename_columns(names))
+            yield rows if self.among is None else self.among.of(rows)
+
+
+def in_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in fewer pieces, large enough for work on whole columns."""
+    parts: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        parts.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS_PER_CHUNK or size >= _BYTES_PER_CHUNK:
+            yield pa.Table.from_batches(parts).combine_chunks()
+            parts, rows, size = [], 0, 0
+    if parts:
+        yield pa.Table.from_batches(parts).combine_chunks()
+
+
+def scan_frame(spark: SparkSession, scan: TableScan) -> DataFrame:
+    schema = spark_schema(scan.result_schema)
+    groups = scan.groups()
+    if not groups:
+        return spark.createDataFrame([], schema)
+    return on_executors(spark, len(groups), lambda number: scan.read(groups[number]), schema)

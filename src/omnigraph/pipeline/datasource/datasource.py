@@ -1,0 +1,124 @@
+"""The Spark data source `omnigraph`: graph types as tables, the change feed as a stream, frames as commits.
+
+Options: `graph` (URI), `type`, `branch` (default main); for reads `columns`, `snapshot` and `pushdown`; for streams
+`start`, `types` and `commitsPerBatch`; for writes `mode` (append, merge, overwrite), `actor` and `runKey`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from omnigraph.api.enums import LoadMode
+from omnigraph.engine.bulk.graph_address import GraphAddress
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.load import load_mode
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.datasource.change_stream import CHANGES_SCHEMA, ChangeStreamReader
+from omnigraph.pipeline.datasource.read import (
+    FilteringTypeReader,
+    TypeReader,
+    comparable_columns,
+    type_named,
+    type_scan,
+)
+from omnigraph.pipeline.datasource.spark_types import spark_schema
+from omnigraph.pipeline.datasource.stream_write import TypeStreamWriter
+from omnigraph.pipeline.datasource.write import Sink, TypeWriter
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("omnigraph")` known to a session, and let it take filters where a reader asks for them."""
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(OmnigraphDataSource)
+
+
+class OmnigraphDataSource(DataSource):
+    """A `type` is read or written; without one, a stream reads the changes of the whole branch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "omnigraph"
+
+    def schema(self) -> StructType | str:
+        if "type" not in self.options:
+            return CHANGES_SCHEMA
+        with self._graph().opened() as workspace:
+            state = self._snapshot(workspace)
+            return spark_schema(
+                type_scan(state, type_named(state, self._option("type")), self._columns()).result_schema
+            )
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with self._graph().opened() as workspace:
+            state = self._snapshot(workspace)
+            type_ = type_named(state, self._option("type"))
+            scan = type_scan(state, type_, self._columns())
+            if self.options.get("pushdown", "false").lower() == "true":
+                return FilteringTypeReader(scan, comparable_columns(type_))
+            return TypeReader(scan)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return TypeWriter(self._sink(overwrite))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        types = frozenset(filter(None, (t.strip() for t in self.options.get("types", "").split(","))))
+        start = self.options.get("start", "beginning")
+        most = self.options.get("commitsPerBatch")
+        if most is not None and not (most.isdecimal() and int(most)):
+            raise BadRequestError(f"option commitsPerBatch is a whole number above 0, not '{most}'")
+        return ChangeStreamReader(self._graph(), self._branch(), start, types, int(most) if most else None)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
+
+    def _sink(self, overwrite: bool) -> Sink:
+        given = self.options.get("mode")
+        mode = LoadMode.OVERWRITE if overwrite else load_mode(given) if given else LoadMode.APPEND
+        with self._graph().opened() as workspace:
+            state = workspace.snapshot(self._branch())
+            type_ = type_named(state, self._option("type"))
+            return Sink(
+                graph=self._graph(),
+                branch=self._branch(),
+                type_key=type_.type_key,
+                mode=mode,
+                catalog=state.catalog.to_json(),
+                schema_digest=state.entry.schema,
+                table=RemoteTable.of(workspace, state.table(type_.type_key).state),
+                actor=self.options.get("actor"),
+                run_key=self.options.get("runKey"),
+            )
+
+    def _option(self, name: str) -> str:
+        options: Mapping[str, str] = self.options
+        if name not in options:
+            raise BadRequestError(f"the omnigraph data source needs the option '{name}'")
+        return options[name]
+
+    def _branch(self) -> str:
+        return str(self.options.get("branch", "main"))
+
+    def _columns(self) -> list[str] | None:
+        given = self.options.get("columns")
+        return None if given is None else [name.strip() for name in given.split(",")]
+
+    def _graph(self) -> GraphAddress:
+        return GraphAddress.of(self._option("graph"))
+
+    def _snapshot(self, workspace: Workspace) -> Snapshot:
+        commit = self.options.get("snapshot")
+        return workspace.snapshot(None, snapshot=commit) if commit else workspace.snapshot(self._branch())

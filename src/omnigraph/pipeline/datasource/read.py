@@ -1,0 +1,164 @@
+"""Reading a graph type from Spark: a pinned snapshot, fragments as partitions, columns and filters in the Lance scan.
+
+Used by the data source, `to_spark` and `register_views`. Columns carry the names of properties; how they lie in the
+table is the catalog's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from omnigraph.engine.bulk import predicates
+from omnigraph.engine.bulk.pinned_table import PinnedTable
+from omnigraph.engine.rows.columns import table_schema
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import GraphHandle
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import TableType
+from omnigraph.language.source import did_you_mean
+from omnigraph.language.types import Scalar
+from omnigraph.pipeline.checks.table_frames import TableScan, scan_frame
+
+_COMPARISONS: dict[type[Filter], str] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+# Where Lance and Spark compare alike. Floats differ in NaN, moments in the zone of the literal.
+_COMPARABLE = frozenset({Scalar.STRING, Scalar.BOOL, Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.DATE})
+
+
+def type_named(snapshot: Snapshot, name: str) -> TableType:
+    """A type by its name or its type key (`node:Person`)."""
+    return snapshot.catalog.type_named(name)
+
+
+def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:
+    """All rows of a type at a snapshot; `columns` are `id`, `src`, `dst` or property names."""
+    names = {prop.column: prop.name for prop in type_.property_list}
+    physical = {**{c: c for c in type_.system_columns}, **{name: column for column, name in names.items()}}
+    chosen = list(physical) if columns is None else list(columns)
+    for name in chosen:
+        if name not in physical:
+            hint = did_you_mean(name, physical)
+            raise BadRequestError(f"{type_.name} has no property '{name}'" + (f"; {hint}" if hint else ""))
+    table = PinnedTable.of(snapshot.resources, snapshot.table(type_.type_key).state)
+    wanted = tuple(physical[name] for name in chosen)
+    return TableScan(replace(table, schema=table_schema(type_)), wanted, names)
+
+
+def to_spark(
+    graph: GraphHandle,
+    type_name: str,
+    spark: SparkSession | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    branch: str | None = None,
+    snapshot: str | None = None,
+) -> DataFrame:
+    """A type as a DataFrame, pinned to the state it has now."""
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        raise BadRequestError("there is no active Spark session; start one, or pass it")
+    state = graph.workspace.snapshot(branch, snapshot=snapshot)
+    return scan_frame(session, type_scan(state, type_named(state, type_name), columns))
+
+
+def register_views(spark: SparkSession, graph: GraphHandle, branch: str | None = None, prefix: str = "") -> list[str]:
+    """Temporary views of every type of a branch, all of one snapshot; returns their names."""
+    state = graph.workspace.snapshot(branch)
+    names = []
+    for type_key in state.types():
+        type_ = type_named(state, type_key)
+        names.append(f"{prefix}{type_.name}")
+        scan_frame(spark, type_scan(state, type_)).createOrReplaceTempView(names[-1])
+    return sorted(names)
+
+
+@dataclass
+class FragmentGroup(InputPartition):
+    """The fragments that one task reads."""
+
+    fragment_ids: tuple[int, ...]
+
+
+class TypeReader(DataSourceReader):
+    """Reads one pinned scan."""
+
+    def __init__(self, scan: TableScan) -> None:
+        self._scan = scan
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [FragmentGroup(group) for group in self._scan.groups()] or [FragmentGroup(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, FragmentGroup) and partition.fragment_ids:
+            yield from self._scan.read(partition.fragment_ids)
+
+
+class FilteringTypeReader(TypeReader):
+    """Takes filters that Lance answers exactly like Spark into the scan.
+
+    Spark plans a Python source once per relation: a frame that occurs twice in one query, with different filters, would
+    get the filters of one occurrence for both. Hence a reader of its own, for those who ask for it.
+    """
+
+    def __init__(self, scan: TableScan, comparable: Mapping[str, str]) -> None:
+        super().__init__(scan)
+        self._comparable = comparable
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  (Spark's name)
+        conditions = []
+        for condition in filters:
+            text = self._condition(condition)
+            if text is None:
+                yield condition
+            else:
+                conditions.append(text)
+        if conditions:
+            self._scan = replace(self._scan, filter=predicates.all_of(conditions))
+
+    def _condition(self, condition: Filter) -> str | None:
+        attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+        column = self._comparable.get(attribute[0]) if len(attribute) == 1 else None
+        if column is None:
+            return None
+        if isinstance(condition, IsNull):
+            return predicates.is_null(column)
+        if isinstance(condition, IsNotNull):
+            return predicates.is_not_null(column)
+        if isinstance(condition, In):
+            return predicates.is_one_of(column, condition.value)
+        value = getattr(condition, "value", None)
+        if isinstance(condition, StringStartsWith):
+            return predicates.starts_with(column, value)
+        operator = _COMPARISONS.get(type(condition))
+        return None if operator is None else predicates.compares(column, operator, value)
+
+
+def comparable_columns(type_: TableType) -> dict[str, str]:
+    """Names that filters may push down on, with their columns."""
+    properties = {
+        prop.name: prop.column for prop in type_.property_list if prop.type.scalar in _COMPARABLE and not prop.type.list
+    }
+    return {**{column: column for column in type_.system_columns}, **properties}

@@ -1,0 +1,144 @@
+"""Writing a DataFrame into one graph type as one commit: the sink of the data source.
+
+Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
+with, so it checks the ids, endpoints and unique values of the new rows in one process with the engine's own
+constraint stage; frames beyond the limits of the handle are for `write_frame`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from omnigraph.api.enums import LoadMode
+from omnigraph.engine.bulk.external_cells import admitted_blobs
+from omnigraph.engine.bulk.frame_commit import FrameCommit
+from omnigraph.engine.bulk.graph_address import GraphAddress
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.rows.columns import as_table_rows, table_schema
+from omnigraph.engine.rows.kernels import RejectedRow, type_batch
+from omnigraph.engine.rows.kernels.rows import first_in_stage_order
+from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.pipeline.datasource.task_errors import noting_fields
+
+_FLUSH_ROWS = 1 << 20
+
+
+@dataclass
+class WrittenRows(WriterCommitMessage):
+    """What one task wrote, in order, and the schema it was typed with. `stream` names the stream it belongs to."""
+
+    fragments: tuple[str, ...]
+    schema: str
+    stream: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where a frame goes, as executors and the committing process need it."""
+
+    graph: GraphAddress
+    branch: str
+    type_key: str
+    mode: LoadMode
+    catalog: bytes
+    schema_digest: str
+    table: RemoteTable
+    actor: str | None = None
+    run_key: str | None = None
+
+    @property
+    def type(self) -> TableType:
+        return table_types(Catalog.from_json(self.catalog))[self.type_key]
+
+    def written(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
+        """Type and write what one task got; the first bad row ends the whole write."""
+        type_ = self.type
+        fragments: list[str] = []
+        parts: list[pa.Table] = []
+        seen = 0
+        for batch in batches:
+            rejected: list[RejectedRow] = []
+            lines = pa.array(range(seen + 1, seen + batch.num_rows + 1), pa.int64())
+            typed = type_batch(type_, _as_input(type_, batch), lines, rejected)
+            if rejected:
+                context = TaskContext.get()
+                part = f"partition {context.partitionId()}, row" if context else "row"
+                raise first_in_stage_order(rejected, {type_.type_key: type_}).error(part)
+            admitted, refused = admitted_blobs(
+                type_, typed.rows, DENY_EXTERNAL_BLOBS, keeps_references=self.mode is LoadMode.OVERWRITE
+            )
+            if refused:
+                row, (name, reason) = min(refused.items())
+                entity_id, line = typed.rows.column("id")[row].as_py(), typed.lines[row].as_py()
+                raise ConstraintError(ConstraintRule.BLOB, type_.type_key, name, entity_id, line, message=reason)
+            seen += batch.num_rows
+            parts.append(admitted)
+            if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
+                fragments += self._flush(type_, parts)
+                parts = []
+        if any(part.num_rows for part in parts):
+            fragments += self._flush(type_, parts)
+        return WrittenRows(tuple(fragments), self.schema_digest)
+
+    def _flush(self, type_: TableType, parts: list[pa.Table]) -> list[str]:
+        rows = as_table_rows(type_, pa.concat_tables(parts))
+        return self.table.write(rows, table_schema(type_), replaces=self.mode is LoadMode.OVERWRITE)
+
+    def publish(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        key: str | None,
+        *,
+        unless: Callable[[WriteTxn], bool] | None = None,
+    ) -> PublishedCommit | None:
+        """One commit for everything the tasks wrote, or none when `unless` finds that it was made before."""
+        written = [message for message in messages if isinstance(message, WrittenRows) and message.fragments]
+        if not written and self.mode is not LoadMode.OVERWRITE:
+            return None
+        with self.graph.opened() as workspace:
+            intent = Intent(kind="pipeline", actor=self.actor, message="DataFrame write", idempotency_key=key)
+            fragments = [text for message in written for text in message.fragments]
+            commit = FrameCommit(self.type, self.mode, fragments)
+
+            def prepare(txn: WriteTxn) -> PublishPlan | None:
+                if unless is not None and unless(txn):
+                    return None
+                if any(message.schema != txn.base.schema for message in written):
+                    raise ConflictError(
+                        "the schema changed while the frame was written; nothing was written, write it again"
+                    )
+                return commit.prepare(txn)
+
+            return workspace.commit(self.branch, prepare, intent, strict=self.mode is LoadMode.OVERWRITE)
+
+
+def _as_input(type_: TableType, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns as the row kernel calls them; a frame that was read from the graph says `src` and `dst`."""
+    if type_.kind != "edge":
+        return batch
+    renamed = {"src": "from", "dst": "to"}
+    return batch.rename_columns([renamed.get(name, name) for name in batch.schema.names])
+
+
+class TypeWriter(DataSourceArrowWriter):
+    """A batch write: one commit."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        with noting_fields():
+            return self._sink.written(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with noting_fields():
+            self._sink.publish(messages, self._sink.run_key)

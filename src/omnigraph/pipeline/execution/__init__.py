@@ -1,0 +1,1 @@
+"""One pipeline run, from its plan to its report."""

@@ -1,0 +1,323 @@
+"""What an executor does with one partition of a source: type the rows, write fragments, report both.
+
+Runs inside `mapInArrow`, so it imports the engine only after the fork and gets everything it needs as one picklable
+`IngestTask`. It returns metadata: a row per fragment it wrote, a row per input row it rejected, and one tally. Accepted
+rows never travel back, and no version names the files that it writes yet.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.errors import ConstraintRule
+from omnigraph.language.violations import Sentence
+
+if TYPE_CHECKING:
+    from omnigraph.engine.bulk.remote_table import RemoteTable
+    from omnigraph.engine.rows.kernels import RejectedRow
+    from omnigraph.engine.rows.kernels.ids import Mint
+    from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+    from omnigraph.language.catalog import Catalog
+    from omnigraph.pipeline.execution.embedding import EmbedTask
+
+ROW_COLUMN: Final = "#row"
+"""The number of a row in its source: the Spark partition in the upper bits, its position there in the lower 33."""
+
+PARTITION_BITS: Final = 33
+
+CORRUPT_COLUMN: Final = "#corrupt"
+"""The text of a record that has no columns; `FLAW_COLUMN` says why, where the reader knows."""
+
+FLAW_COLUMN: Final = "#flaw"
+TEXT_COLUMN: Final = "#text"
+INTERNAL_COLUMNS: Final = (ROW_COLUMN, CORRUPT_COLUMN, FLAW_COLUMN)
+
+FRAGMENT, REJECTED, TALLY = "fragment", "rejected", "tally"
+
+OUTCOME_SCHEMA: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("type", pa.string()),
+        ("first", pa.int64()),
+        ("rows", pa.int64()),
+        ("rejected", pa.int64()),
+        ("fragment", pa.string()),
+        ("positions", pa.binary()),
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("problems", pa.string()),
+        ("record", pa.string()),
+    ]
+)
+
+_FLUSH_ROWS: Final = 1 << 20
+_FLUSH_BYTES: Final = 192 << 20
+
+RecordOf: TypeAlias = Callable[[int], str]
+"""The whole record behind a row number, made only for rows that are rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestTask:
+    """One source on its way into tables. `type_key` is None for graph records, which name their types themselves, and
+    for sources that only queries read: of these, only records without columns arrive, to be rejected.
+
+    Ids that the graph generates depend on `seed` and the row alone, so a task that runs twice makes the same ones.
+    `most_rejected` limits how many rejected rows one task keeps; the tally counts them all.
+    """
+
+    catalog: bytes
+    tables: Mapping[str, RemoteTable]
+    seed: str
+    millis: int
+    type_key: str | None = None
+    replaces: bool = False
+    most_rejected: int = 1_000
+    stop_beyond: int | None = None
+    external_blobs: ExternalBlobPolicy | None = None
+    embed: Mapping[str, tuple[EmbedTask, ...]] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _Ingest(self).run(batches)
+
+
+class TooManyRejectedError(Exception):
+    """Raised inside an executor; the driver makes a `ConstraintError` of it.
+
+    The message is the row at which the task stopped, as one line of JSON: it survives the way through Spark.
+    """
+
+
+class _Ingest:
+    def __init__(self, task: IngestTask) -> None:
+        from omnigraph.engine.schema.declared_indexes import table_types
+        from omnigraph.language.catalog import Catalog
+
+        self._task = task
+        self._catalog: Catalog = Catalog.from_json(task.catalog)
+        self._types = table_types(self._catalog)
+        self._buffers: dict[str, _Buffer] = {}
+        self._outcomes: list[dict[str, Any]] = []
+        self._accepted: dict[str, int] = {}
+        self._rejected: dict[str, int] = {}
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            typed = self._graph_records(batch) if TEXT_COLUMN in batch.schema.names else self._mapped(batch)
+            for key, rows, numbers, record_of in typed:
+                self._take(key, rows, numbers, record_of)
+            yield from self._drained()
+        for key in list(self._buffers):
+            self._flush(key)
+        for key in sorted({*self._accepted, *self._rejected}):
+            counts = {"rows": self._accepted.get(key, 0), "rejected": self._rejected.get(key, 0)}
+            self._outcomes.append({"kind": TALLY, "type": key, **counts})
+        yield from self._drained()
+
+    def _drained(self) -> Iterator[pa.RecordBatch]:
+        if self._outcomes:
+            yield pa.RecordBatch.from_pylist(self._outcomes, schema=OUTCOME_SCHEMA)
+            self._outcomes = []
+
+    # Typing
+
+    def _mapped(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+        from omnigraph.engine.rows.kernels import type_batch
+        from omnigraph.pipeline.execution.rejected_records import loose_record
+
+        batch = self._without_corrupt(self._task.type_key or "", batch)
+        if not batch.num_rows:
+            return
+        type_ = self._types[self._task.type_key or ""]
+        numbers = _numbers(batch)
+        loose = batch.drop_columns([ROW_COLUMN])
+        rejected: list[RejectedRow] = []
+        typed = type_batch(type_, loose, pa.array(numbers), rejected, mint=self._mint(numbers))
+        at: dict[int, int] = {}
+
+        def record_of(number: int) -> str:
+            if not at:
+                at.update((int(n), row) for row, n in enumerate(numbers))
+            return loose_record(type_, loose, at[number])
+
+        self._reject(rejected, record_of)
+        yield type_.type_key, typed.rows, typed.lines.to_numpy(zero_copy_only=False), record_of
+
+    def _without_corrupt(self, type_key: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that the file reader could not split into columns are rejected as a whole."""
+        names = batch.schema.names
+        rest = batch.drop_columns([name for name in (CORRUPT_COLUMN, FLAW_COLUMN) if name in names])
+        if CORRUPT_COLUMN not in names or (corrupt := batch.column(CORRUPT_COLUMN)).null_count == len(corrupt):
+            return rest
+        numbers = _numbers(batch)
+        for row in np.flatnonzero(corrupt.is_valid().to_numpy(zero_copy_only=False)).tolist():
+            reason = batch.column(FLAW_COLUMN)[row].as_py() if FLAW_COLUMN in names else MALFORMED_RECORD
+            problem = _problem(None, reason, ConstraintRule.RECORD)
+            self._reject_row(type_key, int(numbers[row]), None, [problem], corrupt[row].as_py())
+        return rest.filter(corrupt.is_null())
+
+    def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
+        from omnigraph.engine.rows.kernels import decode_collecting
+        from omnigraph.engine.rows.kernels.quarantined import record_of as unwrapped
+
+        numbers = _numbers(batch)
+        texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
+        decoded = decode_collecting(b"\n".join(texts), self._catalog, mint=self._mint(numbers))
+        at: dict[int, bytes] = {}
+
+        def record_of(number: int) -> str:
+            if not at:
+                at.update((int(n), text) for n, text in zip(numbers, texts, strict=True))
+            return at[number].decode(errors="backslashreplace")
+
+        self._reject([_renumbered(row, int(numbers[row.line - 1])) for row in decoded.rejected], record_of)
+        for key, typed in decoded.by_type.items():
+            if len(typed):
+                yield key, typed.rows, numbers[typed.lines.to_numpy(zero_copy_only=False) - 1], record_of
+
+    def _mint(self, numbers: NDArray[np.int64]) -> Mint:
+        """Ids for entities that have none: fresh to the graph, and the same whenever this batch is read again."""
+        from omnigraph.engine.rows.kernels.ids import seeded_ulids
+
+        return seeded_ulids(f"{self._task.seed}\n{numbers[0] if len(numbers) else 0}", self._task.millis)
+
+    # Rejecting
+
+    def _reject(self, rejected: list[RejectedRow], record_of: RecordOf) -> None:
+        by_row: dict[int, list[RejectedRow]] = {}
+        for row in rejected:
+            by_row.setdefault(row.line, []).append(row)
+        for number, rows in sorted(by_row.items()):
+            problems = [_problem(row.property, row.reason, row.rule) for row in rows]
+            first = rows[0]
+            self._reject_row(first.type_key or "", number, first.entity_id, problems, lambda n=number: record_of(n))
+
+    def _reject_row(
+        self, type_key: str, number: int, entity_id: str | None, problems: list[dict[str, str | None]], record: Any
+    ) -> None:
+        """Keep a rejected row: once, with all of its violations, and whole. `record` is a text or makes one."""
+        self._rejected[type_key] = self._rejected.get(type_key, 0) + 1
+        total = sum(self._rejected.values())
+        described = {"type": type_key, "row": number, "id": entity_id}
+        if self._task.stop_beyond is not None and total > self._task.stop_beyond:
+            raise TooManyRejectedError(json.dumps({**described, "problems": problems}))
+        if total <= self._task.most_rejected:
+            kept = record if isinstance(record, str) else record()
+            self._outcomes.append({"kind": REJECTED, **described, "problems": json.dumps(problems), "record": kept})
+
+    # Writing
+
+    def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf) -> None:
+        rows, numbers = self._admitted(key, rows, numbers, record_of)
+        self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
+        if not rows.num_rows:
+            return
+        for step in self._task.embed.get(key, ()):
+            rows = step.filled(rows)
+        buffer = self._buffers.setdefault(key, _Buffer())
+        buffer.add(rows, numbers)
+        if buffer.rows >= _FLUSH_ROWS:
+            self._flush(key)
+        elif sum(b.size for b in self._buffers.values()) > _FLUSH_BYTES:
+            self._flush(max(self._buffers, key=lambda k: self._buffers[k].size))
+
+    def _admitted(
+        self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
+    ) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Rows without those that name an external object which the policy does not admit."""
+        type_ = self._types[key]
+        if not any(prop.type.is_blob for prop in type_.property_list):
+            return rows, numbers
+        from omnigraph.engine.bulk.external_cells import admitted_blobs
+        from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
+
+        policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS
+        rows, refused = admitted_blobs(type_, rows, policy, keeps_references=self._task.replaces)
+        if not refused:
+            return rows, numbers
+        for row, (name, reason) in sorted(refused.items()):
+            number = int(numbers[row])
+            problem = _problem(name, reason, ConstraintRule.BLOB)
+            entity_id = rows.column("id")[row].as_py()
+            self._reject_row(key, number, entity_id, [problem], lambda n=number: record_of(n))
+        keep = np.ones(rows.num_rows, np.bool_)
+        keep[list(refused)] = False
+        return rows.filter(pa.array(keep)), numbers[keep]
+
+    def _flush(self, key: str) -> None:
+        from omnigraph.engine.rows.columns import as_table_rows, table_schema
+
+        buffer = self._buffers.pop(key)
+        type_ = self._types[key]
+        rows = as_table_rows(type_, pa.concat_tables(buffer.parts))
+        numbers = np.concatenate(buffer.numbers)
+        start = 0
+        for text in self._task.tables[key].write(rows, table_schema(type_), replaces=self._task.replaces):
+            count = int(json.loads(text)["physical_rows"])
+            here = numbers[start : start + count]
+            start += count
+            self._outcomes.append(
+                {
+                    "kind": FRAGMENT,
+                    "type": key,
+                    "first": int(here[0]),
+                    "rows": count,
+                    "fragment": text,
+                    "positions": packed_positions(here),
+                }
+            )
+
+
+MALFORMED_RECORD: Final = Sentence.MALFORMED_ROW.text(reason="it does not have the columns of its file")
+
+
+def _problem(property: str | None, reason: str, rule: ConstraintRule) -> dict[str, str | None]:
+    return {"property": property, "reason": reason, "rule": rule.value}
+
+
+class _Buffer:
+    def __init__(self) -> None:
+        self.parts: list[pa.Table] = []
+        self.numbers: list[NDArray[np.int64]] = []
+        self.rows = 0
+        self.size = 0
+
+    def add(self, rows: pa.Table, numbers: NDArray[np.int64]) -> None:
+        self.parts.append(rows)
+        self.numbers.append(numbers)
+        self.rows += rows.num_rows
+        self.size += rows.nbytes
+
+
+def _renumbered(row: RejectedRow, number: int) -> RejectedRow:
+    from dataclasses import replace
+
+    return replace(row, line=number)
+
+
+def _numbers(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = batch.column(ROW_COLUMN).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def packed_positions(numbers: NDArray[np.int64]) -> bytes:
+    """Row numbers of a fragment, in order, as the runs they mostly are: each by its first number and its length."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
+    lengths = np.diff(starts, append=len(numbers))
+    return zlib.compress(np.stack([numbers[starts], lengths]).astype("<i8").tobytes(), 1)
+
+
+def unpacked_positions(packed: bytes) -> NDArray[np.int64]:
+    firsts, lengths = np.frombuffer(zlib.decompress(packed), "<i8").reshape(2, -1)
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())

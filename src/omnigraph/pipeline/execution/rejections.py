@@ -1,0 +1,163 @@
+"""Rejected rows of a run: where each came from, which rules it breaks, and the record itself.
+
+The row kernels reject rows before they are written; the checks reject rows that executors have written already, by
+place. Both become one frame with a row per rejected row, of which the driver reads only the first few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from omnigraph.api.pipeline import RejectedSample, RowProblem
+from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
+from omnigraph.pipeline.execution.ingest import TooManyRejectedError
+from omnigraph.pipeline.sources.sources import RowIndex
+
+_PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
+REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
+_PROBLEMS_ARROW: Final = pa.list_(
+    pa.struct([("property", pa.string()), ("reason", pa.string()), ("rule", pa.string())])
+)
+_REJECTED_ARROW: Final = pa.schema(
+    [
+        ("source", pa.string()),
+        ("row", pa.int64()),
+        ("type", pa.string()),
+        ("id", pa.string()),
+        ("problems", _PROBLEMS_ARROW),
+        ("record", pa.string()),
+    ]
+)
+
+
+def rejected_by_kernels(source: str, outcomes: DataFrame) -> DataFrame:
+    """Rejected rows of one source's ingest, with all problems of each."""
+    problems = F.from_json("problems", _PROBLEMS).alias("problems")
+    rows = outcomes.where("kind = 'rejected'")
+    return rows.select(F.lit(source).alias("source"), "row", "type", "id", problems, "record")
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRows:
+    """What an executor needs to read rejected rows back: the table version that has all incoming rows."""
+
+    records: EntityRecords
+
+    def __call__(self, rejected: pa.Table, positions: pa.Table) -> pa.Table:
+        from omnigraph.pipeline.execution.ingest import unpacked_positions
+
+        if not rejected.num_rows:
+            return _REJECTED_ARROW.empty_table()
+        numbers = unpacked_positions(positions.column("positions")[0].as_py())
+        source = positions.column("source")[0].as_py()
+        rejected = rejected.sort_by("_offset")
+        offsets = rejected.column("_offset").to_numpy()
+        # A fragment that was just written has all of its rows, so offsets count them.
+        entities = list(self.records.by_id([rejected.column("_fragment")[0].as_py()], offsets))
+        return pa.table(
+            [
+                [source] * len(offsets),
+                numbers[offsets],
+                [self.records.type.type_key] * len(offsets),
+                [entity_id for entity_id, _ in entities],
+                rejected.column("problems"),
+                [line.decode() for _, line in entities],
+            ],
+            schema=_REJECTED_ARROW,
+        )
+
+
+def rejected_by_checks(rejected: DataFrame, positions: DataFrame, rows: RejectedRows) -> DataFrame:
+    """Rows rejected by place (`_fragment`, `_offset`, `problems`) as rows of their sources.
+
+    `positions` has one row per incoming fragment: `_fragment`, `source`, `positions`.
+    """
+
+    def describe(rejected: pa.Table, positions: pa.Table) -> pa.Table:
+        return rows(rejected, positions)
+
+    return rejected.groupBy("_fragment").cogroup(positions.groupBy("_fragment")).applyInArrow(describe, REJECTED_SCHEMA)
+
+
+def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) -> list[RejectedSample]:
+    """The first rejected rows in input order."""
+    rows = rejected.orderBy("source", "row", "type").limit(limit).collect()
+    return [_sample(row.asDict(recursive=True), indexes) for row in rows]
+
+
+def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
+    at = indexes[row["source"]].position(row["row"])
+    problems = tuple(RowProblem(p["property"], p["reason"], ConstraintRule(p["rule"])) for p in row["problems"])
+    return RejectedSample.of(at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"])
+
+
+def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
+    """The error that ends a run because of its rejected rows; its fields are those of the first."""
+    first = shown[0]
+    return RowsRejectedError(
+        total,
+        [sample.message() for sample in shown],
+        allowed,
+        rule=_rule(first.problems[0]),
+        type_key=first.type_key,
+        property=first.problems[0].property,
+        entity_id=first.entity_id,
+        line=first.row,
+    )
+
+
+def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowIndex]) -> ConstraintError | None:
+    """The error behind a `TooManyRejectedError` of a task, within the text that Spark made of it; None without one."""
+    _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
+    if not found:
+        return None
+    row = {**json.loads(rest.split("\n", 1)[0]), "source": source, "record": None}
+    first = _sample(row, {source: row_index(source)})
+    problem = first.problems[0]
+    message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
+    return ConstraintError(
+        _rule(problem), first.type_key, problem.property, first.entity_id, first.row, message=message
+    )
+
+
+def _rule(problem: RowProblem) -> ConstraintRule:
+    if problem.rule is None:
+        raise AssertionError("what a run found wrong with a row names the rule")
+    return problem.rule
+
+
+def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:
+    """The same rows with `file` and the row within it, for the quarantine."""
+
+    def resolve(batches: Any) -> Any:
+        for batch in batches:
+            resolved = [_sample(row, indexes).quarantined() for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINE_ARROW)
+
+    return rejected.mapInArrow(resolve, QUARANTINE_SCHEMA)
+
+
+QUARANTINE_SCHEMA: Final = (
+    f"source string, file string, row long, type string, property string, reason string, problems {_PROBLEMS}, "
+    "record string"
+)
+_QUARANTINE_ARROW: Final = pa.schema(
+    [
+        ("source", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("type", pa.string()),
+        ("property", pa.string()),
+        ("reason", pa.string()),
+        ("problems", _PROBLEMS_ARROW),
+        ("record", pa.string()),
+    ]
+)

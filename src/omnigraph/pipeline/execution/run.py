@@ -1,0 +1,438 @@
+"""A pipeline run from sources to one commit, or to nothing.
+
+`run` captures a head, lets executors type and write the rows, checks them with joins against that head, and publishes
+through the engine's publish machine like every other write. The driver holds metadata, counts and samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
+from omnigraph.embeddings.configuration import config_from_environment
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.run_keys import new_run_id
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
+from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.workspace import GraphHandle, Workspace, opened
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
+from omnigraph.errors import BadRequestError, BranchNotFoundError
+from omnigraph.language.catalog import Catalog
+from omnigraph.pipeline.checks.check_sequence import CheckSequence
+from omnigraph.pipeline.checks.rules import all_of
+from omnigraph.pipeline.datasource.spark_types import spark_schema
+from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.execution.index_tasks import index_tables
+from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
+from omnigraph.pipeline.execution.rejections import (
+    rejected_by_kernels,
+    rows_rejected,
+    samples,
+    too_many_rejected,
+    with_positions,
+)
+from omnigraph.pipeline.execution.report import Stages, from_record, recorded
+from omnigraph.pipeline.execution.staged_run import IncomingTables
+from omnigraph.pipeline.file.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
+from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
+from omnigraph.pipeline.sources.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
+from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
+from omnigraph.pipeline.spark.tasks import map_batches
+
+_COUNTS = "pipeline.counts"
+_SAMPLES = 10
+
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNWEIGHED_ROWS = 8_192
+_UNWEIGHED, _UNSET = str((1 << 31) - 1), "1"
+
+
+def run(
+    pipeline: Pipeline | str | Path,
+    *,
+    graph: GraphHandle | str | Path | None = None,
+    branch: str | None = None,
+    mode: str | None = None,
+    spark: SparkSession | None = None,
+    actor: str | None = None,
+    run_key: str | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> PipelineReport:
+    """Run a pipeline (a model, or the path of its file) as one commit.
+
+    Inputs that were loaded before by the same pipeline are recognised and skipped, unless `force`. `run_key` names
+    the run instead, for inputs that Spark can't fingerprint. A dry run does everything, and keeps nothing of it.
+    """
+    model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
+        graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
+    )
+    target = model.resolved(_target(model)) if graph is None or isinstance(graph, str | Path) else graph
+    with (
+        opened(target) as workspace,
+        spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
+        session_of_run(session, model.spark) as own,
+        _clear_errors(),
+    ):
+        execution = _Run(model, workspace, own, actor, progress, dry_run)
+        try:
+            return execution.to_commit(run_key, force=force)
+        finally:
+            execution.release()
+
+
+def _target(model: Pipeline) -> str:
+    if model.graph is None:
+        raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
+    return model.graph
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Spark wraps what its tasks raise; a user should read our words and not a stack trace of two languages."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        said = own_words(str(error))
+        reason = said or f"Spark could not run the pipeline: {short_reason(error)}"
+        raise BadRequestError(reason) from error
+
+
+@dataclass
+class _Ingested:
+    """Everything the executors wrote and refused, for one schema."""
+
+    fragments: WrittenFragments
+    outcomes: dict[str, DataFrame]
+    counts: dict[str, TypeCounts]
+    rejected: int
+
+
+@dataclass
+class _Run:
+    model: Pipeline
+    workspace: Workspace
+    spark: SparkSession
+    actor: str | None
+    progress: Progress | None
+    dry_run: bool = False
+    run_id: str = field(default_factory=new_run_id)
+    _ingested: dict[str, _Ingested] = field(default_factory=dict)
+    _indexes: dict[str, RowIndex] = field(default_factory=dict)
+    _checks: list[CheckSequence] = field(default_factory=list)
+    _rejected: DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        self.stages = Stages(self.progress)
+        self.began = monotonic()
+        self.rejected_samples: list[RejectedSample] = []
+        self.rejected_total = 0
+        self.counts: tuple[TypeCounts, ...] = ()
+        self.quarantine: str | None = None
+
+    def to_commit(self, run_key: str | None, *, force: bool) -> PipelineReport:
+        with self.stages.stage("read", ", ".join(self.model.sources)):
+            self.frames = SourceFrames(self.spark, self.model)
+            self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
+            key = run_key or (None if force else self._fingerprint())
+        self.intent = Intent(
+            kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
+            details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
+        )  # fmt: skip
+        try:
+            txn = self.workspace.begin(self.model.branch, self.intent)
+        except BranchNotFoundError:
+            if self.model.base is None:
+                raise
+            return self._on_new_branch(key)
+        if (done := already_published(txn)) is not None:
+            return self._report(done, key)
+        plan = self.prepare(txn)
+        if self.dry_run:
+            self._discard()
+            return self._report(None, key)
+        again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
+        with self.stages.stage("publish"):
+            return self._report(self.workspace.publish(txn, plan, again), key)
+
+    def release(self) -> None:
+        """Let go of what Spark kept for the run."""
+        for ingested in self._ingested.values():
+            for outcomes in ingested.outcomes.values():
+                outcomes.unpersist()
+        for checked in self._checks:
+            checked.release()
+        if self._rejected is not None:
+            self._rejected.unpersist()
+
+    def _discard(self) -> None:
+        """Remove the rows that executors wrote and no plan that left this run names."""
+        for ingested in self._ingested.values():
+            ingested.fragments.discard()
+
+    def _on_new_branch(self, key: str | None) -> PipelineReport:
+        base = self.model.base or ""
+        if self.dry_run:
+            self.prepare(self.workspace.begin(base, self.intent))
+            self._discard()
+            return self._report(None, key, created=True)
+        published = self.workspace.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
+        return self._report(published, key, created=True)
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        """Everything between the captured head and the publish. May run again on a newer head."""
+        try:
+            plan = self._prepare(txn)
+        except BaseException:
+            self._discard()
+            raise
+        if not self.dry_run:
+            for ingested in self._ingested.values():
+                ingested.fragments.keep()
+        return plan
+
+    def _prepare(self, txn: WriteTxn) -> PublishPlan:
+        ingested = self._ingest(txn)
+        tables = IncomingTables(self.spark, txn)
+        types = table_types(txn.snapshot.catalog)
+        replaces = self.model.mode is LoadMode.OVERWRITE
+        with self.stages.stage("stage"):
+            fragments = ingested.fragments.by_type()
+            # A type that a mapping names is replaced also by no rows at all.
+            mapped = [mapping.type_key for mapping in self.model.mappings] if replaces else []
+            for key in sorted({*mapped, *fragments}):
+                tables.add(types[key], fragments.get(key, []), replaces=replaces)
+        checked = CheckSequence(tables, self.model, ingested.outcomes, self._refuse_now)
+        self._checks.append(checked)
+        with self.stages.stage("check"):
+            checked.run()
+        self._settle(ingested, checked)
+        if self.model.index:
+            with self.stages.stage("index"):
+                self._build_indexes(tables)
+        self.counts = _final_counts(ingested, checked, tables)
+        details = {
+            _COUNTS: recorded(self.counts),
+            "pipeline.rejected": str(self.rejected_total),
+            "pipeline.sources": json.dumps(sorted(self.model.sources)),
+        }
+        return PublishPlan(staged=tables.staged(), read_set=tables.read_set(), strict=replaces, details=details)
+
+    # Ingest
+
+    def _ingest(self, txn: WriteTxn) -> _Ingested:
+        """Typed fragments of every source; the same for every attempt that meets the same tables."""
+        place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
+        if (known := self._ingested.get(place.hexdigest())) is not None:
+            return known
+        found = self._ingested[place.hexdigest()] = _Ingested(WrittenFragments(txn), {}, {}, 0)
+        catalog = txn.snapshot.catalog
+        check_against(self.model, catalog)
+        tables = remote_tables(txn)
+        for order, (label, source, mapping) in enumerate(self._inputs()):
+            with self.stages.stage("write", label):
+                type_key = mapping.type_key if mapping else None
+                task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
+                self._size_batches(catalog, type_key)
+                if mapping is not None:
+                    outcomes = self.frames.through(mapping, task, schema)
+                elif self.model.sources[source].is_graph:
+                    outcomes = map_batches(self.frames.numbered(source), task, schema)
+                else:
+                    outcomes = self.frames.through_bad_records(source, task, schema)
+                outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
+                found.outcomes[f"{order}\t{source}"] = outcomes
+                try:
+                    self._gather(found, outcomes, order, source)
+                except (PySparkException, Py4JJavaError) as error:
+                    too_many = too_many_rejected(str(error), source, self.frames.row_index)
+                    if too_many is None:
+                        raise
+                    raise too_many from None
+        if found.rejected and self._must_stop(found.rejected):
+            self._refuse_now(found.rejected, self._kernel_rejections(found))
+        return found
+
+    def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
+        """Spark weighs every batch anew after every row, which takes longer than handing the rows over.
+
+        Rows without blobs need no such care: their batches are bounded by a number of rows instead.
+        """
+        conf = self.spark.conf
+        if not self._weighed_by_user:
+            types = table_types(catalog)
+            chosen = [types[type_key]] if type_key else types.values()
+            heavy = any(prop.type.is_blob for type_ in chosen for prop in type_.property_list)
+            if heavy:
+                conf.unset(_BATCH_BYTES)
+            else:
+                conf.set(_BATCH_BYTES, _UNWEIGHED)
+                rows = int(conf.get(_BATCH_ROWS) or 0)
+                conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
+
+    def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
+        """What to ingest: a label, a source, and how its rows are mapped.
+
+        Graph records need no mapping. Of a source that only queries read, what can't be read is all that is left to do.
+        """
+        for mapping in self.model.mappings:
+            yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
+        for name, source in self.model.sources.items():
+            if source.is_graph:
+                yield f"records of {name}", name, None
+        for name in self.frames.read_by_queries_only():
+            yield f"bad records of {name}", name, None
+
+    def _task(
+        self, catalog: Catalog, tables: Mapping[str, RemoteTable], label: str, type_key: str | None
+    ) -> IngestTask:
+        quality = self.model.quality
+        quarantine = quality.on_error is OnError.QUARANTINE
+        return IngestTask(
+            catalog=catalog.to_json(),
+            tables={type_key: tables[type_key]} if type_key else tables,
+            seed=f"{self.run_id}\n{label}",
+            millis=self.intent.authored_at // 1_000,
+            type_key=type_key,
+            replaces=self.model.mode is LoadMode.OVERWRITE,
+            most_rejected=quality.max_rejected if quarantine else _SAMPLES,
+            stop_beyond=quality.max_rejected if quarantine else None,
+            external_blobs=self.workspace.external_blobs,
+            embed=self._embed_tasks(catalog),
+        )
+
+    def _embed_tasks(self, catalog: Catalog) -> dict[str, tuple[EmbedTask, ...]]:
+        if not self.model.embed:
+            return {}
+        return embed_tasks(self.model.embed, catalog, config_from_environment(os.environ))
+
+    def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
+        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
+        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
+            if row["kind"] == FRAGMENT:
+                fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
+                found.fragments.add(fragment)
+                continue
+            known = found.counts.get(row["type"], TypeCounts(type_key=row["type"]))
+            read = known.read + row["rows"] + row["rejected"]
+            found.counts[row["type"]] = TypeCounts(
+                type_key=row["type"], read=read, rejected=known.rejected + row["rejected"]
+            )
+            found.rejected += row["rejected"]
+
+    def _build_indexes(self, tables: IncomingTables) -> None:
+        current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
+        for key, state in index_tables(tables.spark, tables.txn.resources, current).items():
+            tables.replace_current(key, state)
+
+    # Rejections
+
+    def _must_stop(self, rejected: int) -> bool:
+        quality = self.model.quality
+        return quality.on_error is OnError.FAIL or rejected > quality.max_rejected
+
+    def _kernel_rejections(self, found: _Ingested) -> DataFrame:
+        frames = [rejected_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
+        return all_of(frames)
+
+    def _refuse_now(self, total: int, rejected: DataFrame) -> None:
+        """End the run because of rejected rows, if they are too many; the first ones are shown."""
+        if self._must_stop(total):
+            shown = samples(rejected, self._row_indexes(rejected), _SAMPLES)
+            allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
+            raise rows_rejected(total, shown, allowed)
+
+    def _settle(self, ingested: _Ingested, checked: CheckSequence) -> None:
+        """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
+        self.rejected_total = ingested.rejected + checked.rejected
+        if not self.rejected_total:
+            return
+        rejected = all_of([self._kernel_rejections(ingested), *checked.frames]).persist(StorageLevel.DISK_ONLY)
+        self._rejected = rejected
+        self._refuse_now(self.rejected_total, rejected)
+        with self.stages.stage("quarantine"):
+            indexes = self._row_indexes(rejected)
+            self.rejected_samples = samples(rejected, indexes, _SAMPLES)
+            if self.dry_run:
+                return
+            self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
+            with_positions(rejected, indexes).coalesce(1).write.mode("overwrite").json(hadoop_uri(self.quarantine))
+
+    def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
+        for row in rejected.select("source").distinct().collect():
+            if row[0] not in self._indexes:
+                self._indexes[row[0]] = self.frames.row_index(row[0])
+        return self._indexes
+
+    # Outcome
+
+    def _fingerprint(self) -> str | None:
+        """Pipeline and contents of its input as one key. None when some input has no files to look at."""
+        digests = Digests(self.spark, DigestCache.of_user(os.environ))
+        parts = [self.model.name, self.model.mode.value, repr(self.model.mappings), repr(self.model.embed)]
+        for name in self.model.sources:
+            fingerprint = self.frames.fingerprint(name, digests)
+            if fingerprint is None:
+                return None
+            parts.append(f"{name} {fingerprint}")
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        return f"pipeline:{self.model.name}:{digest[:32]}"
+
+    def _report(self, published: PublishedCommit | None, key: str | None, *, created: bool = False) -> PipelineReport:
+        counts, replayed = self.counts, published is not None and published.replayed
+        if published is not None and replayed:
+            counts = from_record(published.entry.commit.details.get(_COUNTS, "[]"))
+        return PipelineReport(
+            pipeline=self.model.name,
+            run_id=self.run_id,
+            run_key=key,
+            graph=self.workspace.uri,
+            branch=self.model.branch,
+            mode=self.model.mode.value,
+            types=counts,
+            rejected=self.rejected_total,
+            samples=tuple(self.rejected_samples),
+            quarantine=self.quarantine,
+            commit_id=published.commit_id if published else None,
+            version=published.version if published else None,
+            branch_created=created,
+            dry_run=self.dry_run,
+            replayed=replayed,
+            seconds=monotonic() - self.began,
+            stages=self.stages.seconds,
+            spark_ui=ui_url(self.spark),
+        )
+
+
+def _final_counts(ingested: _Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
+    counts = []
+    for key in sorted({*ingested.counts, *tables.by_key}):
+        known = ingested.counts.get(key, TypeCounts(type_key=key))
+        changes = tables.by_key[key].changes if key in tables.by_key else None
+        counts.append(
+            TypeCounts(
+                type_key=key or "(no type)",
+                read=known.read,
+                rejected=known.rejected + checked.rejected_by_type.get(key, 0),
+                superseded=checked.superseded.get(key, 0),
+                inserted=changes.inserted if changes else 0,
+                updated=changes.updated if changes else 0,
+                deleted=changes.deleted if changes else 0,
+            )
+        )
+    return tuple(counts)

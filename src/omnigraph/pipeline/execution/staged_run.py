@@ -1,0 +1,75 @@
+"""The tables of a run between writing and publishing, as frames that checks join, and rows that they take out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from omnigraph.engine.bulk.pinned_table import PinnedTable
+from omnigraph.engine.bulk.places import OFFSET_BITS, PLACE, by_fragment
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.staged_run import StagedRun
+from omnigraph.engine.write.publish import WriteTxn
+from omnigraph.pipeline.checks.table_frames import TableScan, scan_frame
+from omnigraph.pipeline.datasource.spark_types import spark_schema
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, str]
+"""Columns of a table, with other names for them where it is a mapping."""
+
+
+class IncomingTables(StagedRun):
+    """All tables of one attempt against one captured head, as frames."""
+
+    def __init__(self, spark: SparkSession, txn: WriteTxn) -> None:
+        super().__init__(txn)
+        self.spark = spark
+
+    def fresh(self, key: str, columns: Columns) -> TableScan:
+        """Incoming rows that are still in, with their places. Nothing when the run does not write the type."""
+        return _scan(self.fresh_rows(key), columns)
+
+    def stored(self, key: str, columns: Columns) -> TableScan:
+        """Rows of the captured head, with their places. Nothing when the run replaces the type."""
+        return _scan(self.stored_rows(key), columns)
+
+    def committed(self, key: str, columns: Columns) -> TableScan:
+        """Rows of the captured head, whatever the run does to the type."""
+        return _scan(self.committed_rows(key), columns)
+
+    def frame(self, scan: TableScan) -> DataFrame:
+        return scan_frame(self.spark, scan)
+
+    def take_out(self, key: str, places: DataFrame) -> int:
+        """Remove rows by place; one task per fragment writes its deletions."""
+        remaining = deleted_by_fragment(self.current(key), places)
+        if not remaining:
+            return 0
+        self.without_rows(key, {number: text for number, text, _ in remaining})
+        return sum(count for _, _, count in remaining)
+
+
+def _scan(table: PinnedTable, columns: Columns) -> TableScan:
+    names = columns if isinstance(columns, Mapping) else {}
+    return TableScan(table, tuple(columns), names, places=True)
+
+
+_REMAINING = pa.schema([("fragment", pa.int64()), ("remaining", pa.string()), ("deleted", pa.int64())])
+
+
+def deleted_by_fragment(table: RemoteTable, places: DataFrame) -> list[tuple[int, str | None, int]]:
+    """Per touched fragment what is left of it, and how many rows went. Runs on executors, returns metadata."""
+    fragment = F.shiftright(PLACE, OFFSET_BITS).alias("fragment")
+    rows = places.select(fragment, PLACE).groupBy("fragment").applyInArrow(_deleting(table), spark_schema(_REMAINING))
+    return [(row[0], row[1], row[2]) for row in rows.collect()]
+
+
+def _deleting(table: RemoteTable) -> Callable[[pa.Table], pa.Table]:
+    def delete(group: pa.Table) -> pa.Table:
+        ((fragment, offsets),) = by_fragment(group.column(PLACE).to_pylist()).items()
+        return pa.table([[fragment], [table.without_rows(fragment, offsets)], [len(offsets)]], _REMAINING)
+
+    return delete

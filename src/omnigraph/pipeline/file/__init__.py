@@ -1,0 +1,1 @@
+"""The pipeline file: its YAML with positions, its model, and the options of its sources."""

@@ -1,0 +1,358 @@
+"""What a pipeline file says: sources, mappings, quality, and where the result goes.
+
+`read_pipeline` checks everything that needs neither Spark nor a graph; `check_against` checks names and mappings
+against a catalog. Both report every mistake with its line. A model can also be built in Python and then has no lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from omnigraph.api.enums import LoadMode
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.source import did_you_mean
+from omnigraph.pipeline.file.document import Located, read_document
+
+CSV_FORMAT = "csv"
+GRAPH_FORMAT = "graph"
+LANCE_FORMAT = "lance"
+DEFAULT_MAX_REJECTED = 1_000
+
+
+class OnError(StrEnum):
+    """What a bad row does: end the run with nothing written, or go to the quarantine."""
+
+    FAIL = "fail"
+    QUARANTINE = "quarantine"
+
+
+class Duplicates(StrEnum):
+    """What a repeated id of one input means: the last row counts, or every later row is a bad row.
+
+    `load` refuses a repeated key in every mode; of an id that is no key, a merge takes the last row.
+    """
+
+    LAST = "last"
+    REJECT = "reject"
+    LOAD = "load"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A named input: files or tables of a Spark format, or a Spark SQL query over the sources before it."""
+
+    name: str
+    format: str = ""
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    sql: str | None = None
+
+    @property
+    def is_graph(self) -> bool:
+        return self.format == GRAPH_FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class TypeMapping:
+    """How rows of a source become entities of a type. `src` and `dst` are there for edges only."""
+
+    type_name: str
+    source: str
+    select: Mapping[str, str]
+    src: str | None = None
+    dst: str | None = None
+    where: str | None = None
+
+    @property
+    def is_edge(self) -> bool:
+        return self.src is not None
+
+    @property
+    def type_key(self) -> str:
+        return f"{'edge' if self.is_edge else 'node'}:{self.type_name}"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Input column of the row kernel -> Spark SQL expression."""
+        ends = {"from": self.src, "to": self.dst} if self.src is not None and self.dst is not None else {}
+        return {**ends, **self.select}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedStep:
+    type_name: str
+    property: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    on_error: OnError = OnError.FAIL
+    quarantine: str | None = None
+    max_rejected: int = DEFAULT_MAX_REJECTED
+    duplicates: Duplicates | None = None
+
+    def keeps_last(self, mode: LoadMode, *, keyed: bool) -> bool:
+        """Whether the last row of a repeated id counts. By default a merge takes it; any other mode refuses it."""
+        if self.duplicates is None or (self.duplicates is Duplicates.LOAD and not keyed):
+            return mode is LoadMode.MERGE
+        return self.duplicates is Duplicates.LAST
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """Where Spark runs. `remote` is a Spark Connect endpoint; it and `master` exclude each other."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A whole pipeline. `places` gives the line of a type's or source's entry for messages, when there is a file."""
+
+    name: str
+    sources: Mapping[str, Source]
+    mappings: tuple[TypeMapping, ...] = ()
+    graph: str | None = None
+    branch: str = "main"
+    base: str | None = None
+    mode: LoadMode = LoadMode.MERGE
+    embed: tuple[EmbedStep, ...] = ()
+    quality: Quality = Quality()
+    index: bool = False
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    directory: str | None = None
+    places: Mapping[str, Located] = field(default_factory=dict, repr=False, compare=False)
+
+    def resolved(self, path: str) -> str:
+        """A path of the file, relative to the file."""
+        if "://" in path or path.startswith("/") or self.directory is None:
+            return path
+        return str(Path(self.directory) / path)
+
+    def with_target(self, *, graph: str | None = None, branch: str | None = None, mode: str | None = None) -> Pipeline:
+        changed = self
+        if graph is not None:
+            changed = replace(changed, graph=graph)
+        if branch is not None:
+            changed = replace(changed, branch=branch)
+        return changed if mode is None else replace(changed, mode=LoadMode(mode))
+
+
+_TOP = (
+    "version", "name", "graph", "branch", "from", "mode", "spark", "sources", "nodes", "edges", "embed", "quality",
+    "index",
+)  # fmt: skip
+
+
+def load_pipeline(path: str | Path) -> Pipeline:
+    """Read a pipeline file. Relative paths in it are relative to it."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequestError(f"can't read the pipeline file '{path}': {error}") from None
+    return read_pipeline(text, path=str(path), directory=str(file.absolute().parent))
+
+
+def read_pipeline(text: str, *, path: str | None = None, directory: str | None = None) -> Pipeline:
+    """A pipeline from YAML text, or a CompileError with every mistake."""
+    root = read_document(text, path)
+    given = root.members(_TOP, required=("version", "sources"))
+    if "version" in given and given["version"].text() != "1":
+        given["version"].complain("P007", "this omnigraph reads pipeline files of version 1")
+    places: dict[str, Located] = {}
+    sources = _sources(given["sources"], places) if "sources" in given else {}
+    mappings = [
+        mapping
+        for kind in ("nodes", "edges")
+        if kind in given
+        for name, member in given[kind].mapping().items()
+        if (mapping := _mapping(kind, name, member, sources, places)) is not None
+    ]
+    mode = given["mode"].choice(LoadMode) if "mode" in given else None
+    pipeline = Pipeline(
+        name=_text(given, "name") or (Path(path).stem if path else "pipeline"),
+        sources=sources,
+        mappings=tuple(mappings),
+        graph=_text(given, "graph"),
+        branch=_text(given, "branch") or "main",
+        base=_text(given, "from"),
+        mode=LoadMode(mode) if mode else LoadMode.MERGE,
+        embed=tuple(_embeds(given["embed"], places)) if "embed" in given else (),
+        quality=_quality(given["quality"]) if "quality" in given else Quality(),
+        index=bool(given["index"].flag()) if "index" in given else False,
+        spark=_spark(given["spark"]) if "spark" in given else SparkSettings(),
+        directory=directory,
+        places=places,
+    )
+    if not mappings and not any(source.is_graph for source in sources.values()):
+        root.complain("P008", "nothing is mapped: add nodes or edges, or a source with format: graph")
+    root.findings.raise_any()
+    return pipeline
+
+
+def _text(given: Mapping[str, Located], name: str) -> str | None:
+    return given[name].text() if name in given else None
+
+
+def _sources(located: Located, places: dict[str, Located]) -> dict[str, Source]:
+    sources: dict[str, Source] = {}
+    for name, member in located.mapping().items():
+        places[f"source:{name}"] = member
+        if not name.isidentifier():
+            member.complain("P009", f"the source name '{name}' must be a word: it is a table name in Spark SQL")
+        given = member.members(("format", "path", "options", "sql"))
+        options = (
+            {key: _option(value) for key, value in given["options"].mapping().items()} if "options" in given else {}
+        )
+        source = Source(name, _text(given, "format") or "", _text(given, "path"), options, _text(given, "sql"))
+        if source.sql is not None and (source.format or source.path or options):
+            member.complain("P010", f"source '{name}' is a query and takes no format, path or options")
+        elif source.sql is None and not source.format:
+            member.complain("P006", f"source '{name}' needs 'format', or 'sql' for a query over other sources")
+        elif source.path is None and source.format in (CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT):
+            member.complain("P006", f"source '{name}' needs 'path'")
+        elif source.format == CSV_FORMAT:
+            _check_csv(given.get("options", member), options)
+        elif source.format == LANCE_FORMAT and not options.get("version", "1").isdecimal():
+            given["options"].complain("P002", f"the version of the Lance source '{name}' must be a whole number")
+        sources[name] = source
+    return sources
+
+
+def _check_csv(located: Located, options: Mapping[str, str]) -> None:
+    from omnigraph.pipeline.file.csv_options import csv_dialect
+
+    try:
+        csv_dialect(options)
+    except BadRequestError as error:
+        located.complain("P017", str(error))
+
+
+def _option(located: Located) -> str:
+    value: Any = located.value
+    if value is None:  # whoever writes `nullValue: NULL` means the word
+        return str(located.node.value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _mapping(
+    kind: str, name: str, located: Located, sources: Mapping[str, Source], places: dict[str, Located]
+) -> TypeMapping | None:
+    known = ("from", "select", "where", *(("src", "dst") if kind == "edges" else ()))
+    required = ("from", "src", "dst") if kind == "edges" else ("from", "select")
+    given = located.members(known, required=required)
+    places[f"{kind[:-1]}:{name}"] = located
+    select: dict[str, str] = {}
+    if "select" in given:
+        for column, expression in given["select"].mapping().items():
+            places[f"{kind[:-1]}:{name}.{column}"] = expression
+            select[column] = expression.text() or "null"
+    source = _text(given, "from")
+    if source is not None and source not in sources:
+        hint = did_you_mean(source, sources) or f"sources: {', '.join(sources)}"
+        given["from"].complain(
+            "P011", f"{located.name} reads from '{source}', which is not a source of this file", hint
+        )
+    elif source is not None and sources[source].is_graph:
+        given["from"].complain("P012", f"'{source}' has format graph: its records name their types and need no mapping")
+    if source is None or (kind == "edges" and not {"src", "dst"} <= given.keys()):
+        return None
+    return TypeMapping(name, source, select, _text(given, "src"), _text(given, "dst"), _text(given, "where"))
+
+
+def _embeds(located: Located, places: dict[str, Located]) -> list[EmbedStep]:
+    steps = []
+    for item in located.items():
+        given = item.members(("type", "property"), required=("type", "property"))
+        type_name, prop = _text(given, "type"), _text(given, "property")
+        if type_name and prop:
+            places[f"embed:{type_name}.{prop}"] = item
+            steps.append(EmbedStep(type_name, prop))
+    return steps
+
+
+def _quality(located: Located) -> Quality:
+    given = located.members(("on_error", "quarantine", "max_rejected", "duplicates"))
+    on_error = given["on_error"].choice(OnError) if "on_error" in given else None
+    duplicates = given["duplicates"].choice(Duplicates) if "duplicates" in given else None
+    most = given["max_rejected"].whole_number() if "max_rejected" in given else None
+    quality = Quality(
+        OnError(on_error) if on_error else OnError.FAIL,
+        _text(given, "quarantine"),
+        DEFAULT_MAX_REJECTED if most is None else most,
+        Duplicates(duplicates) if duplicates else None,
+    )
+    if quality.on_error is OnError.QUARANTINE and quality.quarantine is None:
+        located.complain("P006", "quality needs 'quarantine', the directory that bad rows go to")
+    return quality
+
+
+def _spark(located: Located) -> SparkSettings:
+    given = located.members(("master", "remote", "conf", "packages"))
+    if "master" in given and "remote" in given:
+        given["remote"].complain("P010", "give spark.master or spark.remote, not both")
+    conf = {key: _option(value) for key, value in given["conf"].mapping().items()} if "conf" in given else {}
+    packages = tuple(text for item in given["packages"].items() if (text := item.text())) if "packages" in given else ()
+    return SparkSettings(_text(given, "master"), _text(given, "remote"), conf, packages)
+
+
+def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
+    """Raise for every mapping that the schema can't take."""
+    complaints = _Complaints(pipeline.places)
+    for mapping in pipeline.mappings:
+        types: Mapping[str, TableType] = catalog.edges if mapping.is_edge else catalog.nodes
+        type_ = types.get(mapping.type_name)
+        kind = "edge" if mapping.is_edge else "node"
+        if type_ is None:
+            hint = did_you_mean(mapping.type_name, types) or ""
+            complaints.add(mapping.type_key, "P013", f"the schema has no {kind} type '{mapping.type_name}'", hint)
+            continue
+        for column in mapping.select:
+            if column != "id" and column not in type_.properties:
+                hint = did_you_mean(column, type_.properties) or ""
+                place = f"{mapping.type_key}.{column}"
+                complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)
+        for name, prop in type_.properties.items():
+            filled = any(step == EmbedStep(type_.name, name) for step in pipeline.embed)
+            if not prop.type.nullable and name not in mapping.select and not filled:
+                message = f"{type_.name}.{name} is not nullable and nothing is selected for it"
+                complaints.add(mapping.type_key, "P015", message)
+    for step in pipeline.embed:
+        node = catalog.nodes.get(step.type_name)
+        vector = node.properties.get(step.property) if node else None
+        if vector is None or vector.embed is None:
+            message = f"{step.type_name}.{step.property} has no @embed source in the schema"
+            complaints.add(f"embed:{step.type_name}.{step.property}", "P016", message)
+    complaints.raise_any()
+
+
+class _Complaints:
+    """Findings about a model: with lines when it came from a file, as one plain error otherwise."""
+
+    def __init__(self, places: Mapping[str, Located]) -> None:
+        self._places = places
+        self._plain: list[str] = []
+        self._located: Located | None = None
+
+    def add(self, place: str, code: str, message: str, help: str = "") -> None:
+        located = self._places.get(place)
+        if located is None:
+            self._plain.append(message + (f"; {help}" if help else ""))
+        else:
+            located.complain(code, message, help)
+            self._located = located
+
+    def raise_any(self) -> None:
+        if self._located is not None:
+            self._located.findings.raise_any()
+        if self._plain:
+            raise BadRequestError("\n".join(self._plain))

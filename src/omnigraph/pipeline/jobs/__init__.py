@@ -1,0 +1,1 @@
+"""Bulk jobs beside pipeline files: load, export, optimize, re-embed, write a DataFrame."""

@@ -1,0 +1,125 @@
+"""New vectors for stored rows, made on executors and published as one commit.
+
+A task takes a fragment, embeds the texts it finds there and writes one column file; every other column, blobs among
+them, stays in the file it is in. Needed when a schema gains an `@embed` property, or when the model changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from omnigraph.api.pipeline import ReembedOutcome
+from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
+from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
+from omnigraph.engine.bulk.predicates import all_of, is_not_null, is_null
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.workspace import GraphHandle
+from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import NodeType
+from omnigraph.language.source import did_you_mean
+from omnigraph.pipeline.datasource.read import type_named
+from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.execution.index_tasks import index_tables
+from omnigraph.pipeline.file.model import EmbedStep, SparkSettings
+from omnigraph.pipeline.spark.session import spark_session
+from omnigraph.pipeline.spark.tasks import on_executors
+
+
+def reembed(
+    graph: GraphHandle,
+    type_name: str,
+    property: str,
+    *,
+    spark: SparkSession | None = None,
+    only_missing: bool = True,
+    branch: str = "main",
+    index: bool = False,
+    actor: str | None = None,
+    config: EmbeddingConfig | None = None,
+) -> ReembedOutcome:
+    """Embed the source text of stored rows: those without a vector, or all of them when not `only_missing`.
+
+    Rows without a text keep what they have. When the branch moves meanwhile, only fragments that changed are embedded
+    again. `index` brings the declared indexes of the type to full coverage in the same commit.
+    """
+    told = {"embed.property": f"{type_name}.{property}"}
+    intent = Intent(kind="pipeline", actor=actor, message=f"embed {type_name}.{property}", details=told)
+    with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
+        txn = graph.workspace.begin(branch, intent)
+        used = config or config_from_environment(os.environ)
+        attempt = _Reembedding(session, EmbedStep(type_name, property), used, only_missing, index)
+        plan = attempt.prepare(txn)
+        if not plan.staged:
+            return ReembedOutcome(0, None)
+        published = graph.workspace.publish(txn, plan, attempt.prepare)
+    commit = receipt_of(published.entry)
+    embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
+    return ReembedOutcome(embedded, commit.id, commit)
+
+
+@dataclass
+class _Reembedding:
+    spark: SparkSession
+    step: EmbedStep
+    config: EmbeddingConfig
+    only_missing: bool
+    index: bool
+    # What became of fragments, by all that they consisted of: good for any head that still has them.
+    _done: dict[str, str | None] = field(default_factory=dict)
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan:
+        type_ = type_named(txn.snapshot, self.step.type_name)
+        if not isinstance(type_, NodeType) or self.step.property not in type_.properties:
+            hint = did_you_mean(self.step.property, type_.properties)
+            raise BadRequestError(
+                f"{type_.name} has no vector property '{self.step.property}'" + (f"; {hint}" if hint else "")
+            )
+        (task,) = embed_tasks([EmbedStep(type_.name, self.step.property)], txn.snapshot.catalog, self.config)[
+            type_.type_key
+        ]
+        key = type_.type_key
+        rewrite = ColumnRewrite(txn, key, self._done)
+        for number, rewritten in self._embedded(rewrite.table, task, rewrite.undone()):
+            rewrite.note(number, rewritten)
+        staged = rewrite.staged()
+        if staged is None:
+            return PublishPlan(staged={})
+        if self.index:
+            indexed = index_tables(self.spark, txn.resources, {key: (type_, staged.state)})
+            staged = replace(staged, state=indexed.get(key, staged.state))
+        return PublishPlan(staged={key: staged}, details={"embed.model": self.config.model})
+
+    def _embedded(
+        self, table: RemoteTable, task: EmbedTask, fragments: Sequence[int]
+    ) -> Iterator[tuple[int, str | None]]:
+        if not fragments:
+            return
+        work = _rewriter(table, task, fragments, self.only_missing)
+        for row in on_executors(self.spark, len(fragments), work, "fragment long, rewritten string").collect():
+            yield row[0], row[1]
+
+
+def _rewriter(
+    table: RemoteTable, task: EmbedTask, fragments: Sequence[int], only_missing: bool
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    wanted = all_of([is_not_null(task.source), *([is_null(task.target)] if only_missing else [])])
+
+    def rewrite(number: int) -> Iterator[pa.RecordBatch]:
+        rewritten = table.with_column(
+            fragments[number],
+            task.target,
+            [task.source],
+            wanted,
+            lambda rows, type_: task.vectors(rows.column(0), type_),
+        )
+        schema = pa.schema([("fragment", pa.int64()), ("rewritten", pa.string())])
+        yield pa.record_batch([[fragments[number]], [rewritten]], schema=schema)
+
+    return rewrite

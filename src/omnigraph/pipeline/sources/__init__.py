@@ -1,0 +1,1 @@
+"""Sources of a pipeline as DataFrames whose rows have numbers."""

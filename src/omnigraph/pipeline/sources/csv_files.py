@@ -1,0 +1,272 @@
+"""CSV files as rows of texts, read by tasks with the engine's own reader: Spark's takes columns by position, loses
+text behind a doubled quote, and replaces bytes it can't decode.
+
+Every file has its own header, whose names decide. A large file is cut into parts at records, which one task finds by
+looking through it first; files that are compressed, or in another encoding than UTF-8, are a task each. Files that
+only Spark can open reach the same reader line by line. Called by `sources` only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from typing import Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, csv_cuts
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.execution.ingest import INTERNAL_COLUMNS, PARTITION_BITS, ROW_COLUMN
+from omnigraph.pipeline.sources.input_files import InputFile, Listing
+from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
+
+_PART_BYTES: Final = 32 << 20
+_OPENING_BYTES: Final = 32 << 10  # what opening a file costs, as bytes that could be read instead
+_HEADER_LINES: Final = 1_000
+_UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_PATH, _LINE = "file_path", "value"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvPart:
+    """Bytes of a file that begin with a record. `header` is there for all but the first part of a file."""
+
+    file: InputFile
+    start: int = 0
+    stop: int | None = None
+    before: int = 0
+    header: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        return (self.file.size if self.stop is None else self.stop) - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFiles:
+    """The files of a source. `columns` are those of every header; `partition` are those of directories."""
+
+    dialect: CsvDialect
+    parts: tuple[CsvPart, ...]
+    columns: tuple[str, ...]
+    partition: tuple[StructField, ...]
+    part_bytes: int
+
+    @classmethod
+    def opened(cls, spark: SparkSession, listing: Listing, dialect: CsvDialect, *, divide: bool = True) -> CsvFiles:
+        """The files of a listing. To learn only the columns, large files need not be divided (`divide`)."""
+        files = [file for file in listing.files if file.size]
+        limit = min(_PART_BYTES, _size(spark.conf.get("spark.sql.files.maxPartitionBytes") or ""))
+        header: list[str] = []
+        for file in files:
+            if header := _header(spark, file, dialect):
+                break
+        divisible = [
+            n
+            for n, file in enumerate(files)
+            if divide and file.size > limit and file.path and not file.compression and dialect.is_utf_8
+        ]
+        cuts = _cuts(spark, [files[n] for n in divisible], dialect, limit)
+        found = dict(zip(divisible, cuts, strict=True))
+        parts = [part for n, file in enumerate(files) for part in found.get(n, (CsvPart(file),))]
+        return cls(dialect, tuple(parts), tuple(header), listing.partition, limit)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns that a mapping or query can name: texts, and what directories say."""
+        ours = {field.name for field in self.partition}
+        texts = [StructField(name, StringType()) for name in self.columns if name not in ours]
+        return StructType([*texts, *self.partition])
+
+    def frame(self, spark: SparkSession, columns: Sequence[str], *, bad: bool) -> DataFrame:
+        """Rows with these columns and the internal ones; bad records, as rows of nulls, if asked for."""
+        chosen = [field for field in self.schema.fields if field.name in columns]
+        numbered = [StructField(ROW_COLUMN, LongType()), *(StructField(n, StringType()) for n in INTERNAL_COLUMNS[1:])]
+        return self.through(spark, columns, _unchanged, StructType([*chosen, *numbered]), bad=bad)
+
+    def through(
+        self, spark: SparkSession, columns: Sequence[str], work: OnBatches, schema: StructType, *, bad: bool
+    ) -> DataFrame:
+        """What `work` makes of the rows. They go there as columns, from the file, without passing through Spark."""
+        wanted = tuple(field.name for field in self.schema.fields if field.name in columns)
+        groups = self._groups()
+
+        def of_parts(number: int) -> Iterator[pa.RecordBatch]:
+            return work(batch for part in groups[number] for batch in self._read(part, wanted, bad=bad))
+
+        frames = [on_executors(spark, len(groups), of_parts, schema)] if groups else []
+        by_uri = {_key(p.file.uri): n for n, p in enumerate(self.parts) if not p.file.is_readable}
+        if by_uri:
+
+            def of_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                return work(
+                    batch
+                    for uri, pieces in groupby(_by_file(batches), lambda found: found[0])
+                    for batch in self._rows(by_uri[_key(uri)], (piece for _, piece in pieces), wanted, bad=bad)
+                )
+
+            lines = _lines(spark, [self.parts[n].file.uri for n in by_uri.values()])
+            frames.append(map_batches(lines, of_lines, schema))
+        if not frames:
+            return spark.createDataFrame([], schema)
+        return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+    def _groups(self) -> list[list[int]]:
+        """Numbers of parts by task, in order: small files share one."""
+        numbers = [number for number, part in enumerate(self.parts) if part.file.is_readable]
+        before = accumulate((self.parts[n].size + _OPENING_BYTES for n in numbers), initial=0)
+        share = self.part_bytes + _OPENING_BYTES
+        numbered = zip(before, numbers, strict=False)
+        return [[number for _, number in found] for _, found in groupby(numbered, lambda at: at[0] // share)]
+
+    def _read(self, number: int, columns: Sequence[str], *, bad: bool) -> Iterator[pa.RecordBatch]:
+        part = self.parts[number]
+        whole = part.stop is None
+        pieces = part.file.pieces() if whole else part.file.raw_pieces(part.start, part.stop)
+        return self._rows(number, pieces, columns, bad=bad)
+
+    def _rows(
+        self, number: int, pieces: Iterator[bytes], columns: Sequence[str], *, bad: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a part with numbers as Spark would give them to a partition."""
+        part = self.parts[number]
+        first = (number << PARTITION_BITS) - part.before - 1
+        fixed = dict(zip((f.name for f in self.partition), part.file.partition, strict=True))
+        types = {field.name: to_arrow_type(field.dataType) for field in self.partition}
+
+        def batch(
+            values: pa.RecordBatch | None, rows: Sequence[int] | NDArray[np.int64], *internal: pa.Array
+        ) -> pa.RecordBatch:
+            count = len(rows)
+            arrays = [
+                pa.array([fixed[name]] * count, types[name])
+                if name in fixed
+                else (pa.nulls(count, pa.string()) if values is None else values.column(name))
+                for name in columns
+            ]
+            numbers = pa.array(np.asarray(rows, np.int64) + first)
+            return pa.record_batch([*arrays, numbers, *internal], names=[*columns, *INTERNAL_COLUMNS])
+
+        with _in_file(part.file):
+            reader = CsvReader(pieces, self.dialect, part.header, before=part.before)
+            if reader.header:
+                self._align(reader, part.file)
+            read = [name for name in columns if name not in fixed] or list(self.columns[:1])
+            for block in reader.blocks(read):
+                if len(block.rows):
+                    nothing = pa.nulls(len(block.rows), pa.string())
+                    yield batch(block.columns, block.rows, nothing, nothing)
+                if block.bad and bad:
+                    texts, reasons = [b.text for b in block.bad], [b.reason for b in block.bad]
+                    internal = pa.array(texts, pa.string()), pa.array(reasons, pa.string())
+                    yield batch(None, [b.row for b in block.bad], *internal)
+
+    def _align(self, reader: CsvReader, file: InputFile) -> None:
+        """Every file must have the columns of the first, in whatever order; by position where there is no header."""
+        if not self.dialect.header:
+            reader.header = list(self.columns)
+        lacking, more = set(self.columns) - set(reader.header), set(reader.header) - set(self.columns)
+        if lacking or more:
+            differs = [f"it has no '{name}'" for name in sorted(lacking)] + [f"it has '{n}'" for n in sorted(more)]
+            raise BadRequestError(
+                f"its columns are not those of {self.parts[0].file.shown}: {', '.join(differs)}; "
+                "make it a source of its own"
+            )
+
+
+@contextmanager
+def _in_file(file: InputFile) -> Iterator[None]:
+    """What is wrong with a file is told with its name."""
+    try:
+        yield
+    except BadRequestError as error:
+        if file.shown in str(error):
+            raise
+        raise BadRequestError(f"{file.shown}: {error}") from error
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def _header(spark: SparkSession, file: InputFile, dialect: CsvDialect) -> list[str]:
+    """The columns of a file. A driver that does not have it asks a task, which does."""
+
+    def look(_: int) -> Iterator[pa.RecordBatch]:
+        with _in_file(file):
+            header = CsvReader(file.pieces(), dialect).header
+        yield pa.record_batch([pa.array([json.dumps(header)])], names=["header"])
+
+    if file.is_readable:
+        if os.path.exists(file.path or ""):
+            told = next(look(0)).column(0)[0].as_py()
+        else:
+            told = on_executors(spark, 1, look, "header string").collect()[0][0]
+        return [str(name) for name in json.loads(told)]
+    with _in_file(file):
+        lines = _lines(spark, [file.uri]).limit(_HEADER_LINES).collect()
+        return CsvReader((bytes(row[1]) + b"\n" for row in lines), dialect).header
+
+
+def _cuts(spark: SparkSession, files: Sequence[InputFile], dialect: CsvDialect, size: int) -> list[list[CsvPart]]:
+    """The parts of large files: a task per file finds where records begin."""
+
+    def look(number: int) -> Iterator[pa.RecordBatch]:
+        file = files[number]
+        with _in_file(file):
+            told = csv_cuts(file.pieces(), dialect, size)
+        yield pa.record_batch([pa.array([number]), pa.array([json.dumps(told)])], names=["file", "cuts"])
+
+    if not files:
+        return []
+    found = on_executors(spark, len(files), look, "file long, cuts string").collect()
+    return [_parts(files[row[0]], *json.loads(row[1])) for row in sorted(found, key=lambda row: row[0])]
+
+
+def _parts(file: InputFile, header: Sequence[str], cuts: Sequence[tuple[int, int]]) -> list[CsvPart]:
+    stops = [*(at for at, _ in cuts[1:]), file.size]
+    return [
+        CsvPart(file, at, stop, rows, tuple(header) if at else None)
+        for (at, rows), stop in zip(cuts, stops, strict=True)
+    ]
+
+
+def _lines(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
+    """The lines of files that only Spark can open, as they are; those of a file in one partition and in order."""
+    lines = spark.read.option("lineSep", "\n").text([re.sub(r"([*?{}\[\]\\])", r"\\\1", uri) for uri in uris])
+    places = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start").alias("block"))
+    told = lines.select(F.col("value").cast("binary"), *places, F.monotonically_increasing_id().alias("n"))
+    ordered = told.repartition(len(uris), _PATH).sortWithinPartitions(_PATH, "block", "n")
+    return ordered.select(_PATH, _LINE)
+
+
+def _by_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, bytes]]:
+    for batch in batches:
+        at = 0
+        for uri, lines in groupby(batch.column(_PATH).to_pylist()):
+            count = sum(1 for _ in lines)
+            yield uri, b"\n".join(batch.column(_LINE).slice(at, count).to_pylist()) + b"\n"
+            at += count
+
+
+def _key(uri: str) -> str:
+    """A URI without the differences between Spark's ways to write it."""
+    return re.sub(r"^([^:/]+):/+", r"\1:/", unquote(uri))
+
+
+def _size(text: str) -> int:
+    """Bytes as Spark's settings give them: 128m, 134217728b."""
+    found = re.fullmatch(r"(\d+)\s*([bkmgt]?)i?b?", text.strip().lower())
+    return int(found[1]) << _UNITS[found[2]] if found else _PART_BYTES

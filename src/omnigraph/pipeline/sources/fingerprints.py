@@ -1,0 +1,166 @@
+"""What is in the input files of a run, as one digest: equal contents have equal digests, whatever files are called.
+
+Contents are hashed where tasks run, a file after the other in small pieces. A digest that was made before is found
+again by the file's name, size and times, in a cache of the user who runs the pipeline. The cache only saves work: a
+file whose times are so young that it may still change without a trace is never entered, and without a cache all is
+hashed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, groupby
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from omnigraph.pipeline.sources.input_files import InputFile, Listing
+from omnigraph.pipeline.spark.tasks import on_executors
+
+SETTLED_SECONDS: Final = 60.0
+"""Ticks of file systems and differences between clocks are far below; a file that is older than this has settled."""
+
+_HASHED_HERE: Final = 8 << 20  # less is hashed sooner than a job begins
+_HASHED_PER_TASK: Final = 256 << 20
+# A file of another store reaches a task as one value.
+_LARGEST_VALUE: Final = 256 << 20
+_MOST_ENTRIES: Final = 1_000_000
+
+
+@dataclass
+class Digests:
+    """Digests of files; `hashed_bytes` counts what had to be read for them."""
+
+    spark: SparkSession
+    cache: DigestCache | None = None
+    settled_seconds: float = SETTLED_SECONDS
+    hashed_bytes: int = field(default=0, init=False)
+
+    def fingerprint(self, listing: Listing, *, names: bool = False) -> str:
+        """The contents of some files, in no order, with what their directories add to them; `names` if they matter."""
+        digests = self.of(listing.files)
+        told = sorted(
+            f"{file.size} {digest} {file.partition!r}{' ' + file.uri if names else ''}"
+            for file, digest in zip(listing.files, digests, strict=True)
+        )
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()
+
+    def of(self, files: Sequence[InputFile]) -> list[str]:
+        before = [_identity(file) for file in files]
+        known = self.cache.find([name for name in before if name]) if self.cache else {}
+        missing = [n for n, name in enumerate(before) if name is None or name not in known]
+        began = time.time()
+        made = dict(zip(missing, self._hashed([files[n] for n in missing]), strict=True))
+        if self.cache:
+            settled = (n for n in missing if self._is_settled(files[n], began))
+            self.cache.keep({name: made[n] for n in settled if (name := before[n]) and name == _identity(files[n])})
+        return [made.get(n) or known[name or ""] for n, name in enumerate(before)]
+
+    def _is_settled(self, file: InputFile, began: float) -> bool:
+        return began - _last_change(file) > self.settled_seconds
+
+    def _hashed(self, files: Sequence[InputFile]) -> list[str]:
+        local = [n for n, file in enumerate(files) if file.path is not None]
+        elsewhere = [n for n, file in enumerate(files) if file.path is None and file.size <= _LARGEST_VALUE]
+        self.hashed_bytes += sum(files[n].size for n in (*local, *elsewhere))
+        found = dict(zip(local, self._hashed_by_tasks([files[n] for n in local]), strict=True))
+        if elsewhere:
+            contents = self.spark.read.format("binaryFile").load([files[n].uri for n in elsewhere])
+            by_uri: dict[str, str] = dict(contents.select("path", F.sha2("content", 256)).collect())
+            found |= {n: by_uri[files[n].uri] for n in elsewhere}
+        # A large file of another store is known by its name, size and time alone.
+        return [found.get(n) or f"{file.uri} {file.modified}" for n, file in enumerate(files)]
+
+    def _hashed_by_tasks(self, files: Sequence[InputFile]) -> list[str]:
+        if sum(file.size for file in files) <= _HASHED_HERE:
+            return [_digest(file) for file in files]
+        before = accumulate((file.size for file in files), initial=0)
+        placed = zip(before, files, strict=False)
+        groups = [[file for _, file in found] for _, found in groupby(placed, lambda at: at[0] // _HASHED_PER_TASK)]
+
+        def work(number: int) -> Iterator[pa.RecordBatch]:
+            made = [_digest(file) for file in groups[number]]
+            yield pa.record_batch([pa.array([number] * len(made)), pa.array(made)], names=["task", "digest"])
+
+        rows = on_executors(self.spark, len(groups), work, "task long, digest string").collect()
+        by_task: dict[int, list[str]] = {}
+        for row in rows:
+            by_task.setdefault(row[0], []).append(row[1])
+        return [digest for number in range(len(groups)) for digest in by_task[number]]
+
+
+def _digest(file: InputFile) -> str:
+    sha = hashlib.sha256()
+    for piece in file.raw_pieces():
+        sha.update(piece)
+    return sha.hexdigest()
+
+
+def _identity(file: InputFile) -> str | None:
+    """Everything that a change of the content changes as well; None for a file that can't be looked at from here.
+
+    Times can be set back, but not that of the last change of an inode.
+    """
+    if file.path is None:
+        return f"{file.uri}\t{file.size}\t{file.modified}"
+    try:
+        stat = os.stat(file.path)
+    except OSError:
+        return None
+    numbers = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev)
+    return "\t".join([platform.node(), file.path, *map(str, numbers)])
+
+
+def _last_change(file: InputFile) -> float:
+    if file.path is None:
+        return file.modified
+    stat = os.stat(file.path)
+    return max(stat.st_mtime, stat.st_ctime)
+
+
+class DigestCache:
+    """Digests by identity, in a small database that may be deleted at any time and shared by processes."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @classmethod
+    def of_user(cls, environment: Mapping[str, str]) -> DigestCache:
+        home = environment.get("OMNIGRAPH_HOME", "").strip()
+        directory = Path(home).expanduser() if home else Path.home() / ".omnigraph"
+        return cls(directory / "cache" / "digests.sqlite")
+
+    def find(self, identities: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._opened()) as database:
+            for identity in identities:
+                row = database.execute("select digest from digests where identity = ?", (identity,)).fetchone()
+                if row is not None:
+                    found[identity] = str(row[0])
+        return found
+
+    def keep(self, digests: Mapping[str, str]) -> None:
+        with contextlib.suppress(sqlite3.Error, OSError), contextlib.closing(self._opened()) as database:
+            now = int(time.time())
+            rows = [(identity, digest, now) for identity, digest in digests.items()]
+            database.executemany("insert or replace into digests values (?, ?, ?)", rows)
+            oldest = "select identity from digests order by made desc limit -1 offset ?"
+            database.execute(f"delete from digests where identity in ({oldest})", (_MOST_ENTRIES,))
+            database.commit()
+
+    def _opened(self) -> sqlite3.Connection:
+        """A cache that is not there, not writable or damaged is none: everything is hashed, and nothing is wrong."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self._file, timeout=1.0)
+        database.execute("create table if not exists digests (identity text primary key, digest text, made integer)")
+        return database

@@ -1,0 +1,372 @@
+"""Sources as DataFrames whose rows are numbered, and the way back from a number to a file and a row.
+
+Numbers come from Spark (`monotonically_increasing_id`) and cost one integer per row. Which file and row a number
+means is worked out only when a row has to be reported, by counting the rows of each part of each file once.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the name every Spark program uses)
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from omnigraph.errors import BadRequestError
+from omnigraph.pipeline.execution.ingest import (
+    CORRUPT_COLUMN,
+    INTERNAL_COLUMNS,
+    PARTITION_BITS,
+    ROW_COLUMN,
+    TEXT_COLUMN,
+)
+from omnigraph.pipeline.file.csv_options import csv_dialect
+from omnigraph.pipeline.file.model import CSV_FORMAT, LANCE_FORMAT, Pipeline, Source, TypeMapping
+from omnigraph.pipeline.sources.csv_files import CsvFiles
+from omnigraph.pipeline.sources.fingerprints import Digests
+from omnigraph.pipeline.sources.input_files import Listing, listed
+from omnigraph.pipeline.sources.lance_datasets import LanceSource, spelled
+from omnigraph.pipeline.sources.parquet_files import ParquetFiles, local_path, plain_column
+from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
+
+_JSON_FORMAT: Final = "json"
+_MISSING_PACKAGE: Final = ("Class org.apache", "No FileSystem for scheme", "[DATA_SOURCE_NOT_FOUND]")
+_JAVA_CLASSES: Final = re.compile(r"^(java[\w.]*\.\w+: )+")
+_PACKAGE_REMEDY: Final = (
+    "Spark needs a package for this: name it under spark.packages in a pipeline file, or as spark.jars.packages in "
+    "spark-defaults.conf (for s3: org.apache.hadoop:hadoop-aws in the version of Spark's Hadoop)"
+)
+# With these, a file that can't be read is no error.
+_LENIENT: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+_NAMES_OF_FILES: Final = ("_metadata", "input_file")
+FILE_FORMATS: Final = frozenset({"csv", "json", "parquet", "orc", "text", "graph", "avro", "binaryFile", "xml"})
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a row stands for a person: row (or line) `row` of `file`; of the source when it has no files."""
+
+    source: str
+    file: str | None
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of row numbers that lie in one file; `before` rows of the file come earlier."""
+
+    first: int
+    file: str | None
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowIndex:
+    """From row numbers of a source to positions. Holds one entry per part of a file, never one per row."""
+
+    source: str
+    spans: tuple[Span, ...]
+
+    def position(self, number: int) -> Position:
+        at = bisect.bisect_right([span.first for span in self.spans], number) - 1
+        if at < 0:
+            return Position(self.source, None, number)
+        span = self.spans[at]
+        return Position(self.source, span.file, span.before + number - span.first + 1)
+
+
+class SourceFrames:
+    """The sources of one pipeline, as views of a session that is the run's own.
+
+    `to_read` is False where only columns are asked for; nothing is looked through that only rows need.
+    """
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, *, to_read: bool = True) -> None:
+        self.spark = spark
+        self._to_read = to_read
+        self._pipeline = pipeline
+        self._frames: dict[str, DataFrame] = {}
+        self._lance: dict[str, LanceSource] = {}
+        self._parquet: dict[str, ParquetFiles | None] = {}
+        self._csv: dict[str, CsvFiles] = {}
+        self._listings: dict[str, Listing] = {}
+        for name, source in pipeline.sources.items():
+            with spark_errors(f"source '{name}'"):
+                frame = self.spark.sql(source.sql) if source.sql is not None else self._read(source)
+                frame.createOrReplaceTempView(name)
+            self._frames[name] = frame
+
+    def frame(self, name: str) -> DataFrame:
+        return self._frames[name]
+
+    def columns(self, name: str) -> list[str]:
+        """The columns that a mapping can use."""
+        return [column for column in self._frames[name].columns if column not in INTERNAL_COLUMNS]
+
+    def numbered(self, name: str) -> DataFrame:
+        return _numbered(self._frames[name])
+
+    def mapped(self, mapping: TypeMapping) -> DataFrame:
+        """The input of the row kernel. Rows are numbered before `where`, so that numbers count rows of the file."""
+        if self._is_void(mapping.source):
+            fields = [StructField(name, StringType()) for name in mapping.columns]
+            return self.spark.createDataFrame([], StructType([*fields, StructField(ROW_COLUMN, LongType())]))
+        frame = _numbered(self._needed(mapping))
+        internal = [F.col(f"`{name}`") for name in INTERNAL_COLUMNS if name in frame.columns]
+        # What is wrong with an expression is told in terms of the columns that its author knows.
+        known = self._frames[mapping.source].drop(*INTERNAL_COLUMNS)
+        with spark_errors(f"{mapping.type_key}: where"):
+            if mapping.where is not None:
+                known.where(mapping.where)
+                kept = F.expr(f"({mapping.where})")
+                corrupt = CORRUPT_COLUMN in frame.columns
+                frame = frame.where(kept | F.col(f"`{CORRUPT_COLUMN}`").isNotNull() if corrupt else kept)
+        columns = []
+        for name, expression in mapping.columns.items():
+            with spark_errors(f"{mapping.type_key}.{name}: '{expression}'"):
+                known.select(F.expr(expression))  # names the expression that is wrong, not just the mapping
+            columns.append(F.expr(expression).alias(name))
+        with spark_errors(mapping.type_key):
+            return frame.select(*internal, *columns)
+
+    def _is_void(self, name: str) -> bool:
+        """Whether a source has no columns because its files are empty."""
+        return name in self._csv and not self._csv[name].columns
+
+    def through(self, mapping: TypeMapping, work: OnBatches, schema: StructType) -> DataFrame:
+        """What `work` makes of the rows of a mapping."""
+        mapped = self.mapped(mapping)
+        if (csv := self._csv.get(mapping.source)) is not None and (named := _plain_columns(mapping, csv.columns)):
+            return csv.through(self.spark, named, _renamed(mapping, work), schema, bad=self._tells_bad_records(mapping))
+        files = self._read_by_tasks(mapping.source)
+        if files is None:
+            return map_batches(mapped, work, schema)
+        columns, groups = mapping.columns, files.groups()
+
+        def read(number: int) -> Iterator[pa.RecordBatch]:
+            return work(batch for part in groups[number] for batch in _counted(files.read(part, columns), part))
+
+        return on_executors(self.spark, len(groups), read, schema)
+
+    def through_bad_records(self, name: str, work: OnBatches, schema: StructType) -> DataFrame:
+        """What `work` makes of the records of a source that have no columns."""
+        csv = self._csv[name]
+        frame = csv.frame(self.spark, csv.columns[:1], bad=True).where(F.col(f"`{CORRUPT_COLUMN}`").isNotNull())
+        return map_batches(frame, work, schema)
+
+    def read_by_queries_only(self) -> list[str]:
+        """CSV sources that no mapping reads, so that their bad records would be told by nobody."""
+        mapped = {mapping.source for mapping in self._pipeline.mappings}
+        queries = "\n".join(source.sql for source in self._pipeline.sources.values() if source.sql is not None)
+        asked = set(re.findall(r"\w+", queries.lower()))
+        return [name for name in self._csv if name not in mapped and name.lower() in asked and not self._is_void(name)]
+
+    def _tells_bad_records(self, mapping: TypeMapping) -> bool:
+        """A record without columns belongs to no type, and is told once: by the first mapping of its source."""
+        return mapping is next(m for m in self._pipeline.mappings if m.source == mapping.source)
+
+    def _read_by_tasks(self, name: str) -> ParquetFiles | None:
+        """The files of a source that tasks read by themselves; for all of its mappings, or rows had two numbers."""
+        if name not in self._parquet:
+            files = self._parquet_files(name)
+            mappings = [mapping for mapping in self._pipeline.mappings if mapping.source == name]
+            plain = files is not None and all(m.where is None and files.serves(m.columns) for m in mappings)
+            self._parquet[name] = files if plain else None
+        return self._parquet[name]
+
+    def _parquet_files(self, name: str) -> ParquetFiles | None:
+        source = self._pipeline.sources[name]
+        lenient = any(self.spark.conf.get(setting, "false") == "true" for setting in _LENIENT)
+        if source.format != "parquet" or source.options or lenient:
+            return None
+        return ParquetFiles.opened(self._frames[name].inputFiles(), self._frames[name].schema)
+
+    def _needed(self, mapping: TypeMapping) -> DataFrame:
+        """The source of a mapping. Of what Python reads, only what the mapping can mean; Spark prunes the rest."""
+        expressions = [*mapping.columns.values(), mapping.where or ""]
+        if (csv := self._csv.get(mapping.source)) is not None:
+            columns = spelled(csv.schema.names, expressions)
+            return csv.frame(self.spark, columns, bad=self._tells_bad_records(mapping))
+        if (lance := self._lance.get(mapping.source)) is not None:
+            return lance.frame(self.spark, expressions)
+        return self._frames[mapping.source]
+
+    def row_index(self, name: str) -> RowIndex:
+        """From row numbers to places; one pass over the source that counts rows, where nobody knows them."""
+        parts: Sequence[tuple[str, int]]
+        if (csv := self._csv.get(name)) is not None:
+            parts = [(part.file.shown, part.before) for part in csv.parts]
+        elif (parquet := self._parquet.get(name)) is not None:
+            parts = [(part.file, part.before) for part in parquet.parts]
+        else:
+            return self._counted_index(name)
+        return RowIndex(name, tuple(Span(n << PARTITION_BITS, *part) for n, part in enumerate(parts)))
+
+    def _counted_index(self, name: str) -> RowIndex:
+        numbered = self.numbered(name)
+        row = F.col(f"`{ROW_COLUMN}`")
+        # Counting a column of data keeps Spark from taking a shortcut that numbers rows differently. It refuses to
+        # read nothing but corrupt records, so that column won't do.
+        data = next(column for column in numbered.columns if column != CORRUPT_COLUMN)
+        counted = F.count(F.col(f"`{data}`"))
+        found: list[tuple[str | None, int, int, int]]
+        if self._has_files(name):
+            numbered = self._frames[name].select(
+                "*",
+                F.monotonically_increasing_id().alias(ROW_COLUMN),
+                "_metadata.file_path",
+                "_metadata.file_block_start",
+            )
+            parts = numbered.groupBy("file_path", "file_block_start").agg(F.min(row), F.count(row), counted).collect()
+            found = [(local_path(p[0]) or p[0], p[1], p[2], p[3]) for p in sorted(parts)]
+        else:
+            partition = F.shiftright(row, PARTITION_BITS)
+            parts = numbered.groupBy(partition.alias("p")).agg(F.min(row), F.count(row), counted).collect()
+            place = self._lance[name].uri if name in self._lance else None
+            found = [(place, p[0], p[1], p[2]) for p in sorted(parts)]
+        spans = []
+        file: str | None = None
+        before = 0
+        for path, _, first, count in found:
+            before = 0 if path != file else before
+            file = path
+            spans.append(Span(first, path, before))
+            before += count
+        return RowIndex(name, tuple(sorted(spans, key=lambda span: span.first)))
+
+    def fingerprint(self, name: str, digests: Digests) -> str | None:
+        """A digest of what a source reads: the contents of its files, or a query. None when it can't be looked at."""
+        source = self._pipeline.sources[name]
+        if source.sql is not None:
+            return hashlib.sha256(source.sql.encode()).hexdigest()
+        if name in self._lance:
+            return self._lance[name].fingerprint
+        if not self._has_files(name):
+            return None
+        with spark_errors(f"source '{name}'"):
+            contents = digests.fingerprint(self._listing(source), names=self._shows_names())
+        options = sorted(source.options.items())
+        return hashlib.sha256(repr((source.format, options, contents)).encode()).hexdigest()
+
+    def _shows_names(self) -> bool:
+        """Whether an expression may make data of the names of files."""
+        mapped = (text for m in self._pipeline.mappings for text in (*m.columns.values(), m.where or ""))
+        texts = [*mapped, *(source.sql or "" for source in self._pipeline.sources.values())]
+        return any(sign in text.lower() for text in texts for sign in _NAMES_OF_FILES)
+
+    def _listing(self, source: Source) -> Listing:
+        if source.name not in self._listings:
+            self._listings[source.name] = listed(self.spark, self._path(source), source.options)
+        return self._listings[source.name]
+
+    def _has_files(self, name: str) -> bool:
+        source = self._pipeline.sources[name]
+        return source.sql is None and source.path is not None and source.format in FILE_FORMATS
+
+    def _read(self, source: Source) -> DataFrame:
+        if source.is_graph:
+            lines = self.spark.read.options(**source.options).option("lineSep", "\n").text(self._path(source))
+            return lines.select(F.col("value").cast("binary").alias(TEXT_COLUMN))
+        if source.format == LANCE_FORMAT:
+            lance = self._lance[source.name] = LanceSource.opened(
+                self._pipeline.resolved(source.path or ""), source.options
+            )
+            return lance.frame(self.spark)
+        if source.format == CSV_FORMAT:
+            dialect = csv_dialect(source.options)
+            csv = self._csv[source.name] = CsvFiles.opened(
+                self.spark, self._listing(source), dialect, divide=self._to_read
+            )
+            return csv.frame(self.spark, csv.schema.names, bad=False).drop(*INTERNAL_COLUMNS)
+        if source.format == _JSON_FORMAT and source.options.get("multiLine", "false").lower() != "true":
+            options = {"columnNameOfCorruptRecord": CORRUPT_COLUMN, "columnPruning": "false", "mode": "PERMISSIVE"}
+            inferred = self._load(source.format, source, None, **options).schema
+            if CORRUPT_COLUMN not in inferred.fieldNames():
+                inferred = StructType([*inferred.fields]).add(CORRUPT_COLUMN, StringType())
+            return self._load(source.format, source, inferred, **options)
+        return self._load(source.format, source)
+
+    def _load(self, format: str, source: Source, schema: StructType | None = None, **options: str) -> DataFrame:
+        reader = self.spark.read.format(format).options(**options)
+        if format == source.format:
+            reader = reader.options(**source.options)
+        if schema is not None:
+            reader = reader.schema(schema)
+        return reader.load(self._path(source)) if source.path is not None else reader.load()
+
+    def _path(self, source: Source) -> str:
+        return hadoop_uri(self._pipeline.resolved(source.path or ""))
+
+
+def _counted(batches: Iterator[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
+    """Rows with numbers as Spark would give them to a partition."""
+    row = part << PARTITION_BITS
+    for batch in batches:
+        yield batch.append_column(ROW_COLUMN, pa.array(np.arange(row, row + batch.num_rows)))
+        row += batch.num_rows
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    if ROW_COLUMN in frame.columns:
+        return frame
+    return frame.withColumn(ROW_COLUMN, F.monotonically_increasing_id())
+
+
+def _plain_columns(mapping: TypeMapping, columns: Sequence[str]) -> list[str]:
+    """The columns that a mapping consists of, when it only names columns of a file; else nothing."""
+    named = [plain_column(expression) for expression in mapping.columns.values()]
+    plain = mapping.where is None and all(name in columns for name in named)
+    return [name for name in named if name is not None] if plain else []
+
+
+def _renamed(mapping: TypeMapping, work: OnBatches) -> OnBatches:
+    """Work on columns by the names that a mapping has for them."""
+    names = {name: plain_column(expression) for name, expression in mapping.columns.items()}
+
+    def renamed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told = {**names, **{name: name for name in INTERNAL_COLUMNS}}
+        return work(pa.record_batch([b.column(c) for c in told.values()], names=list(told)) for b in batches)
+
+    return renamed
+
+
+def hadoop_uri(path: str) -> str:
+    """A path by the name under which Hadoop knows its store: S3 has another one there than everywhere else."""
+    return f"s3a://{path.removeprefix('s3://')}" if path.startswith("s3://") else path
+
+
+@contextmanager
+def spark_errors(where: str) -> Iterator[None]:
+    """What Spark refuses as one line that says where. Some of it Java throws past Spark's own error classes."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise BadRequestError(f"{where}: {short_reason(error)}") from None
+
+
+def own_words(text: str) -> str | None:
+    """What our own code said on an executor, within what Spark made of it."""
+    lines = (line for line in text.splitlines() if line.startswith("omnigraph.errors."))
+    return next((line.partition(": ")[2].strip() for line in lines), None)
+
+
+def short_reason(error: Exception) -> str:
+    """What Spark says, without its stack trace and plan, and what to do when a part of Spark is missing."""
+    text = str(error).split("\n\nJVM stacktrace", 1)[0]
+    if said := own_words(text):
+        return said
+    if isinstance(error, Py4JJavaError):
+        text = _JAVA_CLASSES.sub("", text.partition("\n: ")[2])
+    reason = text.strip().split(";\n", 1)[0].split("\n", 1)[0].strip()
+    missing = any(sign in reason for sign in _MISSING_PACKAGE)
+    return f"{reason}; {_PACKAGE_REMEDY}" if missing else reason

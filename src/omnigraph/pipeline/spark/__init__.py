@@ -1,0 +1,1 @@
+"""The Spark session and its JVM: how they start, run tasks and stop."""

@@ -1,0 +1,181 @@
+"""The lives of branch names: who has a name now, and how `a` and `a/b` are kept from living at the same time.
+
+A name goes through numbered lives, each one immutable object (`refs/<name>/<life>.json`) created if absent and never
+rewritten or removed. An empty life holds the name as a path: branches lie, or lay, beneath it.
+
+Creating `a/b` needs a life of `a` that is a path, and many branches share one. So creating `a` over such a life takes
+two steps, and either side can stop the other:
+
+* `a` claims the life behind the path, then looks for live branches beneath, then confirms its claim (`.verdict`,
+  created if absent with content).
+* `a/b` takes its own life, writing down which path it relies on, then looks for a claim behind that path. A claim that
+  is not confirmed yet it voids (the same `.verdict`, created empty), and the claim has become a path.
+
+If `a` is confirmed, no live branch was beneath when it looked, and every branch beneath that came later finds the
+verdict: it never lived. A reader that resolves such a branch makes the same check, so nobody writes to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
+from omnigraph.storage.models import BranchRef, decode
+from omnigraph.storage.objects import Objects
+
+REFS: Final = "__manifest/refs"
+_CONFIRMED: Final = b"confirmed"
+_CLAIMS: Final = 2
+
+REMEMBERED_BRANCHES: Final = 1 << 14
+"""Of how many lives a handle remembers what it read."""
+
+
+@dataclass(slots=True)
+class Life:
+    """What a listing shows of one life of a name. `contested` when the life before it is a path."""
+
+    name: str
+    number: int
+    empty: bool
+    contested: bool = False
+    verdict: bool | None = None
+    deleting: bool = False
+    deleted_at: datetime | None = None
+
+    @property
+    def is_path(self) -> bool:
+        return self.empty or (self.contested and self.verdict is False)
+
+    @property
+    def is_pending(self) -> bool:
+        """A claim over a path that is neither confirmed nor void: its writer is at work, or died."""
+        return self.contested and not self.empty and self.verdict is None
+
+    @property
+    def may_live(self) -> bool:
+        """Whether only the log can still say that this branch is gone."""
+        return not (self.is_path or self.is_pending or self.deleted_at is not None)
+
+
+class Lives:
+    """The lives of every name of one graph. Safe to share between threads."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._read: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
+        self._settled: RecentlyUsed[str, bool] = RecentlyUsed(REMEMBERED_BRANCHES)
+
+    # Reading
+
+    def of(self, name: str) -> list[Life]:
+        """All lives of one name, oldest first."""
+        return self.listed(f"{REFS}/{quoted_branch(name)}").get(name, [])
+
+    def newest(self, name: str) -> Life | None:
+        return next(reversed(self.of(name)), None)
+
+    def listed(self, prefix: str = REFS) -> dict[str, list[Life]]:
+        """Every life of every name below a prefix. In path order `<life>.json` precedes its marks."""
+        found: dict[str, list[Life]] = {}
+        for stored in self._objects.below(prefix):
+            quoted, _, leaf = stored.path.removeprefix(f"{REFS}/").partition("/")
+            number, _, mark = leaf.partition(".json")
+            if not number.isdigit():
+                continue
+            lives = found.setdefault(unquoted_branch(quoted), [])
+            if not mark:
+                contested = bool(lives) and lives[-1].is_path
+                lives.append(Life(unquoted_branch(quoted), int(number), stored.size == 0, contested))
+            elif lives and lives[-1].number == int(number):
+                _mark(lives[-1], mark, stored.size, stored.modified)
+        return found
+
+    def read(self, name: str, number: int) -> BranchRef | None:
+        """A life never changes once written, so it is remembered. None for a life that only holds a path."""
+        path = life_path(name, number)
+        if (known := self._read.get(path)) is not None:
+            return known
+        data = self._objects.get(path)
+        ref = decode(path, data, BranchRef) if data else None
+        if ref is not None:
+            self._read[path] = ref
+        return ref
+
+    def overridden(self, life: Life, found: dict[str, list[Life]]) -> bool:
+        """Whether a listing shows that a branch never lived, because a part of its path became a branch first."""
+        above = {path: found[path] for path in path_ancestors(life.name) if path in found}
+        if not any(_confirmed_behind(lives, 0) for lives in above.values()):
+            return False
+        ref = self.read(life.name, life.number)
+        return ref is not None and any(
+            _confirmed_behind(above[path], held) for path, held in ref.beneath.items() if path in above
+        )
+
+    # Writing
+
+    def create(self, name: str, number: int, data: bytes) -> bool:
+        """Take a life of a name, if it is free. False may mean that an earlier try of ours took it."""
+        return self._create(life_path(name, number), data)
+
+    def mark(self, name: str, number: int, mark: str) -> None:
+        """Note how far a deletion is. It only saves looks into the log."""
+        self._create(f"{life_path(name, number)}.{mark}", b"")
+
+    def confirm(self, life: Life) -> bool:
+        """Make a claim over a path a branch. False when somebody beneath the path was faster."""
+        self._create(_verdict_path(life), _CONFIRMED)
+        return self._objects.get(_verdict_path(life)) == _CONFIRMED
+
+    def void(self, life: Life) -> None:
+        """Turn a claim that is not confirmed into a path. Without effect on one that is."""
+        self._create(_verdict_path(life), b"")
+
+    def settle(self, ref: BranchRef) -> bool:
+        """Whether a branch beneath a path lives, whatever becomes of claims to its path. One look per handle.
+
+        Once no claim behind the path stands that could still be confirmed, every later one sees the branch.
+        """
+        if self._settled.get(ref.branch_id):
+            return True
+        for path, held in ref.beneath.items():
+            if self._objects.exists(life_path(path, held + 1)) and not self._settle_behind(path, held):
+                return False
+        self._settled[ref.branch_id] = True
+        return True
+
+    def _settle_behind(self, path: str, held: int) -> bool:
+        for life in self.of(path):
+            if life.number > held and life.is_pending:
+                self.void(life)
+        return not _confirmed_behind(self.of(path), held)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        # Asking again finds what was made without an answer, and the caller recognises its own.
+        return self._objects.claim(path, data, _CLAIMS)
+
+
+def life_path(name: str, number: int) -> str:
+    return f"{REFS}/{quoted_branch(name)}/{number:06d}.json"
+
+
+def _verdict_path(life: Life) -> str:
+    return f"{life_path(life.name, life.number)}.verdict"
+
+
+def _mark(life: Life, mark: str, size: int, modified: datetime) -> None:
+    match mark:
+        case ".deleting":
+            life.deleting = True
+        case ".deleted":
+            life.deleted_at = modified
+        case ".verdict":
+            life.verdict = size > 0
+
+
+def _confirmed_behind(lives: list[Life], held: int) -> bool:
+    """Whether a claim over a path was confirmed after a branch relied on life `held` of it."""
+    return any(life.number > held and life.contested and life.verdict for life in lives)

@@ -1,0 +1,124 @@
+"""What a cleanup is about to delete, written down before it deletes.
+
+A record is an empty object whose name says which part of main's history is released: everything below a version, of
+all tables or of one. It stands from before the cleanup's last look at branches and pins until everything it releases
+is gone. A write that builds on an old commit of main pins it and then looks for records; one of the two always sees
+the other. A record left by a cleanup that died is taken over and finished by the next one, never just removed: its
+owner may only be asleep. An owner deletes only while its record stands and nobody has taken it over.
+
+Records have no content, so that a disk without a free block can still be cleaned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.storage.identifiers import new_ulid
+from omnigraph.storage.models import LogEntry, TableState
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.tables.lance_errors import manifest_name, reclaimed
+
+RECLAIMS_FOLDER: Final = "__manifest/reclaims"
+_TAKEN: Final = ".taken"
+_CLOCK: Final = ".clock"
+_CLOCK_READ_WITHIN: Final = timedelta(hours=1)
+_NAME = re.compile(r"[0-9A-Z]{26}\.below-(\d+)(?:\.((?:nodes|edges)\.[0-9a-f]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Main's versions below `below` are released, of one table folder or of all."""
+
+    path: str
+    below: int
+    folder: str | None
+
+    def releases(self, version: int, folder: str) -> bool:
+        return version < self.below and self.folder in (None, folder)
+
+
+class Reclaims:
+    """The records of one graph."""
+
+    def __init__(self, objects: Objects, workers: Executor) -> None:
+        self._objects = objects
+        self._workers = workers
+
+    def open(self, below: int, folders: Iterable[str] | None = None) -> list[Reclaim]:
+        """Write down that main's versions below one are released, of all tables or of these."""
+        opened = []
+        for folder in [None] if folders is None else sorted(folders):
+            named = "" if folder is None else f".{folder.replace('/', '.')}"
+            record = Reclaim(f"{RECLAIMS_FOLDER}/{new_ulid()}.below-{below}{named}", below, folder)
+            self._objects.create(record.path, b"")
+            opened.append(record)
+        return opened
+
+    def standing(self) -> list[Reclaim]:
+        return _parsed(stored.path for stored in self._objects.below(RECLAIMS_FOLDER))
+
+    def take_over(self) -> list[Reclaim]:
+        """The records of others, which from now on their owners leave to the caller."""
+        records = self.standing()
+        for record in records:
+            self._objects.create(f"{record.path}{_TAKEN}", b"")
+        return records
+
+    def are_ours(self, records: Iterable[Reclaim]) -> bool:
+        """Whether records still stand and nobody has taken them over."""
+        paths = {stored.path for stored in self._objects.below(RECLAIMS_FOLDER)}
+        return all(record.path in paths and f"{record.path}{_TAKEN}" not in paths for record in records)
+
+    def close(self, records: Sequence[Reclaim]) -> None:
+        """Everything that these release is gone."""
+        self._objects.delete_all([record.path for record in records])
+        # Last: an owner that finds its record without this mark believes that it may delete.
+        self._objects.delete_all([f"{record.path}{_TAKEN}" for record in records])
+
+    def store_time(self) -> datetime:
+        """The clock of the store: the time it gives to an object that is written now."""
+        path = f"{RECLAIMS_FOLDER}/{new_ulid()}{_CLOCK}"
+        self._objects.create(path, b"")
+        clocks = {o.path: o.modified for o in self._objects.below(RECLAIMS_FOLDER) if o.path.endswith(_CLOCK)}
+        if path not in clocks:
+            raise StorageError(
+                StorageErrorKind.CONFIGURATION,
+                f"the store of '{self._objects.location.uri}' does not list an object that was just written; "
+                "cleanup needs listings that are up to date",
+            )
+        now = clocks[path]
+        left_behind = [other for other, written in clocks.items() if written < now - _CLOCK_READ_WITHIN]
+        self._objects.delete_all([path, *left_behind])
+        return now
+
+    def refuse(self, entry: LogEntry) -> None:
+        """HistoricalVersionReclaimedError when a commit of main lost table data, or is about to.
+
+        Call it while the commit is pinned, before anything names its versions.
+        """
+        records = self.standing()
+        for state in entry.tables.values():
+            if any(record.releases(entry.version, state.path) for record in records):
+                raise reclaimed(state)
+        states = list(entry.tables.values())
+        for state, stands in zip(states, self._workers.map(self._stands, states), strict=True):
+            if not stands:
+                raise reclaimed(state)
+
+    def _stands(self, state: TableState) -> bool:
+        return self._objects.exists(f"{state.path}/_versions/{manifest_name(state.number)}")
+
+
+def _parsed(paths: Iterable[str]) -> list[Reclaim]:
+    records = []
+    for path in paths:
+        if (found := _NAME.fullmatch(path.removeprefix(f"{RECLAIMS_FOLDER}/"))) is not None:
+            folder = found[2].replace(".", "/", 1) if found[2] else None
+            records.append(Reclaim(path, int(found[1]), folder))
+    return records

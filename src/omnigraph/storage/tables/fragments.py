@@ -1,0 +1,298 @@
+"""Table work that is spread over many processes: they make files nobody sees, one process commits them.
+
+Spark executors call the functions, with a `TableAddress` and nothing else that is alive; everything they return is
+JSON. The driver calls `FragmentStaging`, which turns what came back into detached versions like any other staged
+write. An executor never commits, and a file whose maker died is named by nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import lance
+import pyarrow as pa
+from lance import FragmentMetadata, Index, LanceOperation
+from lance.bitmap import Bitmap
+from lance.dataset import IndexFile
+from lance.fragment import write_fragments
+from lance.optimize import Compaction, CompactionTask
+
+from omnigraph.storage.models import ChangeCounts, TableState
+from omnigraph.storage.tables.compaction import numbered
+from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec
+from omnigraph.storage.tables.lance_errors import translated
+from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
+from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
+
+
+class TableAddress(Protocol):
+    """Where another process finds one table version. The options of the store may hold credentials."""
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, str]: ...
+
+
+def _opened(address: TableAddress) -> Any:
+    with translated(f"can't open {address.uri}"):
+        return lance.dataset(address.uri, version=int(address.version), storage_options=dict(address.options) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentSummary:
+    """A fragment as planning needs it: which one, how many rows it shows, and the first data file that it owns."""
+
+    id: int
+    rows: int
+    file: str
+
+
+def fragments_of(table: Table) -> list[FragmentSummary]:
+    return [FragmentSummary(f.fragment_id, f.metadata.num_rows, f.metadata.files[0].path) for f in table._fragments()]
+
+
+def fragment_descriptions(table: Table) -> dict[int, str]:
+    """Fragments by id, as the JSON of all their files: equal texts hold equal rows."""
+    return {f.fragment_id: json.dumps(f.metadata.to_json()) for f in table._fragments()}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIndex:
+    """Segments that executors built for what an index lacked."""
+
+    spec: IndexSpec
+    need: IndexNeed
+    segments: tuple[str, ...]
+
+
+# What executors run
+
+
+def scan_fragments(
+    address: TableAddress,
+    fragment_ids: Sequence[int],
+    columns: Sequence[str],
+    *,
+    filter: str | None = None,
+    limit: int | None = None,
+    addresses: str | None = None,
+    blobs_as_bytes: bool = False,
+    batch_rows: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of some fragments; `addresses` names a column for where each stands: fragment above, offset below."""
+    dataset = _opened(address)
+    with translated(f"reading {address.uri}"):
+        scanner = dataset.scanner(
+            columns=list(columns),
+            filter=filter,
+            limit=limit,
+            fragments=[dataset.get_fragment(i) for i in fragment_ids],
+            with_row_address=addresses is not None,
+            batch_size=batch_rows,
+            blob_handling="all_binary" if blobs_as_bytes else None,
+        )
+        for batch in scanner.to_batches():
+            yield batch if addresses is None else _with_addresses(batch, addresses)
+
+
+def _with_addresses(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    return batch.drop_columns([ROW_ADDRESS]).append_column(name, batch.column(ROW_ADDRESS).view(pa.int64()))
+
+
+def fragment_row_ids(table: Table, fragment_ids: Sequence[int]) -> RowIds:
+    """The row ids of some fragments, in the order of the table."""
+    return row_ids_of(table.read([], row_ids=True, fragments=fragment_ids))
+
+
+def write_new_fragments(address: TableAddress, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
+    """Data files for these rows, and the fragments that describe them, as JSON. No version names them yet."""
+    with translated(f"writing {address.uri}"):
+        written = write_fragments(
+            rows.combine_chunks(),  # many small chunks take Lance twice as long
+            _opened(address),
+            schema=schema,
+            mode="overwrite" if replaces else "append",
+            enable_stable_row_ids=True,
+            data_storage_version=DATA_STORAGE_VERSION,
+            storage_options=dict(address.options) or None,
+            allow_external_blob_outside_bases=True,
+        )
+    return [json.dumps(fragment.to_json()) for fragment in written]
+
+
+def delete_rows(address: TableAddress, fragment_id: int, offsets: Sequence[int]) -> str | None:
+    """A fragment without the rows at these offsets, as JSON; None when it would be empty."""
+    with translated(f"writing {address.uri}"):
+        left = _opened(address).get_fragment(fragment_id).delete_rows(offsets)
+    return None if left is None else json.dumps(left.to_json())
+
+
+def rewrite_column(
+    address: TableAddress,
+    fragment_id: int,
+    target: str,
+    columns: Sequence[str],
+    filter: str,
+    compute: Callable[[pa.Table, pa.DataType], pa.Array],
+) -> str | None:
+    """A fragment with new values of one column for the rows of a filter, as JSON; None when no row matches.
+
+    `compute` gets a few thousand rows of `columns` at a time, and the type of the column. The new values are held until
+    the file is written.
+    """
+    dataset = _opened(address)
+    with translated(f"rewriting {target} of {address.uri}"):
+        fragment = dataset.get_fragment(fragment_id)
+        scanner = dataset.scanner(columns=list(columns), filter=filter, fragments=[fragment], with_row_id=True)
+        parts = []
+        for batch in scanner.to_batches():
+            rows = pa.table(batch)
+            if rows.num_rows:
+                made = compute(rows.select(list(columns)), dataset.schema.field(target).type)
+                parts.append(pa.table({ROW_ID: rows.column(ROW_ID), target: made}))
+        if not parts:
+            return None
+        values = pa.concat_tables(parts)
+        metadata, fields, offsets = fragment.update_columns(values, left_on=ROW_ID, with_offsets=True)
+    rewritten = {"fragment": metadata.to_json(), "fields": list(fields), "rows": values.num_rows}
+    return json.dumps({**rewritten, "offsets": base64.b64encode(offsets).decode()})
+
+
+def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
+    """One segment of an index over some fragments, as JSON."""
+    with translated(f"indexing {address.uri}"):
+        segment = _opened(address).create_index_uncommitted(
+            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
+        )
+    return _segment_to_json(segment)
+
+
+def run_compaction(address: TableAddress, task: str) -> str:
+    """One planned rewrite, as the JSON of its result."""
+    with translated(f"compacting {address.uri}"):
+        return str(CompactionTask.from_json(task).execute(_opened(address)).json())  # type: ignore[attr-defined]
+
+
+# What the driver runs
+
+
+class FragmentStaging(Staging):
+    """Staged versions out of fragments that other processes wrote."""
+
+    def add_fragments(self, base: TableState, fragments: Sequence[str], *, replaces: bool = False) -> StagedTable:
+        """The base with these fragments behind its own, in this order; or these alone when they replace it."""
+        table = self._reader.open(base)
+        written = [FragmentMetadata.from_json(text) for text in fragments]
+        operation = LanceOperation.Overwrite(table.schema, written) if replaces else LanceOperation.Append(written)
+        staged = self._commit(table, operation)
+        self._trace.reached("stage.data.after")
+        inserted = staged.state.rows - (0 if replaces else base.rows)
+        return StagedTable(staged.state, ChangeCounts(inserted=inserted, deleted=base.rows if replaces else 0))
+
+    def without_rows(self, base: TableState, remaining: Mapping[int, str | None]) -> StagedTable:
+        """The base with some fragments as `delete_rows` left them; None drops the fragment."""
+        if not remaining:
+            return StagedTable(base)
+        changed = [FragmentMetadata.from_json(text) for text in remaining.values() if text is not None]
+        emptied = [number for number, text in remaining.items() if text is None]
+        # The predicate is a note in the transaction; the fragments say what is gone.
+        return self._commit(self._reader.open(base), LanceOperation.Delete(changed, emptied, "rows by place"))
+
+    def with_rewritten_columns(self, base: TableState, rewritten: Sequence[str]) -> StagedTable:
+        """The base with fragments as `rewrite_column` left them; indexes no longer cover them by that column."""
+        told = [json.loads(text) for text in rewritten]
+        if not told:
+            return StagedTable(base)
+        fragments = [FragmentMetadata.from_json(json.dumps(each["fragment"])) for each in told]
+        operation = LanceOperation.Update(
+            updated_fragments=fragments,
+            fields_modified=sorted({field for each in told for field in each["fields"]}),
+            update_mode="rewrite_columns",
+            updated_fragment_offsets={
+                fragment.id: base64.b64decode(each["offsets"]) for fragment, each in zip(fragments, told, strict=True)
+            },
+        )
+        staged = self._commit(self._reader.open(base), operation)
+        return StagedTable(staged.state, ChangeCounts(updated=sum(each["rows"] for each in told)))
+
+    def add_indexes(self, base: TableState, built: Sequence[BuiltIndex]) -> StagedTable:
+        """The base with more index segments, all built on this very version."""
+        table = self._reader.open(base)
+        added: list[Index] = []
+        for index in built:
+            segments = [_segment_from_json(text) for text in index.segments]
+            if index.spec.kind == TEXT_INDEX_KIND:
+                # Text segments can be searched only after this step, even a single one.
+                segments = [self._merged(table, segments)]
+            added += segments
+        removed = [segment for index in built for segment in index.need.replaced]
+        return self._commit(table, LanceOperation.CreateIndex(added, removed)) if added else StagedTable(base)
+
+    def _merged(self, table: Table, segments: list[Index]) -> Index:
+        with table.writing("indexing"):
+            merged: Index = copy(table._dataset).merge_existing_index_segments(segments)
+        return merged
+
+    def plan_compaction(self, base: TableState, target_rows: int) -> list[str]:
+        """Rewrites that would leave fragments of about `target_rows`, as JSON tasks."""
+        table = self._reader.open(base)
+        with table.writing("compacting"):
+            plan = Compaction.plan(table._dataset, options={"target_rows_per_fragment": target_rows})
+        return [task.json() for task in plan.tasks]  # type: ignore[attr-defined]
+
+    def apply_compaction(self, base: TableState, results: Sequence[str]) -> StagedTable:
+        """The base with every planned rewrite in place."""
+        table = self._reader.open(base)
+        # A result numbers its fragments from 0; they need ids that this version does not use yet.
+        unused = max((f.fragment_id for f in table._fragments()), default=-1) + 1
+        groups = []
+        for result in map(json.loads, results):
+            created = [numbered(fragment, unused + i) for i, fragment in enumerate(result["new_fragments"])]
+            unused += len(created)
+            replaced = [FragmentMetadata.from_json(json.dumps(f)) for f in result["original_fragments"]]
+            groups.append(LanceOperation.RewriteGroup(replaced, created))
+        return self._commit(table, LanceOperation.Rewrite(groups, [])) if groups else StagedTable(base)
+
+
+def _segment_to_json(segment: Index) -> str:
+    kind, details = segment.index_details or ("", b"")
+    return json.dumps(
+        {
+            "uuid": segment.uuid,
+            "name": segment.name,
+            "fields": list(segment.fields),
+            "dataset_version": segment.dataset_version,
+            "fragment_ids": sorted(segment.fragment_ids),
+            "index_version": segment.index_version,
+            "created_at": segment.created_at.isoformat() if segment.created_at else None,
+            "files": [[file.path, file.size_bytes] for file in segment.files or []],
+            "details": [kind, base64.b64encode(details).decode()],
+        }
+    )
+
+
+def _segment_from_json(text: str) -> Index:
+    stored = json.loads(text)
+    kind, details = stored["details"]
+    return Index(
+        uuid=stored["uuid"],
+        name=stored["name"],
+        fields=stored["fields"],
+        dataset_version=stored["dataset_version"],
+        fragment_ids=Bitmap(stored["fragment_ids"]),
+        index_version=stored["index_version"],
+        created_at=datetime.fromisoformat(stored["created_at"]) if stored["created_at"] else None,
+        files=[IndexFile(path, size) for path, size in stored["files"]] or None,
+        index_details=(kind, base64.b64decode(details)) if kind else None,
+    )

@@ -1,0 +1,165 @@
+"""What it means when Lance fails: the one place that turns its errors into ours.
+
+Its errors are text, and the text of a damaged file does not even name the file. So the store is looked at instead: a
+version without its manifest was reclaimed; a file that is missing or shorter than the manifest says is damage, and is
+named. Only what neither explains is passed on as it came. Every call of this package that reads or writes goes through
+here, by `Table.reading`, `Staging` or `translated`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+from omnigraph.errors import (
+    HistoricalVersionReclaimedError,
+    IntegrityError,
+    OmniGraphError,
+    StorageError,
+    StorageErrorKind,
+)
+from omnigraph.storage.location import Location
+from omnigraph.storage.models import TableState
+from omnigraph.storage.objects import Objects
+from omnigraph.storage.store_errors import reason_of, storage_failure
+
+LANCE_ERRORS: Final = (OSError, ValueError, RuntimeError, pa.ArrowException)
+
+_REMOTE: Final = re.compile(r"Generic (S3|GCS|MicrosoftAzure) error|HTTP error|error sending request")
+_MISSING: Final = re.compile(r"not found", re.IGNORECASE)
+_UNFIT_FILE: Final = "does not appear to be a Lance file"
+_OUR_MISTAKE: Final = "Invalid user input"
+
+
+@contextmanager
+def translated(
+    doing: str,
+    location: Location | None = None,
+    state: TableState | None = None,
+    dataset: Any = None,
+    *,
+    only_reads: bool = True,
+) -> Iterator[None]:
+    """Lance at work on a table version. Without a state there is only the error itself to judge by."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, LANCE_ERRORS) and not _is_panic(error):
+            raise
+        explained = _explained(doing, error, location, state, dataset)
+        if explained is None and _speaks_of_files(error, state):
+            explained = _unexplained(doing, error, state if only_reads else None)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Lance gives up on some damaged files in a way that is no Exception, and whose class nobody can import."""
+    return type(error).__name__ == "PanicException"
+
+
+def _explained(
+    doing: str, error: BaseException, location: Location | None, state: TableState | None, dataset: Any
+) -> OmniGraphError | None:
+    failure = storage_failure(doing, error)
+    if failure is not None and failure.kind is not StorageErrorKind.NOT_FOUND:
+        return failure
+    if _REMOTE.search(str(error)) and not _MISSING.search(str(error)):
+        return StorageError(StorageErrorKind.TRANSIENT, f"{doing}: {reason_of(error)}")
+    if location is None or state is None:
+        return failure
+    try:
+        return _found_in_store(error, location, state, dataset)
+    except OmniGraphError as silence:
+        return silence  # the store that failed does not say why either
+
+
+def _unexplained(doing: str, error: BaseException, read: TableState | None) -> OmniGraphError:
+    """The store shows nothing wrong. What was only read has wrong content then; a write may fail for other reasons."""
+    if read is None:
+        return StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}")
+    reason = f"version {read.version} can't be read ({reason_of(error)}): a file of it has been changed"
+    return IntegrityError(read.path, reason)
+
+
+def _found_in_store(error: BaseException, location: Location, state: TableState, dataset: Any) -> OmniGraphError | None:
+    """What the files of a version say: it is gone, or one of them is damaged; None when they all look right."""
+    standing = standing_files(Objects(location), state)
+    manifest = f"_versions/{manifest_name(state.number)}"
+    if manifest not in standing:
+        return reclaimed(state)
+    if dataset is None:
+        return IntegrityError(f"{state.path}/{manifest}", f"the manifest of a table can't be read ({reason_of(error)})")
+    for name, reason in damaged_files(state, dataset, standing):
+        return IntegrityError(f"{state.path}/{name}", reason)
+    return None
+
+
+def _speaks_of_files(error: BaseException, state: TableState | None) -> bool:
+    """Whether an error comes from stored bytes. A filter or a column that does not exist is our own mistake."""
+    text = str(error)
+    if isinstance(error, pa.ArrowInvalid) or _is_panic(error) or _UNFIT_FILE in text:
+        return True
+    if state is not None and state.path.rsplit("/", 1)[-1] in text and _MISSING.search(text):
+        return True
+    return isinstance(error, OSError) and not text.startswith(_OUR_MISTAKE)
+
+
+def standing_files(objects: Objects, state: TableState) -> dict[str, int]:
+    """The size of every file below a table folder, by its name there."""
+    return {o.path.removeprefix(f"{state.path}/"): o.size for o in objects.below(state.path)}
+
+
+def damaged_files(state: TableState, dataset: Any, standing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The files of a version that are missing or have another size than its manifest says, each with what is wrong."""
+    expected: dict[str, int | None] = {}
+    for fragment in dataset.get_fragments():
+        expected |= {f"data/{file.path}": file.file_size_bytes for file in fragment.metadata.files}
+        if (deletions := fragment.deletion_file()) is not None:
+            expected[deletions] = None
+    sizes = dict(standing)
+    for name, held in standing.items():
+        if name.startswith("_indices/"):
+            folder = name[: name.index("/", len("_indices/")) + 1]
+            sizes[folder] = sizes.get(folder, 0) + held
+    expected |= {f"_indices/{uuid}/": size for uuid, size in _index_sizes(dataset)}
+    for name, size in sorted(expected.items()):
+        found = sizes.get(name)
+        if found is None:
+            yield name, f"is missing, and version {state.version} of its table needs it"
+        elif found < (size or 1):
+            yield name, f"is cut short: {found} bytes of {size or 'a few more'} are left"
+        elif size is not None and found > size and name.startswith("data/"):
+            yield name, f"was changed: it has {found} bytes, and had {size}"
+
+
+def _index_sizes(dataset: Any) -> Iterator[tuple[str, int | None]]:
+    try:
+        for index in dataset.describe_indices():
+            yield from ((segment.uuid, segment.size_bytes) for segment in index.segments)
+    except LANCE_ERRORS:
+        return  # what they are is itself read from the store; the caller has that error already
+
+
+def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
+    return HistoricalVersionReclaimedError(
+        state.version,
+        f"version {state.version} of table {state.path} is no longer in the store: "
+        "it was reclaimed by cleanup or removed by another tool",
+    )
+
+
+def manifest_name(number: int) -> str:
+    """Attached versions are named so that the newest sorts first, detached ones by their number."""
+    return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
+
+
+def attached_version(name: str) -> int | None:
+    """The number of the attached version whose manifest a file is, relative to the table; None for any other file."""
+    leaf = name.removeprefix("_versions/").removesuffix(".manifest")
+    return (1 << 64) - 1 - int(leaf) if name == f"_versions/{leaf}.manifest" and leaf.isdigit() else None

@@ -1,0 +1,52 @@
+"""Ages are taken from the store's clock: a cleaner whose own clock is wrong deletes nothing that is in use."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.engine.write.publish import Intent, PublishPlan
+from omnigraph.errors import ConflictError
+from omnigraph.storage.log.write_age import GRACE
+from tests.conftest import Place
+from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
+
+
+def turn_clock(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
+    """The clock of this machine as Python sees it; what the store notes of its objects stays right."""
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() + round(by.total_seconds() * 1e9))
+
+
+@pytest.mark.parametrize("ahead", [GRACE - timedelta(hours=1), -(GRACE - timedelta(hours=1))])
+def test_a_write_in_flight_survives_a_cleaner_in_another_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+) -> None:
+    writer, cleaner = new_graph(place.uri), Graph.open(place.uri)
+    append_one(writer, "ann")
+    txn = writer.workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({PEOPLE: lambda state: writer.workspace.root.staging.append(state, nodes({"bob": 1}))})
+    with monkeypatch.context() as turned:
+        turn_clock(turned, ahead)
+        cleaner.cleanup(keep_versions=1)
+    writer.workspace.publish(txn, PublishPlan(staged))
+    assert ids(Graph.open(place.uri)) == ["ann", "bob"]
+    assert Graph.open(place.uri).verify().clean
+
+
+@pytest.mark.parametrize("ahead", [GRACE + timedelta(days=3), -GRACE - timedelta(days=3)])
+def test_a_cleaner_whose_clock_is_off_by_more_than_the_grace_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+) -> None:
+    graph = new_graph(place.uri)
+    for name in ("ann", "bob"):
+        append_one(graph, name)
+    with monkeypatch.context() as turned:
+        turn_clock(turned, ahead)
+        with pytest.raises(ConflictError, match=r"nothing was removed: this machine's clock says .* set the clock"):
+            graph.cleanup(keep_versions=1)
+    assert Graph.open(place.uri).snapshot(version=2).scan(PEOPLE).num_rows == 1
+    assert graph.cleanup(keep_versions=1).versions_removed == 1

@@ -1,0 +1,79 @@
+"""The cost contract of a one-edge insert with its endpoint checks, counted at the S3 server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from omnigraph import Graph
+from tests.conftest import Place
+from tests.engine.museum import lines, node
+from tests.support.costs import settled
+from tests.support.s3 import RequestLog, S3Server
+
+REQUESTS = 12
+ROUNDS = 6
+FOLD_REQUESTS = 20
+
+INSERT = "query link($f: String, $t: String) { insert Links { from: $f, to: $t, weight: 1 } }"
+
+
+def new_graph(uri: str, tables: int) -> Graph:
+    extra = "\n".join(f"node Extra{i} {{ name: String @key }}" for i in range(tables - 3))
+    graph = Graph.init(
+        uri,
+        f"""node Page {{ path: String @key }}
+            node Tag {{ name: String @key }}
+            edge Links: Page -> Tag {{ weight: I32? }}
+            {extra}""",
+    )
+    pages = [node("Page", path=f"p{i}") for i in range(100)]
+    graph.load(lines(*pages, *(node("Tag", name=f"t{i}") for i in range(100))), mode="append")
+    return graph
+
+
+def insert(graph: Graph, branch: str, number: int = 0) -> None:
+    graph.mutate(INSERT, "link", {"f": f"p{number % 100}", "t": f"t{number * 7 % 100}"}, branch=branch)
+
+
+def waited_for(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
+    """The requests that `work` waits for, in rounds."""
+    with server.logged() as log, server.in_rounds():
+        work()
+    settled(graph, server, lambda: None)
+    return RequestLog([r for r in log.requests if "/hints/" not in r.path])
+
+
+def test_a_one_edge_insert_costs_the_same_at_any_depth_table_count_and_branch(
+    s3_server: S3Server, s3_place: Place
+) -> None:
+    plain: dict[str, int] = {}
+    for tables in (5, 50):
+        graph = new_graph(f"{s3_place.uri}/{tables}", tables)
+        for depth in (1, 50):
+            while graph.snapshot().version < depth + 2:
+                insert(graph, "main")
+            graph.create_branch(f"fresh-{depth}")
+            for branch in ("main", f"fresh-{depth}"):
+                warm, *inserts = [partial(insert, graph, branch, i) for i in range(6)]
+                settled(graph, s3_server, warm)
+                costs = sorted(len(settled(graph, s3_server, work)) for work in inserts)
+                # At most one commit in five folds the small fragments that the others leave.
+                assert costs[:4] == [costs[0]] * 4, (tables, depth, branch, costs)
+                assert costs[4] <= FOLD_REQUESTS
+                plain[f"{tables} tables, depth {depth}, {branch}"] = costs[0]
+    assert set(plain.values()) == {min(plain.values())}, plain
+    assert max(plain.values()) <= REQUESTS, plain
+
+
+def test_a_one_edge_insert_waits_for_few_answers_and_reads_no_edges(s3_server: S3Server, s3_place: Place) -> None:
+    graph = new_graph(s3_place.uri, 3)
+    settled(graph, s3_server, partial(insert, graph, "main"))
+    logs = [waited_for(graph, s3_server, partial(insert, graph, "main", i)) for i in range(5)]
+    plain = sorted(logs, key=len)[:4]
+    assert max(log.serial_rounds() for log in plain) <= ROUNDS, [log.lines() for log in plain]
+    for log in plain:
+        assert [r for r in log.requests if r.method == "GET" and "/edges/" in r.path] == [], log.lines()
+        probes = [r.round for r in log.requests if r.method == "GET" and "/nodes/" in r.path]
+        assert len(probes) == 2
+        assert len(set(probes)) == 1, "both endpoint types are asked at the same time"
