@@ -3,7 +3,8 @@
     python -m tests.pipeline.driver GRAPH INPUT_DIRECTORY MASTER [PIPELINE_FILE ...]
 
 Merges the graph records of the directory, then runs the files. Prints one JSON line per report.
-`OMNIGRAPH_KILL_AT=<point>:<n>` kills the driver at a step of the write.
+`OMNIGRAPH_KILL_AT=<point>:<n>` kills the driver at a step of the write. On a local cluster tasks stand still once they
+have written: see `tests.pipeline.holding_daemon`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main(uri: str, inputs: str, master: str, *files: str) -> None:
         # Eager speculation: tasks that take a little longer than others are started twice.
         conf |= {
             "spark.executor.memory": "1g",
+            "spark.python.daemon.module": "tests.pipeline.holding_daemon",
             "spark.executor.extraJavaOptions": QUICK["spark.driver.extraJavaOptions"],
             "spark.speculation": "true",
             "spark.speculation.multiplier": "1.0",

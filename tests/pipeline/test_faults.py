@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from tests.conftest import Place
 from tests.engine.stored import everything, rows
 from tests.pipeline.library import book, csv, edge, library, ndjson, reader, records, rejected_rows
 from tests.support.processes import REPOSITORY
-from tests.support.waiting import GIVE_UP
+from tests.support.waiting import GIVE_UP, wait_until
 
-MANY = 40_000
+MANY = 4_000
 
 
 def driver(
@@ -67,19 +66,26 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
             continue
 
 
-def kill_when_writing(process: subprocess.Popen[str], graph: Path, *victims: str) -> None:
-    """Kill a descendant of each kind, one after the other, each as soon as more data files were left behind."""
-    before = set(graph.glob("nodes/*/data/*"))
-    waiting = list(victims)
-    while waiting:
-        assert process.poll() is None, f"{waiting} outlived the run: {process.communicate()[1][-4000:]}"
-        files = set(graph.glob("nodes/*/data/*"))
-        found = [pid for pid, command in descendants(process.pid) if waiting[0] in command] if files - before else []
-        if found:
-            os.kill(found[0], signal.SIGKILL)
-            before = files
-            del waiting[0]
-        time.sleep(0.005)
+def kill_while_writing(process: subprocess.Popen[str], hold: Path) -> None:
+    """Kill a Python worker and then an executor, each while a task of theirs has written files and told nobody."""
+    killed: set[str] = set()
+
+    def holding() -> set[str]:
+        assert process.poll() is None, f"nobody was killed: {process.communicate()[1][-4000:]}"
+        return {entry.name for entry in hold.iterdir()} - killed
+
+    for victim in ("python worker", "executor"):
+        wait_until(holding, "a task has written its files")
+        task = holding().pop()
+        os.kill(int(task) if victim == "python worker" else executor_of(task), signal.SIGKILL)
+        killed.add(task)
+    (hold / "go").touch()
+
+
+def executor_of(pid: str) -> int:
+    while "CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_text():
+        pid = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    return int(pid)
 
 
 def many_readers(directory: Path, files: int = 6) -> set[str]:
@@ -147,8 +153,10 @@ def test_executors_of_their_own_make_the_same_graph_though_some_are_killed(tmp_p
     (tmp_path / "modes").mkdir()
     there, here = library(tmp_path / "there"), library(tmp_path / "here")
     files = every_mode(tmp_path / "modes", tmp_path / "there")
-    process = driver(graph.uri, tmp_path / "in", "local-cluster[2,1,1024]", files)
-    kill_when_writing(process, tmp_path / "graph", "pyspark.daemon", "CoarseGrainedExecutorBackend")
+    hold = tmp_path / "hold"
+    hold.mkdir()
+    process = driver(graph.uri, tmp_path / "in", "local-cluster[2,1,1024]", files, OMNIGRAPH_TEST_HOLD=str(hold))
+    kill_while_writing(process, hold)
     first, *reports = reported(process)
     assert first["version"] == 2
     check_complete(graph, names)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -213,3 +214,15 @@ def test_a_commit_is_found_by_id_without_walking_history(s3_server: S3Server, s3
     assert found.version == 4
     # graph.json, the list of refs, one ref, one log slot per line of history.
     assert len(log) <= 5, log.lines()
+
+
+def test_rounds_tell_what_waits_for_what(s3_server: S3Server, s3_place: Place) -> None:
+    """Of the way of counting itself."""
+    graph = new_graph(s3_place.uri)
+    quiesce(graph)
+    objects = graph.workspace.root.objects
+    with ThreadPoolExecutor(8) as workers, s3_server.logged() as log, s3_server.in_rounds():
+        list(workers.map(objects.exists, [f"at once {i}" for i in range(8)]))
+        for i in range(3):
+            objects.exists(f"in turn {i}")
+    assert [r.round for r in log.requests] == [1] * 8 + [2, 3, 4], log.lines()
