@@ -86,7 +86,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
     try:
         home = _HOMES[name]
-        return getattr(importlib.import_module(home if "." in home else f"omnigraph.pipeline.{home}"), name)
+        module = home if home.startswith("omnigraph.") else f"omnigraph.pipeline.{home}"
+        return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _SPARK_EXTRA:
