@@ -227,3 +227,9 @@ def test_names_that_are_no_text_can_be_told() -> None:
 
     told = wire.to_builtins(ErrorOutput.of(NotFoundError("no file '\udcff'")))
     assert told["error"] == "no file '\udcff'"
+
+
+def test_everything_the_pipeline_exports_is_where_it_says() -> None:
+    from omnigraph import pipeline
+
+    assert [name for name in pipeline.__all__ if getattr(pipeline, name, None) is None] == []

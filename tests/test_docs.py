@@ -161,3 +161,13 @@ def test_the_extractor_reads_both_kinds_of_blocks() -> None:
 )
 def test_what_counts_as_the_same_output(shown: list[str], printed: list[str], same: bool) -> None:
     assert matches(shown, printed) is same
+
+
+MODULE = re.compile(r"`((?:api|language|storage|engine|pipeline|cli|embeddings|tests|benchmarks)/[\w/]+\.py)`")
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "dev").glob("*.md")), ids=lambda page: page.name)
+def test_pages_for_developers_name_modules_that_exist(page: Path) -> None:
+    named = MODULE.findall(page.read_text())
+    homes = (ROOT, ROOT / "src" / "omnigraph")
+    assert [name for name in named if not any((home / name).exists() for home in homes)] == []

@@ -255,7 +255,7 @@ class Graph:
 
         def run(state: Snapshot) -> QueryResult:
             target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-            return run_query(state, target, *asked, options)
+            return run_query(state, target, asked, options)
 
         return self._read(run, branch, snapshot, version, at)
 
@@ -275,7 +275,7 @@ class Graph:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
         state, target = self._read_state(branch, snapshot, version, at)
-        return stream_query(state, target, *asked, options)
+        return stream_query(state, target, asked, options)
 
     def explain(
         self,
@@ -293,7 +293,7 @@ class Graph:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
         asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
         state, _ = self._read_state(branch, snapshot, version, at)
-        return explain_query(state, *asked, options)
+        return explain_query(state, asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None

@@ -32,7 +32,7 @@ class Snapshot(PinnedState):
     ) -> QueryResult:
         """Run a read query on this state; see `Graph.query`."""
         asked = call(source, name, params, parameters, {"options": options})
-        return run_query(self, self._target, *asked, options or DEFAULT_OPTIONS)
+        return run_query(self, self._target, asked, options or DEFAULT_OPTIONS)
 
     def stream(
         self,
@@ -45,7 +45,7 @@ class Snapshot(PinnedState):
     ) -> QueryStream:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         asked = call(source, name, params, parameters, {"options": options})
-        return stream_query(self, self._target, *asked, options or DEFAULT_OPTIONS)
+        return stream_query(self, self._target, asked, options or DEFAULT_OPTIONS)
 
     def explain(
         self,
@@ -55,7 +55,7 @@ class Snapshot(PinnedState):
         **parameters: Any,
     ) -> list[str]:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
-        return explain_query(self, *call(source, name, params, parameters, {}))
+        return explain_query(self, call(source, name, params, parameters, {}))
 
     def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
         """One node or edge in export form, by its type (`Book`, or `node:Book`) and id; None when it is not there."""

@@ -155,3 +155,11 @@ def test_without_spark_the_extra_is_named(cli: Cli, g: str, monkeypatch: pytest.
     refused = cli("load", g, "--data", "d.jsonl", "--mode", "merge", "--engine", "spark")
     assert refused.code == 1
     assert "pip install 'omnigraph[spark]'" in refused.err
+
+
+def test_the_file_may_stand_in_the_place_of_the_graph(cli: Cli, g: str) -> None:
+    Path("people.csv").write_text("name,age\nEve,7\n")
+    taken = cli("--store", g, "load", "people.csv", "--type", "Person", "--mode", "append", "--json")
+    assert taken.json["total_entities"] == 1
+    assert cli("--store", g, "load", "--type", "Person", "--mode", "append").code == 2
+    assert "Missing option '--data'" in cli("load", g, "--mode", "append").err

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,24 +46,12 @@ class Shelf:
     def table(self) -> Table:
         return self._root.reader.open(self.state)
 
-    def add(
-        self,
-        ids: Sequence[str],
-        texts: Sequence[str | None] | None = None,
-        shelves: Sequence[int] | None = None,
-        vectors: Sequence[Sequence[float] | None] | None = None,
-    ) -> Shelf:
-        self.state = self._root.staging.append(self.state, self._rows(ids, texts, shelves, vectors)).state
+    def add(self, *rows: Any, **columns: Any) -> Shelf:
+        self.state = self._root.staging.append(self.state, self._rows(*rows, **columns)).state
         return self
 
-    def put(
-        self,
-        ids: Sequence[str],
-        texts: Sequence[str | None] | None = None,
-        shelves: Sequence[int] | None = None,
-        vectors: Sequence[Sequence[float] | None] | None = None,
-    ) -> Shelf:
-        self.state = self._root.staging.upsert(self.state, self._rows(ids, texts, shelves, vectors)).state
+    def put(self, *rows: Any, **columns: Any) -> Shelf:
+        self.state = self._root.staging.upsert(self.state, self._rows(*rows, **columns)).state
         return self
 
     def remove(self, ids: Iterable[str]) -> Shelf:
@@ -105,9 +94,9 @@ class Shelf:
     def _rows(
         self,
         ids: Sequence[str],
-        texts: Sequence[str | None] | None,
-        shelves: Sequence[int] | None,
-        vectors: Sequence[Sequence[float] | None] | None,
+        texts: Sequence[str | None] | None = None,
+        shelves: Sequence[int] | None = None,
+        vectors: Sequence[Sequence[float] | None] | None = None,
     ) -> pa.Table:
         return pa.table(
             {

@@ -15,13 +15,13 @@ from omnigraph.storage.log.writer_queue import QueuePlace, queue_folder
 from tests.conftest import Place
 from tests.support.processes import Process, start_together
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
-from tests.support.waiting import wait_until
+from tests.support.waiting import GIVE_UP, wait_until
 
 A_MOMENT = 0.005  # tickets of one millisecond have no order
 
 
-def in_a_minute() -> float:
-    return time.monotonic() + 60
+def in_the_end() -> float:
+    return time.monotonic() + GIVE_UP
 
 
 def place_of(graph: Graph) -> QueuePlace:
@@ -79,12 +79,12 @@ def test_turns_are_taken_in_the_order_of_coming(place: Place, monkeypatch: pytes
 
     def speak(number: int, handle: Graph) -> None:
         with place_of(handle) as mine:
-            mine.wait(in_a_minute())
+            mine.wait(in_the_end())
             spoke.append(number)
 
     threads = [threading.Thread(target=speak, args=(i, Graph.open(place.uri))) for i in range(4)]
     with place_of(graph) as mine:
-        mine.wait(in_a_minute())
+        mine.wait(in_the_end())
         for number, thread in enumerate(threads):
             time.sleep(A_MOMENT)
             thread.start()
@@ -98,7 +98,7 @@ def test_turns_are_taken_in_the_order_of_coming(place: Place, monkeypatch: pytes
 def test_who_always_wins_hears_of_those_who_wait(local_place: Place) -> None:
     graph, other = new_graph(local_place.uri), Graph.open(local_place.uri)
     with place_of(other) as mine:
-        mine.wait(in_a_minute())
+        mine.wait(in_the_end())
         for i in range(4):
             append_one(graph, f"a{i}")
         wait_until(lambda: place_of(graph).contended, "the writer knows that somebody waits")
@@ -120,7 +120,7 @@ def test_the_dead_are_put_out_of_the_queue_and_the_living_keep_their_place(
     graph.workspace.root.objects.put(f"{queue_folder('main')}/0 is no ticket", b"")
     time.sleep(A_MOMENT)
     with place_of(graph) as mine:
-        mine.wait(in_a_minute())
+        mine.wait(in_the_end())
         assert waiting(graph) == [mine._ticket]
         with place_of(Graph.open(local_place.uri)) as behind:
             behind.wait(time.monotonic())
@@ -132,12 +132,12 @@ def test_the_dead_are_put_out_of_the_queue_and_the_living_keep_their_place(
 def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     with place_of(graph) as mine:
-        mine.wait(in_a_minute())
-        mine.wait(in_a_minute())
+        mine.wait(in_the_end())
+        mine.wait(in_the_end())
         (first,) = waiting(graph)
         graph.workspace.root.objects.delete(first)
         mine.attempted(7.0)
-        mine.wait(in_a_minute())
+        mine.wait(in_the_end())
         (second,) = waiting(graph)
         assert second > first
         assert "-7000-" in second

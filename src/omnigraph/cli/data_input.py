@@ -47,6 +47,14 @@ _PATTERN: Final = re.compile(r"[*?{\[]")
 _PIECE_BYTES: Final = 1 << 20
 
 
+def names_data(text: str) -> bool:
+    """Whether a text is the name of a data file, which no graph has: by its ending, or by that below a compression."""
+    stem, ending = os.path.splitext(text.lower())
+    if ending in _COMPRESSED:
+        ending = os.path.splitext(stem)[1]
+    return ending in {*_BY_SUFFIX, ".ndjson", ".jsonl"} and not os.path.isdir(text)
+
+
 @dataclass(frozen=True, slots=True)
 class DataInput:
     """One `--data` with its format, as a local path or as a URI."""

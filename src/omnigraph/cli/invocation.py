@@ -72,6 +72,12 @@ class Invocation:
         target = self.target(uri)
         return target, open_graph(target)
 
+    def open_to_write(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
+        """The graph that a write goes to, after saying so."""
+        target = self.target(uri)
+        self.echo(target)
+        return target, open_graph(target)
+
     def echo(self, target: StoreScope) -> None:
         """Say where a write goes, before it goes there."""
         if not self.flags.quiet:

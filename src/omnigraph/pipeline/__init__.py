@@ -86,8 +86,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'omnigraph.pipeline' has no attribute '{name}'")
     try:
         home = _HOMES[name]
-        module = home if home.startswith("omnigraph.") else f"omnigraph.pipeline.{home}"
-        return getattr(importlib.import_module(module), name)
+        return getattr(
+            importlib.import_module(home if home.startswith("omnigraph.") else f"omnigraph.pipeline.{home}"), name
+        )
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _SPARK_EXTRA:

@@ -86,23 +86,28 @@ def merged(graph: Graph, source: str, target: str) -> Any:
     return content(graph, name)
 
 
+@contextmanager
+def diverged(left: list[Edit], right: list[Edit]) -> Iterator[Graph]:
+    """A town whose branches `left` and `right` have these edits."""
+    with town() as graph:
+        edit(graph, "left", left)
+        edit(graph, "right", right)
+        yield graph
+
+
 @few
 @given(left=edits, right=edits)
 def test_merging_in_either_order_gives_the_same_graph_or_the_same_conflicts(
     left: list[Edit], right: list[Edit]
 ) -> None:
-    with town() as graph:
-        edit(graph, "left", left)
-        edit(graph, "right", right)
+    with diverged(left, right) as graph:
         assert merged(graph, "left", "right") == merged(graph, "right", "left")
 
 
 @few
 @given(left=edits, right=edits)
 def test_merging_twice_is_merging_once_and_both_ways_makes_equals(left: list[Edit], right: list[Edit]) -> None:
-    with town() as graph:
-        edit(graph, "left", left)
-        edit(graph, "right", right)
+    with diverged(left, right) as graph:
         try:
             graph.merge("left", "right")
         except MergeConflictsError:
@@ -116,9 +121,7 @@ def test_merging_twice_is_merging_once_and_both_ways_makes_equals(left: list[Edi
 @few
 @given(left=edits, right=edits)
 def test_a_diff_applied_to_one_state_gives_the_other(left: list[Edit], right: list[Edit]) -> None:
-    with town() as graph:
-        edit(graph, "left", left)
-        edit(graph, "right", right)
+    with diverged(left, right) as graph:
         before, after = content(graph, "left"), content(graph, "right")
         patched = dict(before)
         for change in graph.diff("left", "right").changes:
@@ -135,9 +138,7 @@ def test_a_diff_applied_to_one_state_gives_the_other(left: list[Edit], right: li
 @few
 @given(left=edits, right=edits, page=st.integers(1, 5))
 def test_the_feed_replayed_from_the_beginning_rebuilds_the_head(left: list[Edit], right: list[Edit], page: int) -> None:
-    with town() as graph:
-        edit(graph, "left", left)
-        edit(graph, "right", right)
+    with diverged(left, right) as graph:
         merged(graph, "left", "right")
         branch = "left-into-right"
         rebuilt: dict[tuple[str, str], dict[str, Any]] = {}

@@ -240,7 +240,7 @@ def test_a_topology_that_was_begun_is_finished_for_those_who_come_later(
     with pytest.raises(QueryCancelledError):
         graph.query(STEPS, options=ReadOptions(cancellation=Impatient()))
     for thread in _query_threads():
-        thread.join(60)
+        thread.join(GIVE_UP)
     profile = graph.query(STEPS, options=ReadOptions(profile=True)).profile
     assert any("in memory" in line for line in profile.lines())
 

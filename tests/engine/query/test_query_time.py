@@ -18,6 +18,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.catalog import Catalog, NodeType, Property
 from omnigraph.language.types import PropertyType, Scalar
 from tests.engine.query_graphs import edge, node
+from tests.support.waiting import GIVE_UP
 
 SCHEMA = """
 node Person { slug: String @key  age: I32?  born: Date?  seen: DateTime?  tags: [Date]?  face: Blob? }
@@ -154,7 +155,7 @@ def test_readers_beside_writers_never_see_half_a_commit(graph: Graph) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(GIVE_UP)
     assert failures == []
 
 

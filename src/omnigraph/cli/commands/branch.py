@@ -32,9 +32,8 @@ def create(
 ) -> None:
     """Create a branch. It costs one small object, whatever the size of the graph."""
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
-    invocation.echo(target)
-    with open_graph(target) as graph:
+    target, graph = invocation.open_to_write(uri)
+    with graph:
         graph.create_branch(name, source=source, actor=invocation.actor)
     if json:
         from omnigraph.api.branches import BranchCreated

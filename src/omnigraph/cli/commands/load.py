@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs
+from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, names_data
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
 from omnigraph.cli.progress import reading, stages
+from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class LoadEngine(StrEnum):
 
 
 Data = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--data",
         help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet "
@@ -52,7 +53,6 @@ _PIECE_BYTES = 1 << 20
 
 def load(
     ctx: typer.Context,
-    data: Data,
     mode: Annotated[
         LoadMode,
         typer.Option(
@@ -60,6 +60,7 @@ def load(
         ),
     ],
     uri: Uri = None,
+    data: Data = None,
     branch: Branch = "main",
     base: Annotated[
         str | None, typer.Option("--from", help="Create a missing branch from this one.", metavar="BASE")
@@ -85,7 +86,15 @@ def load(
     ] = LoadEngine.AUTO,
     json: Json = False,
 ) -> None:
-    """Load data into a branch as one commit, all or nothing."""
+    """Load data into a branch as one commit, all or nothing.
+
+    `omnigraph load people.csv --type Person` takes the file from the place of the URI, and the graph from --store or
+    the configuration.
+    """
+    if not data and uri is not None and names_data(uri):
+        data, uri = [uri], None
+    if not data:
+        raise UsageError("Missing option '--data'.")
     inputs = data_inputs(data, format, type_name)
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)

@@ -34,9 +34,8 @@ def optimize(
 ) -> None:
     """Compact tables and bring their indexes up to date, in one commit that changes no content."""
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
-    invocation.echo(target)
-    with open_graph(target) as graph:
+    target, graph = invocation.open_to_write(uri)
+    with graph:
         done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
         report = _named(done, target.uri)
     if json:
@@ -68,9 +67,8 @@ def repair(
     if force and not confirm:
         raise BadRequestError("--force only goes with --confirm; look at the preview first")
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
-    invocation.echo(target)
-    with open_graph(target) as graph:
+    target, graph = invocation.open_to_write(uri)
+    with graph:
         report = _named(graph.repair(confirm=confirm, force=force), target.uri)
     if json:
         print_json(report)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -45,31 +45,30 @@ class ReadOptions:
 
 DEFAULT_OPTIONS = ReadOptions()
 
+Asked: TypeAlias = tuple[str, str | None, Mapping[str, Any] | None]
+"""The text of some queries, the name of one (None when there is only one), and its parameters."""
+
 
 def run_query(
     snapshot: Snapshot,
     target: ReadTarget,
-    source: str,
-    name: str | None,
-    params: Mapping[str, Any] | None,
+    asked: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryResult:
     """The whole result."""
-    return stream_query(snapshot, target, source, name, params, options, collecting=True).collected()
+    return stream_query(snapshot, target, asked, options, collecting=True).collected()
 
 
 def stream_query(
     snapshot: Snapshot,
     target: ReadTarget,
-    source: str,
-    name: str | None,
-    params: Mapping[str, Any] | None,
+    asked: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
     *,
     collecting: bool = False,
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch."""
-    plan, context = _prepared(snapshot, source, name, params, options)
+    plan, context = _prepared(snapshot, asked, options)
     run = ReadRun(plan, context)
     batches = _charged(run.batches(), context) if collecting else run.batches()
     if options.cancellation is not None:
@@ -77,21 +76,14 @@ def stream_query(
     return QueryStream(plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches)
 
 
-def explain_query(
-    snapshot: Snapshot,
-    source: str,
-    name: str | None,
-    params: Mapping[str, Any] | None,
-    options: ReadOptions = DEFAULT_OPTIONS,
-) -> list[str]:
+def explain_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
-    plan, context = _prepared(snapshot, source, name, params, options)
+    plan, context = _prepared(snapshot, asked, options)
     return list(_explained(plan.root, context, 0))
 
 
-def _prepared(
-    snapshot: Snapshot, source: str, name: str | None, params: Mapping[str, Any] | None, options: ReadOptions
-) -> tuple[ir.ReadPlan, ReadContext]:
+def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
+    source, name, params = asked
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog).query(name).read_plan
     bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)

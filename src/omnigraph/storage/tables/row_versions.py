@@ -3,7 +3,7 @@
 Lance keeps both as runs of rows with equal versions, inside the manifest. Every commit has a version of its own, so a
 fragment made of a thousand one-row commits has a thousand runs, and every later manifest repeats them: storage would
 grow with the square of the commits. All that is ever asked of the two is whether they differ, that is whether the row
-was updated since it was created (`indexing`), and that stays true here; which versions it were is forgotten.
+was updated since it was created (`indexes`), and that stays true here; which versions it were is forgotten.
 
 The runs are protobuf messages (`{1: {1: {1: {1: start, 2: end}}, 2: version}}`, repeated). Whatever does not look
 exactly like that is left as it is.
