@@ -176,7 +176,7 @@ def test_files_that_do_not_fit_together_and_options_that_mean_nothing_are_refuse
     assert f"{tmp_path}/two/b.csv: its columns are not those of {tmp_path}/two/a.csv: it has no 'first'" in err
     latin = put(tmp_path / "latin.csv", "key,first\né,1\n".encode("latin-1"))
     code, _, err = load("--data", str(latin))
-    assert (code, "row 1: node:Text: the record is malformed: it has bytes that are not utf-8" in err) == (1, True)
+    assert (code, "latin.csv, line 2: the record is malformed: it has bytes that are not utf-8" in err) == (1, True)
 
     text = f"""\
 version: 1

@@ -45,7 +45,7 @@ def test_files_become_a_graph_that_is_searched_branched_and_merged(
         "readers-1.csv:234 @unique violation on Reader.email: value 'bo@example.org' held by 'C00001' and 'C00700'",
         "readers-2.csv:367 the record is malformed",
         "part-0.parquet:18 @check violation on Book.isbn",
-        "recommendations.ndjson:3001 'to' must be the id of a node",
+        "recommendations.ndjson:3001 'to' must be a string, the id of a node",
     ):
         assert reason in shown
     assert f"Commit {loaded.commit_id} on main, version 2." in shown
