@@ -21,7 +21,7 @@ CLASSIC_ONLY = {"sparkContext", "_sc", "_jvm", "_jdf", "_jsparkSession", "rdd", 
 def test_pipelines_use_nothing_that_connect_lacks() -> None:
     strays = [
         f"{path.name}: {node.attr}"
-        for path in sorted((SOURCE / "pipeline").glob("*.py"))
+        for path in sorted((SOURCE / "pipeline").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in CLASSIC_ONLY
     ]
