@@ -23,6 +23,7 @@ from tests.engine.library import SCHEMA, blob, book, load, loan, reader
 from tests.engine.upkeep.test_cleanup_clock import turn_clock
 from tests.support.disks import small_disk
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
+from tests.support.waiting import wait_until
 
 NO_GRACE = timedelta(0)
 
@@ -136,6 +137,7 @@ def test_the_wire_form(tmp_path: Path) -> None:
 
 def test_a_dry_run_counts_what_a_real_run_then_removes(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
+    wait_until(lambda: not graph.workspace.root.log.hints_pending(), "the hint of the last commit is written")
     before = files(graph)
     told = graph.cleanup(keep_versions=1, dry_run=True)
     assert files(graph) == before
