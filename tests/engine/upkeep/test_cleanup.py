@@ -41,6 +41,8 @@ def grown(uri: str, commits: int = 5) -> Graph:
 
 
 def files(graph: Graph) -> dict[str, int]:
+    """The sizes of all files of the graph, once the hint of the last commit is written in the background."""
+    wait_until(lambda: not graph.workspace.root.log.hints_pending(), "the hint of the last commit is written")
     root = Path(graph.uri)
     return {str(p.relative_to(root)): p.stat().st_size for p in root.rglob("*") if p.is_file()}
 
@@ -137,7 +139,6 @@ def test_the_wire_form(tmp_path: Path) -> None:
 
 def test_a_dry_run_counts_what_a_real_run_then_removes(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
-    wait_until(lambda: not graph.workspace.root.log.hints_pending(), "the hint of the last commit is written")
     before = files(graph)
     told = graph.cleanup(keep_versions=1, dry_run=True)
     assert files(graph) == before
