@@ -383,8 +383,22 @@ class BlobIntegrityError(OmniGraphError):
         self.reason = reason
 
 
+class UnauthorizedError(OmniGraphError):
+    """A caller that has to say who it is and did not, or said it with a token that nobody has."""
+
+    http_status = 401
+
+
 class PolicyError(OmniGraphError):
     http_status = 403
+
+
+class BootRefusedError(OmniGraphError):
+    """A server that does not start, with every reason. Nothing is served."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        super().__init__("\n".join(messages))
+        self.messages = tuple(messages)
 
 
 class StorageErrorKind(StrEnum):

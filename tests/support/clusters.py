@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 import omnigraph
+from omnigraph.api.limits import Limits
 from omnigraph.cluster.addresses import graph_address, schema_address
 from omnigraph.cluster.catalog import Catalog
 from omnigraph.cluster.digests import embedding_provider_digest, file_digest, recorded_graph_digest
@@ -23,6 +24,8 @@ from omnigraph.cluster.ledger import Ledger, Recorded, graph_uri
 from omnigraph.cluster.state import AppliedRevision, BlobPolicy, Resource, State
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 
 SCHEMA = """
 node Person {
@@ -128,3 +131,10 @@ def make_cluster(
         resources[f"policy.{name}"] = Resource(digest=digest, applies_to=tuple(sorted(scopes)))
     cluster._create(resources, None, True, {})
     return cluster
+
+
+def open_graph(
+    uri: str, embedder: Embedder | None, external_blobs: ExternalBlobPolicy | None, limits: Limits
+) -> omnigraph.Graph:
+    """How `omnigraph serve` opens a graph."""
+    return omnigraph.open(uri, embedder=embedder, external_blobs=external_blobs, limits=limits)

@@ -18,8 +18,11 @@ from omnigraph.cluster.digests import embedding_provider_digest, recorded_graph_
 from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded, graph_uri, revision_path
 from omnigraph.cluster.state import BlobPolicy, Resource, State
 from omnigraph.cluster.storage_root import open_storage_root, storage_root
+from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import IntegrityError, NotFoundError, StorageError
 
 _READS_AT_ONCE: Final = 8
@@ -29,10 +32,23 @@ _IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_p
 
 @dataclass(frozen=True, slots=True)
 class ClusterGraph:
+    """A graph with what was applied for it. What it is opened with depends on the machine that serves it."""
+
     graph_id: str
     uri: str
     embedding: EmbeddingProfile | None = None
     blobs: BlobPolicy | None = None
+
+    def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
+        """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
+        return None if self.embedding is None else open_client(self.embedding.resolved(environment))
+
+    def served_blobs(self) -> ExternalBlobPolicy | None:
+        """Which external blobs it takes in for others, None for none. A base that only counts in somebody's own process
+        is not even looked at; a local one that claims to be safe for servers is refused."""
+        bases = self.blobs.bases if self.blobs is not None else ()
+        safe = [AllowedBase(base.uri, base.scope) for base in bases if base.scope is Scope.SERVER_SAFE]
+        return ExternalBlobPolicy(safe) if safe else None
 
 
 @dataclass(frozen=True, slots=True)

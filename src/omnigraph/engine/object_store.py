@@ -7,7 +7,6 @@ is taken once, and stays once it is taken, is the store's.
 from __future__ import annotations
 
 import os.path
-from dataclasses import replace
 
 from omnigraph.errors import NotFoundError
 from omnigraph.storage.location import Location
@@ -63,9 +62,12 @@ class ObjectStore:
         return self._objects.folders("")
 
 
-def normal_place(uri: str) -> str:
-    """One spelling for all URIs of a place; links of a local path are followed."""
+def normal_uri(uri: str) -> str:
+    """One spelling for a place that people write in several ways."""
+    return Location.parse(uri).uri
+
+
+def real_place(uri: str) -> str:
+    """As `normal_uri`, with the links of a local path followed: two names of one place become one."""
     location = Location.parse(uri)
-    if location.is_local:
-        location = replace(location, uri=os.path.realpath(location.local_root))
-    return location.uri
+    return os.path.realpath(location.local_root) if location.is_local else location.uri
