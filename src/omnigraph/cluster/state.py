@@ -15,7 +15,7 @@ from omnigraph.engine.write.external_blobs import Scope
 
 STATE_VERSION: Final = 1
 
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 """Lower-case SHA-256. It becomes part of a path, so nothing else may stand here."""
 
 
