@@ -164,6 +164,16 @@ def test_a_lost_answer_is_not_taken_for_another_writer(s3_server: S3Server, s3_p
     assert ledger.newest() == second
 
 
+def test_a_name_that_is_taken_and_then_is_not(s3_server: S3Server, s3_place: Place) -> None:
+    """S3 answers so while another writer tries, who may fail."""
+    ledger = Ledger(ObjectStore.make(s3_place.uri))
+    first = ledger.create(STATE, None)
+    with s3_server.logged() as log, s3_server.broken(once("PUT", "/state/2.json", Fault(412))):
+        second = ledger.create(STATE, first)
+    assert [(r.method, r.status) for r in log.requests] == [("PUT", 412), ("GET", 404), ("PUT", 200)]
+    assert ledger.newest() == second
+
+
 def test_a_store_that_fails_says_so(s3_server: S3Server, s3_place: Place) -> None:
     ledger = Ledger(ObjectStore.make(s3_place.uri))
     first = ledger.create(STATE, None)

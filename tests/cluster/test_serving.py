@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omnigraph.cluster.catalog import policy_path, query_path
+from omnigraph.cluster.catalog import Catalog, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Severity
 from omnigraph.cluster.serving import ClusterGraph, read_serving
 from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
@@ -156,8 +156,6 @@ def test_payloads_are_hashed_again_and_all_findings_come_at_once(cluster: Cluste
 
 def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, queries={}, init=False)
-    from omnigraph.cluster.catalog import Catalog
-
     digest = Catalog(cluster.store).write_query("kb", "odd", b"\xff")
     cluster.record(lambda resources: resources.update({"query.kb.odd": Resource(digest=digest)}))
     assert refused(cluster).codes == ["catalog_payload_read_error"]
