@@ -33,6 +33,7 @@ _CODES = {
     403: ErrorCode.FORBIDDEN,
     404: ErrorCode.NOT_FOUND,
     405: ErrorCode.METHOD_NOT_ALLOWED,
+    408: ErrorCode.BAD_REQUEST,
     409: ErrorCode.CONFLICT,
     413: ErrorCode.BAD_REQUEST,
     415: ErrorCode.BAD_REQUEST,
@@ -85,6 +86,12 @@ class UnsupportedMediaTypeError(BadRequestError):
     """A body in a format that the operation does not read."""
 
     http_status = 415
+
+
+class RequestTimeoutError(BadRequestError):
+    """A request whose body came too slowly."""
+
+    http_status = 408
 
 
 class ConstraintRule(StrEnum):
@@ -300,10 +307,30 @@ class ResourceLimitError(OmniGraphError):
         self.actual = actual
 
 
+class UnauthorizedError(OmniGraphError):
+    """A caller who did not prove who it is."""
+
+    http_status = 401
+
+
+class TooManyRequestsError(OmniGraphError):
+    """An actor has more requests under way than it may; the same request may succeed after `retry_after` seconds."""
+
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int = 60) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class UnavailableError(OmniGraphError):
-    """The server can't take the request now; the same request may succeed later."""
+    """The server can't take the request now; the same request may succeed after `retry_after` seconds."""
 
     http_status = 503
+
+    def __init__(self, message: str, retry_after: int = 5) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class QueryCancelledError(OmniGraphError):
