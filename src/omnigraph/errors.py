@@ -307,12 +307,6 @@ class ResourceLimitError(OmniGraphError):
         self.actual = actual
 
 
-class UnauthorizedError(OmniGraphError):
-    """A caller who did not prove who it is."""
-
-    http_status = 401
-
-
 class TooManyRequestsError(OmniGraphError):
     """An actor has more requests under way than it may; the same request may succeed after `retry_after` seconds."""
 
@@ -430,8 +424,22 @@ class BlobIntegrityError(OmniGraphError):
         self.reason = reason
 
 
+class UnauthorizedError(OmniGraphError):
+    """A caller that has to say who it is and did not, or said it with a token that nobody has."""
+
+    http_status = 401
+
+
 class PolicyError(OmniGraphError):
     http_status = 403
+
+
+class BootRefusedError(OmniGraphError):
+    """A server that does not start, with every reason. Nothing is served."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        super().__init__("\n".join(messages))
+        self.messages = tuple(messages)
 
 
 class StorageErrorKind(StrEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,17 +69,14 @@ async def body_in_file(
 ) -> AsyncIterator[ReceivedFile]:
     """The body in a temporary file, so that a slow client holds neither memory nor a thread while it sends."""
     loop = asyncio.get_running_loop()
-    descriptor, name = tempfile.mkstemp(prefix="omnigraph-load-")
-    try:
+    with tempfile.NamedTemporaryFile("wb", prefix="omnigraph-load-") as file:
         size, pending = 0, bytearray()
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            async for piece in pieces(receive, ceiling, declared, seconds):
-                size += len(piece)
-                pending += piece
-                if len(pending) >= _WRITTEN_AT_ONCE:
-                    await loop.run_in_executor(None, file.write, bytes(pending))
-                    pending.clear()
-            await loop.run_in_executor(None, file.write, bytes(pending))
-        yield ReceivedFile(Path(name), size)
-    finally:
-        os.unlink(name)
+        async for piece in pieces(receive, ceiling, declared, seconds):
+            size += len(piece)
+            pending += piece
+            if len(pending) >= _WRITTEN_AT_ONCE:
+                await loop.run_in_executor(None, file.write, bytes(pending))
+                pending.clear()
+        file.write(bytes(pending))
+        file.flush()
+        yield ReceivedFile(Path(file.name), size)
