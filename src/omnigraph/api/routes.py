@@ -84,6 +84,9 @@ class Route:
     successor: str | None = None
     public: bool = False
     in_document: bool = True
+    bad_parameters: str = "invalid query parameters"
+    bad_body: str | None = None
+    """How a body that can't be decoded is called by a route that answers 400 to all of them, and never 422."""
 
     @property
     def full_path(self) -> str:
@@ -166,6 +169,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "The bytes of a blob, or the address of an external one",
         "blobs",
         parameters=parameters.BlobParameters,
+        bad_parameters="invalid Blob selector query parameters",
         media=(Media.BYTES,),
     ),
     _get(
@@ -204,6 +208,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "queries",
         PolicyAction.EXPORT,
         request=ExportRequest,
+        bad_body="invalid export request",
         request_is_optional=True,
         media=(Media.NDJSON,),
     ),
@@ -280,6 +285,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "queries",
         PolicyAction.INVOKE_QUERY,
         request=InvokeStoredQueryRequest,
+        bad_body="invalid stored-query invocation body",
         request_is_optional=True,
         response=(ReadOutput, MutationReceipt),
         media=_ROWS_AS,
@@ -292,6 +298,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "queries",
         PolicyAction.INVOKE_QUERY,
         request=InvokeStoredQueryRequest,
+        bad_body="invalid stored-query invocation body",
         request_is_optional=True,
         response=(MutationReceipt,),
         admission=True,

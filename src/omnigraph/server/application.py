@@ -33,11 +33,9 @@ from omnigraph.api.routes import (
 )
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import (
-    BadRequestError,
     ErrorCode,
     OmniGraphError,
     QueryCancelledError,
-    RequestShapeError,
     ResourceLimitError,
     UnsupportedMediaTypeError,
 )
@@ -228,8 +226,6 @@ class Application:
     async def _refused(self, exchange: Exchange, route: Route, error: Exception) -> None:
         if isinstance(error, QueryCancelledError | TimeoutError):
             error = _too_long(self._limits.query_seconds)
-        if route.operation_id == "export" and isinstance(error, RequestShapeError):
-            error = BadRequestError(str(error))
         answer = error_answer(error, exchange.request_id, route)
         if answer.status >= 500:
             self._failed(exchange, error)

@@ -28,20 +28,20 @@ def decoded_parameters(route: Route, query_string: bytes) -> Any:
             query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
         )
     except ValueError:
-        raise BadRequestError("the query string is not valid: write it in URL-encoded UTF-8") from None
+        raise BadRequestError(f"{route.bad_parameters}: the query string must be URL-encoded UTF-8") from None
     given: dict[str, Any] = {}
     repeatable = _repeatable(cast(Hashable, shape))
     for name, value in pairs:
         if name in repeatable:
             given.setdefault(name, []).append(value)
         elif name in given:
-            raise BadRequestError(f"query parameter '{name}' is given twice")
+            raise BadRequestError(f"{route.bad_parameters}: '{name}' is given twice")
         else:
             given[name] = value
     try:
         return wire.convert(given, shape, strict=False)
     except BadRequestError as error:
-        raise BadRequestError(f"invalid query parameters: {str(error).partition(': ')[2]}") from None
+        raise BadRequestError(f"{route.bad_parameters}: {str(error).partition(': ')[2]}") from None
 
 
 def decoded_body(route: Route, body: bytes, content_type: str | None) -> Any:
@@ -55,9 +55,11 @@ def decoded_body(route: Route, body: bytes, content_type: str | None) -> Any:
         raise UnsupportedMediaTypeError("the body must be JSON: send it with 'Content-Type: application/json'")
     try:
         return wire.decode(body, shape)
-    except RequestShapeError as error:
-        if _BAD_PARAMS in str(error):
+    except BadRequestError as error:
+        if isinstance(error, RequestShapeError) and _BAD_PARAMS in str(error):
             raise BadRequestError("params must be a JSON object") from None
+        if route.bad_body is not None:
+            raise BadRequestError(f"{route.bad_body}: {str(error).partition(': ')[2]}") from None
         raise
 
 

@@ -38,9 +38,11 @@ class HeadWatch:
                 while watched.commit is None or watched.commit == seen:
                     news, task = watched.news, watched.task
                     waiting = asyncio.create_task(news.wait())
-                    done, _ = await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
-                    if task in done:
+                    try:
+                        await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
                         waiting.cancel()
+                    if task.done():
                         task.result()
             return True
         except TimeoutError:
