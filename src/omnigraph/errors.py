@@ -37,6 +37,7 @@ _CODES = {
     413: ErrorCode.BAD_REQUEST,
     415: ErrorCode.BAD_REQUEST,
     416: ErrorCode.BAD_REQUEST,
+    422: ErrorCode.BAD_REQUEST,
     429: ErrorCode.TOO_MANY_REQUESTS,
     500: ErrorCode.INTERNAL,
 }
@@ -72,6 +73,18 @@ class BadRequestError(OmniGraphError):
     """The caller asked for something malformed or against a constraint; repeating it can't help."""
 
     http_status = 400
+
+
+class RequestShapeError(BadRequestError):
+    """A request that is well-formed JSON and not of the shape that is asked for."""
+
+    http_status = 422
+
+
+class UnsupportedMediaTypeError(BadRequestError):
+    """A body in a format that the operation does not read."""
+
+    http_status = 415
 
 
 class ConstraintRule(StrEnum):
@@ -166,7 +179,7 @@ class BranchNotFoundError(NotFoundError):
     """A branch that does not exist, or does not any more."""
 
     def __init__(self, branch: str, hint: str = "") -> None:
-        super().__init__(f"branch '{branch}' does not exist" + (f"; {hint}" if hint else ""))
+        super().__init__(f"branch '{branch}' not found" + (f"; {hint}" if hint else ""))
         self.branch = branch
 
 
@@ -280,10 +293,17 @@ class ResourceLimitError(OmniGraphError):
     http_status = 413
 
     def __init__(self, resource: str, limit: int, actual: int, remedy: str = "") -> None:
-        super().__init__(f"{resource}: {actual} is over the limit of {limit}" + (f"; {remedy}" if remedy else ""))
+        told = f"resource limit exceeded for {resource}: actual {actual}, limit {limit}"
+        super().__init__(told + (f"; {remedy}" if remedy else ""))
         self.resource = resource
         self.limit = limit
         self.actual = actual
+
+
+class UnavailableError(OmniGraphError):
+    """The server can't take the request now; the same request may succeed later."""
+
+    http_status = 503
 
 
 class QueryCancelledError(OmniGraphError):

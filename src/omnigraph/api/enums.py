@@ -96,3 +96,18 @@ class Action(StrEnum):
     HEALED = "healed"
     FORCED = "forced"
     REFUSED = "refused"
+
+
+class PolicyAction(StrEnum):
+    """What rules are about. The names are those of policy files, messages, logs and JSON."""
+
+    READ = "read"
+    EXPORT = "export"
+    CHANGE = "change"
+    SCHEMA_APPLY = "schema_apply"
+    BRANCH_CREATE = "branch_create"
+    BRANCH_DELETE = "branch_delete"
+    BRANCH_MERGE = "branch_merge"
+    ADMIN = "admin"
+    INVOKE_QUERY = "invoke_query"
+    GRAPH_LIST = "graph_list"

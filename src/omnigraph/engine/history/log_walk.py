@@ -126,7 +126,7 @@ def find(root: GraphRoot, commit_id: str) -> Located:
         for ref, entry in zip(places.values(), root.log.entries(places), strict=True):
             if isinstance(entry, LogEntry) and entry.commit.id == commit_id:
                 return Located(ref, entry)
-    raise NotFoundError(f"commit '{commit_id}' is on no branch of this graph")
+    raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
 
 
 def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | None:
