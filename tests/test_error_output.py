@@ -41,6 +41,7 @@ SAMPLES: list[OmniGraphError] = [
     errors.PreconditionFailedError("main", "C1", "C2"),
     errors.PreconditionFailedError("main", "C1", None),
     errors.ResourceLimitError("keyed entities for node:Person", 10, 11, "use Spark"),
+    errors.TooManyRequestsError("in-flight count cap 16 reached"),
     errors.QueryCancelledError(),
     errors.ChangeCursorRejectedError("invalid encoding"),
     errors.ChangeFeedGapError("C1", "cursor"),

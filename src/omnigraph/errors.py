@@ -286,6 +286,16 @@ class ResourceLimitError(OmniGraphError):
         self.actual = actual
 
 
+class TooManyRequestsError(OmniGraphError):
+    """An actor has more requests under way than it may; the same request may succeed after `retry_after` seconds."""
+
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int = 60) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class QueryCancelledError(OmniGraphError):
     """A read was stopped by its caller, or ran out of the time it was given. Nothing was changed."""
 
