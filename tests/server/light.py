@@ -101,7 +101,7 @@ def application(serving: Any, tokens: None, services: Services) -> Any:
 def settings_of(text: str) -> Settings:
     given = json.loads(text)
     limits = ServerLimits(**given.pop("limits", {}))
-    return Settings(store="none", port=0, limits=limits, **given)
+    return Settings(**{"store": "none", "port": 0, "limits": limits, **given})
 
 
 if __name__ == "__main__":

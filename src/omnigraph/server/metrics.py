@@ -8,6 +8,8 @@ counters; gauges of the dead are dropped by the supervisor (`forget`).
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,6 +169,20 @@ class Metrics:
 
     def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
         return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode="livesum")
+
+
+@contextmanager
+def shared_directory() -> Iterator[str]:
+    """A place for the numbers of several workers, for as long as they are supervised."""
+    directory = tempfile.mkdtemp(prefix="omnigraph-metrics-")
+    try:
+        yield directory
+    finally:
+        discard(directory)
+
+
+def discard(directory: str) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def forget(directory: str, worker: int) -> None:

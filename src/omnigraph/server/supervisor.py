@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -51,7 +49,12 @@ def _supervise(settings: Settings, program: Program) -> int:
     except OmniGraphError as error:
         complain(str(error))
         return REFUSED
-    with listener, AdmissionBoard(settings.workers) as board, _directory() as directory, _signals() as asked_to_end:
+    with (
+        listener,
+        AdmissionBoard(settings.workers) as board,
+        metrics.shared_directory() as directory,
+        _signals() as asked_to_end,
+    ):
         return _Supervisor(settings, program, listener, board, directory, asked_to_end).run()
 
 
@@ -185,16 +188,23 @@ class _Supervisor:
 
     def _end_all(self) -> None:
         """Let every worker finish what it does. One that can't be ended is killed."""
+        self.listener.close()  # else clients would go on to queue where nobody takes them
         alive = [seat for seat in self.seats if seat.process is not None]
         for seat in alive:
             assert seat.process is not None
             seat.process.terminate()
         until = time.monotonic() + self.settings.limits.drain_seconds + 3 * CLOSE_SECONDS
+        waiting = {seat.process.sentinel: seat for seat in alive if seat.process is not None}
+        while waiting and (left := until - time.monotonic()) > 0:
+            ended: list[Any] = wait([self.asked_to_end, *waiting], left)
+            if self.asked_to_end in ended:
+                break  # asked again: whoever asks does not want to wait
+            for sentinel in ended:
+                del waiting[sentinel]
         for seat in alive:
             assert seat.process is not None
-            seat.process.join(max(0.0, until - time.monotonic()))
             if seat.process.exitcode is None:
-                logger.error("worker %d does not end and is killed", seat.number)
+                logger.error("worker %d has not ended and is killed", seat.number)
                 seat.process.kill()
                 seat.process.join()
             self._strike_off(seat)
@@ -206,16 +216,6 @@ def _how_it_ended(seat: _Seat) -> str:
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
-
-
-@contextmanager
-def _directory() -> Iterator[str]:
-    """Where workers put their numbers together."""
-    directory = tempfile.mkdtemp(prefix="omnigraph-metrics-")
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -25,7 +24,7 @@ import uvicorn
 from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs
 from omnigraph.server.admission import Admission, AdmissionBoard
-from omnigraph.server.metrics import Metrics, Upkeep
+from omnigraph.server.metrics import Metrics, Upkeep, discard
 from omnigraph.server.process import REFUSED, Program, announce, bound, complain, leave, with_room_for
 from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.services import Services
@@ -111,7 +110,7 @@ def work(assignment: Assignment, listener: socket.socket, board: AdmissionBoard,
     except (EOFError, OSError):
         return  # nobody is left to serve for
     if not worker.serve(listener, supervisor=supervisor) and assignment.metrics_directory is not None:
-        shutil.rmtree(assignment.metrics_directory, ignore_errors=True)
+        discard(assignment.metrics_directory)
 
 
 class _Worker:
@@ -197,7 +196,8 @@ class _Server(uvicorn.Server):
         """uvicorn would raise them again at the end, and the process would not exit with 0."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._end)
+            # A terminal and a service manager tell every process, so a supervised worker is told twice.
+            loop.add_signal_handler(number, self._end if self._supervisor is None else self._drain)
         try:
             yield
         finally:
@@ -226,8 +226,12 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _end(self) -> None:
+        """The first signal asks to finish, the second to leave."""
         if self.should_exit:
             self.force_exit = True
+        self.should_exit = True
+
+    def _drain(self) -> None:
         self.should_exit = True
 
     def _supervisor_is_gone(self) -> None:
