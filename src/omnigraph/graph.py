@@ -68,7 +68,7 @@ from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, loa
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.engine.write.mutate import MutationRequest
 from omnigraph.engine.write.mutate import mutate as run_mutation
-from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
+from omnigraph.errors import ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
@@ -340,18 +340,12 @@ class Graph:
         version: int | None,
         at: datetime | None,
     ) -> Answer:
-        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
-        a commit, version or moment that was asked for is read or not."""
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        try:
-            return read(state)
-        except HistoricalVersionReclaimedError:
-            if snapshot is not None or version is not None or at is not None:
-                raise
-            newer = self.snapshot(branch)
-            if newer.commit_id == state.commit_id:
-                raise
-            return read(newer)
+        """Read one state as users see it."""
+
+        def run(state: PinnedState) -> Answer:
+            return read(Snapshot(self._workspace, state.branch, state.entry))
+
+        return self._workspace.read(run, branch, snapshot=snapshot, version=version, at=at)
 
     # Writing
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError
 from omnigraph.server.process import Program
-from omnigraph.server.services import Services
 from omnigraph.server.settings import ServerLimits, Settings
 from omnigraph.server.supervisor import serve
+from omnigraph.server.surroundings import Surroundings
 
 PROGRAM = Program("tests.server.light:open_graph", "tests.server.light:boot", "tests.server.light:application")
 ROOM = "OMNIGRAPH_TEST_ROOM"
@@ -42,8 +42,10 @@ def boot(settings: Settings, open_graph: object, environment: Any, revision: int
     return SimpleNamespace(graphs={}, revision=revision or 7, close=closed.touch), None
 
 
-def application(serving: Any, tokens: None, services: Services) -> Any:
+def application(serving: Any, tokens: None, around: Surroundings) -> Any:
     room = Path(os.environ[ROOM])
+    draining = asyncio.Event()
+    around.draining.then(draining.set)
 
     async def respond(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
         length = (b"content-length", str(len(body)).encode())
@@ -59,9 +61,9 @@ def application(serving: Any, tokens: None, services: Services) -> Any:
             case ["pid"]:
                 await respond(send, 200, str(os.getpid()).encode())
             case ["metrics"]:
-                await respond(send, 200, services.metrics.text())
+                await respond(send, 200, around.metrics.text())
             case ["count", operation]:
-                services.metrics.answered(operation, scope["method"], 200, 0.01)
+                around.metrics.answered(operation, scope["method"], 200, 0.01)
                 await respond(send, 200, b"counted")
             case ["echo"]:
                 body = b""
@@ -75,12 +77,13 @@ def application(serving: Any, tokens: None, services: Services) -> Any:
                 await respond(send, 413, b"too much")
             case ["hold", name]:
                 (room / f"{name}-began").touch()
-                with services.metrics.in_flight():
-                    await until(f"{name}-go")
+                around.metrics.began()
+                await until(f"{name}-go")
+                around.metrics.ended()
                 await respond(send, 200, b"held")
             case ["write", actor, name]:
                 try:
-                    with services.admission.admitted(actor, 10):
+                    with around.admission.admitted(actor, 10):
                         (room / f"{name}-began").touch()
                         await until(f"{name}-go")
                 except TooManyRequestsError as error:
@@ -90,7 +93,7 @@ def application(serving: Any, tokens: None, services: Services) -> Any:
             case ["drained"]:
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"waiting\n", "more_body": True})
-                await services.draining.wait()
+                await draining.wait()
                 await send({"type": "http.response.body", "body": b"ended\n"})
             case _:
                 await respond(send, 404, b"")

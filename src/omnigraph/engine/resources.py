@@ -32,7 +32,8 @@ class Resources:
     external_blobs: ExternalBlobPolicy = DENY_EXTERNAL_BLOBS
     embedder: Embedder | None = None
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
-    """What the last commits changed, for the pages of a large one; kept and read by `engine.history.changes` alone."""
+    """What the last commits changed and how the last states differed, for the pages of a large difference; kept and
+    read by `engine.history` alone."""
 
     @property
     def uri(self) -> str:

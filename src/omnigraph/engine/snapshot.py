@@ -7,6 +7,7 @@ names. Every operation that only reads takes one, and finds the settings of its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 
@@ -20,6 +21,9 @@ from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import IndexCoverage, index_coverage
+
+INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
+"""The storage format as servers tell it."""
 
 
 class Snapshot:

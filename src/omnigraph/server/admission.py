@@ -1,94 +1,31 @@
 """Admission control: how much of the server one actor may have in flight, counted over all workers.
 
-The board is a small file in memory with one area per worker. Only the owner of an area writes to it, everybody reads
-all of them, and nobody ever waits for anybody: a worker adds what it is about to do and then looks at the sum. Whoever
-finds the cap exceeded takes its part back. Of two that add at the same moment at least one sees both, because the
-kernel puts the writes and reads of a file into one order; so no more than the cap is ever admitted. A worker that was
-stopped still counts. One that was killed is struck off by whoever started it.
+A worker adds what it is about to do to its area of the board and then looks at the sum. Whoever finds a cap exceeded
+takes its part back. Of two that add at the same moment at least one sees both, so no more than the cap is ever
+admitted. A worker that was stopped still counts.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from multiprocessing import reduction
-from typing import Any, Final
+from typing import Final
 
 from omnigraph.errors import TooManyRequestsError
+from omnigraph.server.board import SLOTS, Board
 
 ANONYMOUS: Final = "anonymous"
 RETRY_AFTER_SECONDS: Final = 60
-BRANCH_OPERATION_BYTES: Final = 256
-"""What creating, deleting or merging a branch counts for."""
-
-_SLOT: Final = struct.Struct("=16sQQ")
-_SLOTS: Final = 1024
-_AREA: Final = _SLOT.size * _SLOTS
-_FREE: Final = _SLOT.pack(bytes(16), 0, 0)
 _ATTEMPTS: Final = 3
 
 
 class Cap(StrEnum):
     REQUESTS = "requests"
     BYTES = "bytes"
-
-
-class AdmissionBoard:
-    """The shared file. It can be given to a process that is being started."""
-
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._file = _memory_file()
-        os.ftruncate(self._file, _AREA * workers)
-
-    def __enter__(self) -> AdmissionBoard:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received_board, (reduction.DupFd(self._file), self.workers)
-
-    def post(self, worker: int, slot: int, entry: bytes) -> None:
-        os.pwrite(self._file, entry, worker * _AREA + slot * _SLOT.size)
-
-    def in_flight(self, worker: int, digest: bytes) -> tuple[int, int]:
-        """Requests and bytes of an actor in one worker, as of now."""
-        area = os.pread(self._file, _AREA, worker * _AREA)
-        at = area.find(digest)
-        while at % _SLOT.size and at >= 0:
-            at = area.find(digest, at + 1)
-        if at < 0:
-            return 0, 0
-        _, requests, volume = _SLOT.unpack_from(area, at)
-        return requests, volume
-
-    def clear(self, worker: int) -> None:
-        """Strike off a worker that is dead."""
-        os.pwrite(self._file, bytes(_AREA), worker * _AREA)
-
-
-def _received_board(duplicate: Any, workers: int) -> AdmissionBoard:
-    board = AdmissionBoard.__new__(AdmissionBoard)
-    board.workers = workers
-    board._file = duplicate.detach()
-    return board
-
-
-def _memory_file() -> int:
-    if sys.platform == "linux":
-        return os.memfd_create("omnigraph-admission", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 @dataclass(slots=True)
@@ -100,16 +37,13 @@ class _Held:
     requests: int = 0
     volume: int = 0
 
-    def entry(self) -> bytes:
-        return _SLOT.pack(self.digest, self.requests, self.volume)
-
 
 class Admission:
     """The caps per actor, as one worker applies them. A cap of 0 refuses every write."""
 
     def __init__(
         self,
-        board: AdmissionBoard,
+        board: Board,
         worker: int,
         requests: int,
         volume: int,
@@ -121,26 +55,26 @@ class Admission:
         self._requests_cap = requests
         self._bytes_cap = volume
         self._held: dict[str, _Held] = {}
-        self._free = list(range(_SLOTS - 1, -1, -1))
+        self._free = list(range(SLOTS - 1, -1, -1))
         self._lock = threading.Lock()
 
     @contextmanager
-    def admitted(self, actor: str | None, volume: int) -> Iterator[None]:
-        """Count a write of about so many bytes while the block runs. Raises when it would be over a cap."""
+    def admitted(self, actor: str | None, size: int) -> Iterator[None]:
+        """Count a write of about so many bytes while the block runs, or raise TooManyRequestsError."""
         name = ANONYMOUS if actor is None else actor
-        self._enter(name, volume)
+        self._enter(name, size)
         try:
             yield
         finally:
             with self._lock:
-                self._add(name, -1, -volume)
+                self._add(name, -1, -size)
 
     def _enter(self, actor: str, volume: int) -> None:
         # Two that meet at the last place both see too many and both step back. Looking again lets one of them in.
         for _ in range(_ATTEMPTS):
             with self._lock:
                 if not self._add(actor, 1, volume):
-                    raise self._refusal(Cap.REQUESTS, actor, f"{_SLOTS} actors have writes in flight already")
+                    raise self._refusal(Cap.REQUESTS, actor, f"{SLOTS} actors have writes in flight already")
                 requests, volumes = self._sum(actor)
                 if requests <= self._requests_cap and volumes <= self._bytes_cap:
                     return
@@ -164,10 +98,8 @@ class Admission:
             held = self._held[actor] = _Held(self._free.pop(), digest)
         held.requests += requests
         held.volume += volume
-        if held.requests:
-            self._board.post(self._worker, held.slot, held.entry())
-        else:
-            self._board.post(self._worker, held.slot, _FREE)
+        self._board.post(self._worker, held.slot, held.digest, held.requests, held.volume)
+        if not held.requests:
             self._free.append(held.slot)
             del self._held[actor]
         return True

@@ -31,7 +31,7 @@ _LEVELS: Final = {
     "error": logging.ERROR,
     "off": logging.CRITICAL + 1,
 }
-_FIELDS: Final = "fields"
+FIELDS: Final = "fields"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FRAMES: Final = 40
 
@@ -46,6 +46,7 @@ def request(
     actor: str | None = None,
     received: int = 0,
     sent: int = 0,
+    broke_off: bool = False,
 ) -> None:
     """One request has been answered. `operation` is an operation id of the route table, not a path."""
     if REQUESTS.isEnabledFor(logging.INFO):
@@ -58,8 +59,9 @@ def request(
             "actor": actor,
             "received": received,
             "sent": sent,
+            "broke_off": broke_off or None,
         }
-        REQUESTS.info("request", extra={_FIELDS: fields})
+        REQUESTS.info("request", extra={FIELDS: fields})
 
 
 def decision(
@@ -67,7 +69,6 @@ def decision(
     action: str,
     allowed: bool,
     *,
-    graph: str | None = None,
     branch: str | None = None,
     target_branch: str | None = None,
     actor: str | None = None,
@@ -79,13 +80,12 @@ def decision(
             "request_id": request_id,
             "action": action,
             "allowed": allowed,
-            "graph": graph,
             "branch": branch,
             "target_branch": target_branch,
             "actor": actor,
             "rule": rule,
         }
-        DECISIONS.info("decision", extra={_FIELDS: fields})
+        DECISIONS.info("decision", extra={FIELDS: fields})
 
 
 def configure(
@@ -142,7 +142,7 @@ class _JsonLines(logging.Formatter):
         }
         if self._worker is not None:
             line["worker"] = self._worker
-        line |= {name: value for name, value in getattr(record, _FIELDS, {}).items() if value is not None}
+        line |= {name: value for name, value in getattr(record, FIELDS, {}).items() if value is not None}
         if (failure := _failure(record)) is not None:
             line["failure"] = failure
         return json.dumps(line, ensure_ascii=False, default=str)
@@ -151,7 +151,7 @@ class _JsonLines(logging.Formatter):
 class _Readable(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        fields = getattr(record, _FIELDS, {})
+        fields = getattr(record, FIELDS, {})
         told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
         text = f"{at} {record.levelname:<7} {record.name.removeprefix('omnigraph.')}: {record.getMessage().strip()}"
         # What came from outside can't move the cursor or begin a line of its own.

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from prometheus_client import (
-    CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -29,8 +28,7 @@ from prometheus_client import (
 if TYPE_CHECKING:
     from omnigraph.server.serving import Served
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-UNMATCHED: Final = "unmatched"
+UNMATCHED: Final = "unknown"
 """The operation of a request that no route takes."""
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -90,13 +88,14 @@ class Metrics:
     # What the application tells
 
     def answered(self, operation: str, method: str, status: int, seconds: float) -> None:
-        self._requests.labels(operation, method if method in _METHODS else _OTHER_METHOD, str(status)).inc()
+        self._requests.labels(operation, method_label(method), str(status)).inc()
         self._latency.labels(operation).observe(seconds)
 
-    @contextmanager
-    def in_flight(self) -> Iterator[None]:
-        with self._in_flight.track_inprogress():
-            yield
+    def began(self) -> None:
+        self._in_flight.inc()
+
+    def ended(self) -> None:
+        self._in_flight.dec()
 
     def refused(self, cap: str) -> None:
         """Admission said no."""
@@ -108,10 +107,11 @@ class Metrics:
     def conflicted(self, graph: str) -> None:
         self._conflicts.labels(graph).inc()
 
-    @contextmanager
-    def stream(self, graph: str) -> Iterator[None]:
-        with self._streams.labels(graph).track_inprogress():
-            yield
+    def stream_opened(self, graph: str) -> None:
+        self._streams.labels(graph).inc()
+
+    def stream_closed(self, graph: str) -> None:
+        self._streams.labels(graph).dec()
 
     # What is looked at from time to time
 
@@ -169,6 +169,11 @@ class Metrics:
 
     def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
         return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode="livesum")
+
+
+def method_label(method: str) -> str:
+    """A method as a label: a caller may send any word."""
+    return method if method in _METHODS else _OTHER_METHOD
 
 
 @contextmanager

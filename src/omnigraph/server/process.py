@@ -28,7 +28,7 @@ class Program:
 
     open_graph: str
     boot: str = "omnigraph.server.boot:boot"
-    application: str = "omnigraph.server.application:application"
+    application: str = "omnigraph.server.assembly:application"
 
     def part(self, name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = pkgutil.resolve_name(getattr(self, name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from omnigraph.server.settings import ServerLimits
+from omnigraph.server.surroundings import Draining
 
 RETRY_AFTER: Final = 1
 """Seconds. Another connection, or the next server behind the same address, may have room at once."""
@@ -29,12 +31,18 @@ _LINGERING_AT_MOST: Final = 256
 class GuardedConfig(Config):
     """uvicorn's configuration, with our limits and the news that the server is ending."""
 
-    def __init__(self, app: ASGI3Application, limits: ServerLimits, draining: asyncio.Event) -> None:
+    def __init__(
+        self,
+        app: ASGI3Application,
+        limits: ServerLimits,
+        draining: Draining,
+        connections_changed: Callable[[int], None] | None = None,
+    ) -> None:
         super().__init__(
             app,
             http=GuardedProtocol,
             ws="none",
-            lifespan="off",
+            lifespan="auto",
             interface="asgi3",
             log_config=None,
             access_log=False,
@@ -44,6 +52,7 @@ class GuardedConfig(Config):
         )
         self.limits = limits
         self.draining = draining
+        self.connections_changed = connections_changed
         self.lingering = 0
 
 
@@ -77,6 +86,7 @@ class GuardedProtocol(HttpToolsProtocol):
             limit = self._limits.connections
             self._refuse(503, f"this server holds {limit} connections, its limit (--connections); try again")
         else:
+            self._tell_count()
             self._wait_for_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -85,6 +95,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._refused:
             self._guard.lingering -= 1
         super().connection_lost(exc)
+        self._tell_count()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -159,7 +170,11 @@ class GuardedProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        super()._start_asgi_task(cycle, server_is_ending if self._guard.draining.is_set() else app)
+        super()._start_asgi_task(cycle, server_is_ending if self._guard.draining.began else app)
+
+    def _tell_count(self) -> None:
+        if self._guard.connections_changed is not None:
+            self._guard.connections_changed(len(self.connections))
 
     def _count(self, length: int) -> None:
         self._header_bytes += length

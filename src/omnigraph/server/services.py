@@ -1,22 +1,52 @@
-"""What the application gets beside the graphs: everything that the process around it keeps."""
+"""What the application asks of the process around it: to count, to log, and to admit."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
 
-from omnigraph.server.admission import Admission
-from omnigraph.server.metrics import Metrics
-from omnigraph.server.settings import Settings
-from omnigraph.server.tracing import Tracing
+from omnigraph.policy.access import AccessRequest, Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """`draining` is set when the server is told to end: long polls and event streams then end by themselves."""
+class RequestRecord:
+    """One request that was answered, as logs and metrics tell it: never a token, a value or a row."""
 
-    settings: Settings
-    admission: Admission
-    metrics: Metrics
-    tracing: Tracing
-    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    request_id: str
+    operation_id: str
+    method: str
+    status: int
+    seconds: float
+    graph_id: str | None = None
+    actor: str | None = None
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    broke_off: bool = False
+
+
+class Admission(Protocol):
+    """How much one actor may have under way, in all processes of the server together."""
+
+    def admitted(self, actor: str | None, size: int) -> AbstractContextManager[None]:
+        """Count a request while it runs, or raise TooManyRequestsError."""
+        ...
+
+
+class Observer(Protocol):
+    """Logs, counters and traces."""
+
+    def began(self, operation_id: str) -> None: ...
+    def answered(self, record: RequestRecord) -> None: ...
+    def decided(self, request_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None: ...
+    def failed(self, request_id: str, operation_id: str, error: BaseException) -> None:
+        """Something broke inside; the log keeps the cause."""
+        ...
+
+    def stream_opened(self, graph_id: str) -> None: ...
+    def stream_closed(self, graph_id: str) -> None: ...
+    def committed(self, graph_id: str) -> None: ...
+    def conflicted(self, graph_id: str) -> None: ...
+    def exposition(self) -> bytes:
+        """Everything counted so far, as Prometheus reads it."""
+        ...

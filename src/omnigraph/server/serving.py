@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from omnigraph.api.graph import GraphApi
@@ -76,6 +77,17 @@ class ServableGraph(GraphApi, Protocol):
         options: ReadOptions = ...,
         **parameters: Any,
     ) -> QueryStream: ...
+
+    def load_file(
+        self,
+        path: str | Path,
+        *,
+        mode: str,
+        branch: str = "main",
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt: ...
 
     def load_lenient(
         self,

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs, metrics
-from omnigraph.server.admission import AdmissionBoard
+from omnigraph.server.board import Board
 from omnigraph.server.process import REFUSED, Program, announce, bound, complain
 from omnigraph.server.settings import Settings
 from omnigraph.server.worker import CLOSE_SECONDS, Assignment, Go, Ready, Refused, serve_alone, work
@@ -51,7 +51,7 @@ def _supervise(settings: Settings, program: Program) -> int:
         return REFUSED
     with (
         listener,
-        AdmissionBoard(settings.workers) as board,
+        Board(settings.workers) as board,
         metrics.shared_directory() as directory,
         _signals() as asked_to_end,
     ):
@@ -76,7 +76,7 @@ class _Supervisor:
     settings: Settings
     program: Program
     listener: socket.socket
-    board: AdmissionBoard
+    board: Board
     directory: str
     asked_to_end: socket.socket
     revision: int | None = None

@@ -6,19 +6,26 @@ what they mean everywhere. A caller's `traceparent` is continued. Without a conf
 
 from __future__ import annotations
 
+import contextvars
 import logging
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from omnigraph.server.metrics import method_label
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from omnigraph.server.services import RequestRecord
+
+Result = TypeVar("Result")
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _CONTINUED: Final = (b"traceparent", b"tracestate")
+_WITHOUT_TEXTS: Final[dict[str, Any]] = {"record_exception": False, "set_status_on_exception": False}
+"""The text of an exception may quote data: the log has its class."""
 
 logger: Final = logging.getLogger("omnigraph.server")
-
-
-class Span(Protocol):
-    def set_attribute(self, key: str, value: str | int | float | bool) -> None: ...
 
 
 class Tracing:
@@ -36,15 +43,16 @@ class Tracing:
             logger.warning("traces are configured and not sent: install omnigraph[tracing]")
             return Tracing()
 
-    def request(
-        self, operation: str, method: str, headers: Iterable[tuple[bytes, bytes]]
-    ) -> AbstractContextManager[Span | None]:
-        """The span of one request, below the caller's if it sent one. Set `http.response.status_code` on it."""
-        return nullcontext()
+    def traced(self, application: ASGIApp) -> ASGIApp:
+        """The application with a span around each request, below the caller's if it sent one."""
+        return application
 
-    def call(self, name: str) -> AbstractContextManager[Span | None]:
-        """A span of what is done within a request, such as the engine's part."""
-        return nullcontext()
+    def within(self, name: str, work: Callable[[], Result]) -> Callable[[], Result]:
+        """The work with a span of its own below that of the request, in whatever thread it is done."""
+        return work
+
+    def describe(self, operation: str, record: RequestRecord) -> None:
+        """Say in the span of the request what it was about."""
 
     def close(self) -> None:
         """Send what is left."""
@@ -65,26 +73,38 @@ class _Exported(Tracing):
         self._tracer = self._provider.get_tracer("omnigraph.server")
         self._propagator = TraceContextTextMapPropagator()
         self._server, self._internal = trace.SpanKind.SERVER, trace.SpanKind.INTERNAL
+        self._current = trace.get_current_span
 
-    def request(
-        self, operation: str, method: str, headers: Iterable[tuple[bytes, bytes]]
-    ) -> AbstractContextManager[Span | None]:
-        carrier = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTINUED}
-        attributes: dict[str, Any] = {"http.request.method": method, "omnigraph.operation": operation}
-        # The texts of exceptions may quote data: a span tells that there was one, and the log its class.
-        return self._tracer.start_as_current_span(
-            operation,
-            context=self._propagator.extract(carrier),
-            kind=self._server,
-            attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
-        )
+    def traced(self, application: ASGIApp) -> ASGIApp:
+        async def with_span(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await application(scope, receive, send)
+                return
+            carrier = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in _CONTINUED}
+            with self._tracer.start_as_current_span(
+                "request", context=self._propagator.extract(carrier), kind=self._server, **_WITHOUT_TEXTS
+            ):
+                await application(scope, receive, send)
 
-    def call(self, name: str) -> AbstractContextManager[Span | None]:
-        return self._tracer.start_as_current_span(
-            name, kind=self._internal, record_exception=False, set_status_on_exception=False
-        )
+        return with_span
+
+    def within(self, name: str, work: Callable[[], Result]) -> Callable[[], Result]:
+        parent = contextvars.copy_context()
+
+        def with_span() -> Result:
+            with self._tracer.start_as_current_span(name, kind=self._internal, **_WITHOUT_TEXTS):
+                return work()
+
+        return lambda: parent.run(with_span)
+
+    def describe(self, operation: str, record: RequestRecord) -> None:
+        span = self._current()
+        span.update_name(operation)
+        span.set_attribute("http.request.method", method_label(record.method))
+        span.set_attribute("http.response.status_code", record.status)
+        span.set_attribute("omnigraph.request_id", record.request_id)
+        if record.graph_id is not None:
+            span.set_attribute("omnigraph.graph", record.graph_id)
 
     def close(self) -> None:
         self._provider.shutdown()

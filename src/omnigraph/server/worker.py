@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -23,12 +24,14 @@ import uvicorn
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs
-from omnigraph.server.admission import Admission, AdmissionBoard
+from omnigraph.server.accepting import BalancedAcceptor
+from omnigraph.server.admission import Admission
+from omnigraph.server.board import Board
 from omnigraph.server.metrics import Metrics, Upkeep, discard
 from omnigraph.server.process import REFUSED, Program, announce, bound, complain, leave, with_room_for
-from omnigraph.server.protocol import GuardedConfig
-from omnigraph.server.services import Services
+from omnigraph.server.protocol import GuardedConfig, GuardedProtocol
 from omnigraph.server.settings import Settings
+from omnigraph.server.surroundings import Surroundings
 from omnigraph.server.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ def serve_alone(settings: Settings, program: Program) -> int:
     except OmniGraphError as error:
         complain(str(error))
         return REFUSED
-    with listener, AdmissionBoard(1) as board:
+    with listener, Board(1) as board:
         worker = _Worker(Assignment(settings, program), board)
         _end_at_a_signal()
         try:
@@ -94,7 +97,7 @@ def serve_alone(settings: Settings, program: Program) -> int:
     return 0
 
 
-def work(assignment: Assignment, listener: socket.socket, board: AdmissionBoard, supervisor: Connection) -> None:
+def work(assignment: Assignment, listener: socket.socket, board: Board, supervisor: Connection) -> None:
     """The life of a worker below a supervisor. It says whether it is ready, and ends when the supervisor is gone."""
     logs.configure(worker=assignment.number)
     worker = _Worker(assignment, board)
@@ -114,7 +117,7 @@ def work(assignment: Assignment, listener: socket.socket, board: AdmissionBoard,
 
 
 class _Worker:
-    def __init__(self, assignment: Assignment, board: AdmissionBoard) -> None:
+    def __init__(self, assignment: Assignment, board: Board) -> None:
         self._assignment = assignment
         self._settings = assignment.settings
         self._board = board
@@ -134,15 +137,15 @@ class _Worker:
         revision: int | None = serving.revision
         number = self._assignment.number
         metrics = Metrics(serving.graphs, worker=number, directory=self._assignment.metrics_directory)
-        self._services = Services(
+        self._around = Surroundings(
             settings=settings,
             admission=Admission(self._board, number, limits.actor_requests, limits.actor_bytes, metrics.refused),
             metrics=metrics,
             tracing=Tracing.of(os.environ),
         )
-        self._application = program.part("application")(serving, tokens, self._services)
+        self._application = program.part("application")(serving, tokens, self._around)
         if self._assignment.maintains:
-            self._services.metrics.watch_upkeep(_maintained(serving))
+            self._around.metrics.watch_upkeep(_maintained(serving))
         return revision
 
     def serve(
@@ -152,10 +155,19 @@ class _Worker:
         supervisor: Connection | None = None,
     ) -> bool:
         """Answer requests until a signal, or the end of the supervisor, says to end. False if it was the latter."""
-        services = self._services
-        config = GuardedConfig(self._application, services.settings.limits, services.draining)
-        server = _Server(config, services.metrics, ready, supervisor)
+        around, board, number = self._around, self._board, self._assignment.number
+        config = GuardedConfig(
+            self._application,
+            around.settings.limits,
+            around.draining,
+            None if supervisor is None else partial(board.post_connections, number),
+        )
+        server = _Server(config, around.metrics, ready, supervisor)
+        if supervisor is not None:
+            server.accept = partial(BalancedAcceptor, board=board, worker=number)
         server.run([listener])
+        if server.force_exit:
+            leave(0)
         self._close()
         return not server.orphaned
 
@@ -165,7 +177,7 @@ class _Worker:
         closing = threading.Thread(target=self._serving.close, daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
-        self._services.tracing.close()
+        self._around.tracing.close()
         if closing.is_alive():
             logger.warning("graphs did not close within %g s", CLOSE_SECONDS)
             leave(0)
@@ -190,6 +202,7 @@ class _Server(uvicorn.Server):
         self._ready = ready
         self._supervisor = supervisor
         self.orphaned = False
+        self.accept: Callable[..., BalancedAcceptor] | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -210,7 +223,13 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         if self._supervisor is not None:
             loop.add_reader(self._supervisor.fileno(), self._supervisor_is_gone)
-        await super().startup(sockets)
+        if self.accept is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            listening = partial(self.accept, protocol=self._protocol, connections=self.server_state.connections)
+            # To uvicorn a server is what can be closed and waited for.
+            self.servers = [listening(listener) for listener in sockets or ()]  # type: ignore[misc]
         self._refresh(loop)
         self._ready()
 
@@ -222,8 +241,11 @@ class _Server(uvicorn.Server):
         watchdog = threading.Timer(seconds + 2 * CLOSE_SECONDS, leave, (0,))
         watchdog.daemon = True
         watchdog.start()
-        self.config.draining.set()
+        self.config.draining.begin()
         await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return GuardedProtocol(self.config, self.server_state, self.lifespan.state)
 
     def _end(self) -> None:
         """The first signal asks to finish, the second to leave."""

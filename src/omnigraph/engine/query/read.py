@@ -33,10 +33,15 @@ from omnigraph.storage.identifiers import now_micros
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to run a read. Of `catalog` and `embedder`, None means those that the snapshot has."""
+    """How to run a read. Of `catalog` and `embedder`, None means those that the snapshot has.
+
+    A cancelled read returns at once, for which each of its steps runs in a thread of its own. A caller that does not
+    wait for the read itself says `returns_at_once=False` and saves that; the read then ends at its next step.
+    """
 
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     cancellation: Cancellation | None = None
+    returns_at_once: bool = True
     profile: bool = False
     host: Host = Host.NATIVE
     embedder: Embedder | None = None
@@ -71,7 +76,7 @@ def stream_query(
     plan, context = _prepared(snapshot, asked, options)
     run = ReadRun(plan, context)
     batches = _charged(run.batches(), context) if collecting else run.batches()
-    if options.cancellation is not None:
+    if options.cancellation is not None and options.returns_at_once:
         batches = _watched(batches, options.cancellation)
     return QueryStream(plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches)
 

@@ -298,4 +298,5 @@ def _receipt(published: PublishedCommit) -> LoadReceipt:
         nodes_loaded=details["nodes"],
         edges_loaded=details["edges"],
         commit=receipt_of(published.entry),
+        replayed=published.replayed,
     )

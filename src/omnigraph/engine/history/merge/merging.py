@@ -55,7 +55,8 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     else:
         outcome, commit = _told(published.entry), receipt_of(published.entry)
     deleted, failure = _delete_source(workspace, request, published) if request.delete_branch else (None, None)
-    return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, commit)
+    replayed = published is not None and published.replayed
+    return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
 
 
 def _checked(request: MergeRequest) -> MergeRequest:

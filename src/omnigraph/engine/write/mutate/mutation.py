@@ -131,4 +131,5 @@ def _receipt(published: PublishedCommit) -> MutationReceipt:
         affected_edges=details["affected_edges"],
         actor_id=published.entry.commit.actor,
         commit=receipt_of(published.entry),
+        replayed=published.replayed,
     )
