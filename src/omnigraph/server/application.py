@@ -207,6 +207,7 @@ class Application:
     async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], AnyAnswer]) -> AnyAnswer:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because nobody could tell its caller what became of it."""
+        work = self._services.observer.around(call.route.operation_id, work)
         running = asyncio.get_running_loop().run_in_executor(self._pools.of(call.route), work)
         if call.route.writes:
             return await running

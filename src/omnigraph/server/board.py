@@ -35,7 +35,9 @@ class Board:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._file)
+        # The number may soon belong to another file, which nobody must write to by mistake.
+        file, self._file = self._file, -1
+        os.close(file)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _received_board, (reduction.DupFd(self._file), self.workers)

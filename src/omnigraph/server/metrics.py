@@ -117,6 +117,8 @@ class Metrics:
 
     def watch_upkeep(self, maintainers: Mapping[str, Upkeep]) -> None:
         self._upkeep = maintainers
+        for graph in maintainers:
+            self._upkeep_runs.labels(graph)
 
     def refresh(self, connections: int | None = None) -> None:
         """Take over what graphs, caches and locks have counted. Workers do it every few seconds, and when asked."""

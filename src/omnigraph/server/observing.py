@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from omnigraph.policy.access import AccessRequest, Decision
 from omnigraph.server import logs
 from omnigraph.server.metrics import UNMATCHED, Metrics
 from omnigraph.server.services import RequestRecord
 from omnigraph.server.tracing import Tracing
+
+Result = TypeVar("Result")
 
 logger: Final = logging.getLogger("omnigraph.server")
 
@@ -23,6 +26,9 @@ class Observing:
 
     def began(self, operation_id: str) -> None:
         self._metrics.began()
+
+    def around(self, operation_id: str, work: Callable[[], Result]) -> Callable[[], Result]:
+        return self._tracing.within(f"{operation_id} engine", work)
 
     def answered(self, record: RequestRecord) -> None:
         operation = record.operation_id

@@ -29,6 +29,8 @@ class Program:
     open_graph: str
     boot: str = "omnigraph.server.boot:boot"
     application: str = "omnigraph.server.assembly:application"
+    prepare: str | None = None
+    """Called first, before anything that opens graphs is loaded."""
 
     def part(self, name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = pkgutil.resolve_name(getattr(self, name))

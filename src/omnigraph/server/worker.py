@@ -126,6 +126,8 @@ class _Worker:
     def boot(self) -> int | None:
         """Open what is served; raises when the server must not start."""
         program, settings = self._assignment.program, self._settings
+        if program.prepare is not None:
+            program.part("prepare")()
         limits = settings.limits
         if (fits := with_room_for(limits.connections)) < limits.connections:
             logger.warning("only %d connections fit into the open files this process may have", fits)
