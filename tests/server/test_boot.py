@@ -14,6 +14,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
+from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.limits import Limits
 from omnigraph.cluster.catalog import Catalog
@@ -24,7 +25,7 @@ from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BootRefusedError, ExternalBlobPolicyError
-from omnigraph.policy.access import WITHOUT_RULES, AccessRequest, Decision, Gate
+from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.boot import boot, runtime_state, store_graph_id
 from omnigraph.server.policies import PolicyLoader
 from omnigraph.server.serving import RuntimeState, Serving

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.ledger import cluster_around
@@ -21,7 +22,7 @@ from omnigraph.engine.object_store import normal_uri, real_place
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, OmniGraphError
-from omnigraph.policy.access import WITHOUT_RULES, Gate
+from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.policies import Bindings, PolicyLoader, bind, refuse_policies
 from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, RuntimeState, ServableGraph, Served, Serving
 from omnigraph.server.settings import Settings

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn, Protocol
 
+from omnigraph.api.access import Gate
 from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind
 from omnigraph.cluster.serving import ClusterPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError
-from omnigraph.policy.access import Gate
 
 Scope = Literal["graph", "server"]
 
