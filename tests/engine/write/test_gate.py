@@ -77,7 +77,7 @@ def test_a_write_that_the_rules_deny_leaves_no_trace(graph: Graph, name: str) ->
     write, asked = WRITES[name]
     gate = Asked()
     before = (graph.list_branches(), [graph.resolve_snapshot(branch) for branch in graph.list_branches()])
-    with pytest.raises(PolicyError, match="^policy: policy denied: policy denied action"):
+    with pytest.raises(PolicyError, match=r"^policy: policy denied: policy denied action"):
         write(graph.with_gate(gate), "ana")
     assert gate.requests == [("ana", asked[0])]
     assert (graph.list_branches(), [graph.resolve_snapshot(branch) for branch in graph.list_branches()]) == before
@@ -110,5 +110,5 @@ def test_rules_that_can_not_be_evaluated_are_no_permission(graph: Graph) -> None
         def decide(self, actor: str | None, request: AccessRequest) -> Decision:
             raise BadRequestError("policy evaluation failed: overflow")
 
-    with pytest.raises(PolicyError, match="^policy: policy evaluation failed: overflow"):
+    with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow"):
         graph.with_gate(Broken()).mutate(ADD, actor="ana")
