@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from omnigraph.api.access import AccessRequest, Gate
 from omnigraph.api.enums import PolicyAction
-from omnigraph.policy.access import AccessRequest, Gate
 from omnigraph.policy.document import Document, Text, Value
 
 INVALID: Final = "policy_tests_invalid"

@@ -14,11 +14,12 @@ from typing import Final
 
 import cedarpy
 
+from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import PolicyEvaluationError
 from omnigraph.language.query.syntax import Place
 from omnigraph.language.source import LONE_SURROGATE
-from omnigraph.policy.access import SERVER_ACTIONS, AccessRequest
+from omnigraph.policy.access import SERVER_ACTIONS
 from omnigraph.policy.rules import BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"

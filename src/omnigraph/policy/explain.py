@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.policy.access import AccessRequest, Decision
+from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.policy.rules import BranchScope, Bundle, Rule
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
-from omnigraph.policy.access import AccessRequest, Decision, require
+from omnigraph.policy.access import require
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
 from omnigraph.policy.narrowing import Narrowing

@@ -207,6 +207,7 @@ class Application:
     async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], AnyAnswer]) -> AnyAnswer:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because nobody could tell its caller what became of it."""
+        work = self._services.observer.around(call.route.operation_id, work)
         if call.writes:
             return await self._pools.write(work)
         running = self._pools.read(work)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from omnigraph.api.access import Gate
 from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind
 from omnigraph.cluster.serving import ClusterPolicy
 from omnigraph.errors import BootRefusedError
-from omnigraph.policy.access import Gate
 from omnigraph.policy.bundle import ScopeKind
 
 
