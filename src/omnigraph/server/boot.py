@@ -36,6 +36,7 @@ what an open graph has by itself: a provider of the environment, no external blo
 
 _OPENED_AT_ONCE: Final = 4
 _STORE_ID: Final = "default"
+_QUARANTINED: Final = "graph '%s' is quarantined: %s"
 _TOKEN_SOURCES: Final = f"{TOKENS_FILE}, {TOKENS_JSON}, {TOKEN} or {TOKENS_AWS_SECRET}"
 
 
@@ -153,14 +154,16 @@ def _opened(
     load_policy: PolicyLoader,
 ) -> tuple[dict[str, Served], dict[str, str]]:
     """The graphs that can be served, and why the others can't."""
+    for graph_id, reason in plan.snapshot.quarantined.items():
+        logger.warning(_QUARANTINED, graph_id, reason)
     queries: defaultdict[str, list[NamedSource]] = defaultdict(list)
     for query in plan.snapshot.queries:
         queries[query.graph_id].append(NamedSource(query.name, query.source))
 
     def serve(graph: ClusterGraph) -> Served:
         graph_id = graph.graph_id
-        if (reason := _unservable(graph_id)) is not None:
-            raise BadRequestError(reason)
+        if (flaw := _unservable(graph_id)) is not None:
+            raise BadRequestError(flaw)
         policy = bindings.graphs.get(graph_id)
         gate: Gate = WITHOUT_RULES
         if policy is not None:
@@ -195,10 +198,10 @@ def _opened(
 def _reason(graph_id: str, error: Exception) -> str:
     """Why a graph is not served, noted in the log."""
     if isinstance(error, OmniGraphError | OSError):
-        logger.warning("graph '%s' is quarantined: %s", graph_id, error)
+        logger.warning(_QUARANTINED, graph_id, error)
         return str(error)
     # Something unforeseen harms one graph and not its neighbours; its text may hold anything, so it is only logged.
-    logger.error("graph '%s' is quarantined: %s", graph_id, type(error).__name__, exc_info=error)
+    logger.error(_QUARANTINED, graph_id, type(error).__name__, exc_info=error)
     return f"it failed to open ({type(error).__name__}); the server's log says more"
 
 

@@ -81,6 +81,14 @@ class Call:
         return self.served.graph
 
     @property
+    def writes(self) -> bool:
+        """Whether this call changes the graph. Of a stored query only its name tells."""
+        if self.route.operation_id != "invoke_query":
+            return self.route.writes
+        stored = self.served.queries.get(self.path["name"])
+        return stored is not None and stored.entry.mutation
+
+    @property
     def limits(self) -> ServerLimits:
         return self.services.limits
 
