@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 import omnigraph
 from omnigraph.cli.commands.serve import address
@@ -172,6 +173,10 @@ def test_a_container_without_a_cluster_exits_with_64() -> None:
     ("environment", "called"),
     [
         ({}, "--cluster s3://b/c --bind 0.0.0.0:8080 --workers 2"),
+        (
+            {"OMNIGRAPH_CLUSTER": "", "OMNIGRAPH_STORE": "a graph"},
+            "--store a graph --bind 0.0.0.0:8080 --workers 2",
+        ),
         ({"OMNIGRAPH_BIND": "[::]:1"}, "--cluster s3://b/c --bind [::]:1 --workers 2"),
         (
             {"OMNIGRAPH_REQUIRE_ALL_GRAPHS": "1"},
@@ -181,8 +186,21 @@ def test_a_container_without_a_cluster_exits_with_64() -> None:
     ],
 )
 def test_a_container_maps_its_environment_to_flags(environment: dict[str, str], called: str) -> None:
-    done = entrypoint(OMNIGRAPH_CLUSTER="s3://b/c", **environment)
+    done = entrypoint(**{"OMNIGRAPH_CLUSTER": "s3://b/c", **environment})
     assert (done.returncode, done.stdout.strip()) == (0, called)
+
+
+def test_the_compose_file_and_the_image_name_what_is_there() -> None:
+    composed = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
+    assert set(composed["services"]) == {"store", "bucket", "graph", "server"}
+    mounted = composed["services"]["graph"]["volumes"][0].split(":")[0]
+    copied = [
+        line.split()[1:-1] for line in (REPOSITORY / "Dockerfile").read_text().splitlines() if line[:5] == "COPY "
+    ]
+    for name in [mounted, *(name for names in copied for name in names if not name.startswith(("--", "/")))]:
+        assert (REPOSITORY / name).exists(), name
+    # `snapshot` and `init` take the graph's storage, and the server these flags.
+    assert run(["serve", *composed["services"]["server"]["command"]]) == 1
 
 
 def test_both_entry_points_have_the_same_flags() -> None:
