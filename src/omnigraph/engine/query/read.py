@@ -31,7 +31,7 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.lens import Lens
-from omnigraph.language.query.params import Host, bind_parameters
+from omnigraph.language.query.params import BoundValue, Host, bind_parameters
 from omnigraph.storage.identifiers import now_micros
 
 
@@ -98,12 +98,23 @@ def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[i
     lens = snapshot.lens if snapshot.lens.is_open else snapshot.lens.on(catalog)
     _refuse_hidden(plan, lens)
     bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
+    return plan, context_of(snapshot, catalog, lens, bound, options)
+
+
+def context_of(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    lens: Lens,
+    parameters: Mapping[str, BoundValue],
+    options: ReadOptions = DEFAULT_OPTIONS,
+) -> ReadContext:
+    """What the operators of one read share."""
     cancellation = options.cancellation or Cancellation()
     budget = MemoryBudget(options.memory_bytes, cancellation)
     context = ReadContext(
         snapshot=snapshot,
         catalog=catalog,
-        parameters=bound,
+        parameters=parameters,
         mode=TraversalMode.from_environment(),
         budget=budget,
         cancellation=cancellation,
@@ -114,7 +125,7 @@ def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[i
     )
     if not lens.is_open:
         context.visible_rows = partial(visible_rows, context=context)
-    return plan, context
+    return context
 
 
 def _refuse_hidden(plan: ir.ReadPlan, lens: Lens) -> None:
