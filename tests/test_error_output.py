@@ -23,6 +23,9 @@ AT = errors.Span(1, 2, 3, 9)
 SAMPLES: list[OmniGraphError] = [
     OmniGraphError("something broke"),
     errors.BadRequestError("no"),
+    errors.RequestShapeError("a member is missing"),
+    errors.UnsupportedMediaTypeError("not JSON"),
+    errors.RequestTimeoutError("too slow"),
     errors.ConstraintError(ConstraintRule.RANGE, "node:Person", "age", "Ada", 7, message="too old"),
     errors.ConstraintError(ConstraintRule.RECORD, message="not JSON"),
     errors.RowsRejectedError(3, ["first", "second"], 1, rule=ConstraintRule.ID, type_key="node:Person", line=4),
@@ -41,6 +44,8 @@ SAMPLES: list[OmniGraphError] = [
     errors.PreconditionFailedError("main", "C1", "C2"),
     errors.PreconditionFailedError("main", "C1", None),
     errors.ResourceLimitError("keyed entities for node:Person", 10, 11, "use Spark"),
+    errors.TooManyRequestsError("16 at once", 60),
+    errors.UnavailableError("draining", 5),
     errors.QueryCancelledError(),
     errors.ChangeCursorRejectedError("invalid encoding"),
     errors.ChangeFeedGapError("C1", "cursor"),
@@ -51,7 +56,10 @@ SAMPLES: list[OmniGraphError] = [
     errors.ExternalBlobSourceError("s3://b/k", "missing"),
     errors.BlobRangeError(5, 9, 3),
     errors.BlobIntegrityError("odd"),
+    errors.UnauthorizedError("missing bearer token"),
     errors.PolicyError("not you"),
+    errors.PolicyEvaluationError(["no such action", "no such actor"]),
+    errors.BootRefusedError(["no graph", "no token"]),
     errors.StorageError(errors.StorageErrorKind.TRANSIENT, "timeout"),
     errors.CommitOutcomeUnknownError("C1", "timeout"),
     errors.IntegrityError("log/1.json", "breaks off"),
@@ -133,7 +141,8 @@ def test_the_members_that_http_clients_know() -> None:
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_a_code_follows_from_the_status(error: OmniGraphError) -> None:
     expected = {
-        400: "bad_request", 403: "forbidden", 404: "not_found", 409: "conflict", 413: "bad_request",
-        416: "bad_request", 500: "internal",
+        400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 408: "bad_request",
+        409: "conflict", 413: "bad_request", 415: "bad_request", 416: "bad_request", 422: "bad_request",
+        429: "too_many_requests", 500: "internal",
     }.get(error.http_status)  # fmt: skip
     assert json.loads(wire.encode(ErrorOutput.of(error))).get("code") == expected

@@ -33,10 +33,12 @@ _CODES = {
     403: ErrorCode.FORBIDDEN,
     404: ErrorCode.NOT_FOUND,
     405: ErrorCode.METHOD_NOT_ALLOWED,
+    408: ErrorCode.BAD_REQUEST,
     409: ErrorCode.CONFLICT,
     413: ErrorCode.BAD_REQUEST,
     415: ErrorCode.BAD_REQUEST,
     416: ErrorCode.BAD_REQUEST,
+    422: ErrorCode.BAD_REQUEST,
     429: ErrorCode.TOO_MANY_REQUESTS,
     500: ErrorCode.INTERNAL,
 }
@@ -72,6 +74,24 @@ class BadRequestError(OmniGraphError):
     """The caller asked for something malformed or against a constraint; repeating it can't help."""
 
     http_status = 400
+
+
+class RequestShapeError(BadRequestError):
+    """A request that is well-formed JSON and not of the shape that is asked for."""
+
+    http_status = 422
+
+
+class UnsupportedMediaTypeError(BadRequestError):
+    """A body in a format that the operation does not read."""
+
+    http_status = 415
+
+
+class RequestTimeoutError(BadRequestError):
+    """A request whose body came too slowly."""
+
+    http_status = 408
 
 
 class ConstraintRule(StrEnum):
@@ -166,7 +186,7 @@ class BranchNotFoundError(NotFoundError):
     """A branch that does not exist, or does not any more."""
 
     def __init__(self, branch: str, hint: str = "") -> None:
-        super().__init__(f"branch '{branch}' does not exist" + (f"; {hint}" if hint else ""))
+        super().__init__(f"branch '{branch}' not found" + (f"; {hint}" if hint else ""))
         self.branch = branch
 
 
@@ -280,10 +300,31 @@ class ResourceLimitError(OmniGraphError):
     http_status = 413
 
     def __init__(self, resource: str, limit: int, actual: int, remedy: str = "") -> None:
-        super().__init__(f"{resource}: {actual} is over the limit of {limit}" + (f"; {remedy}" if remedy else ""))
+        told = f"resource limit exceeded for {resource}: actual {actual}, limit {limit}"
+        super().__init__(told + (f"; {remedy}" if remedy else ""))
         self.resource = resource
         self.limit = limit
         self.actual = actual
+
+
+class TooManyRequestsError(OmniGraphError):
+    """An actor has more requests under way than it may; the same request may succeed after `retry_after` seconds."""
+
+    http_status = 429
+
+    def __init__(self, message: str, retry_after: int = 60) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class UnavailableError(OmniGraphError):
+    """The server can't take the request now; the same request may succeed after `retry_after` seconds."""
+
+    http_status = 503
+
+    def __init__(self, message: str, retry_after: int = 5) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class QueryCancelledError(OmniGraphError):
@@ -383,8 +424,30 @@ class BlobIntegrityError(OmniGraphError):
         self.reason = reason
 
 
+class UnauthorizedError(OmniGraphError):
+    """A caller that has to say who it is and did not, or said it with a token that nobody has."""
+
+    http_status = 401
+
+
 class PolicyError(OmniGraphError):
     http_status = 403
+
+
+class PolicyEvaluationError(OmniGraphError):
+    """Rules that can't be evaluated. Nobody was denied anything, and nothing was done."""
+
+    def __init__(self, details: Sequence[str]) -> None:
+        super().__init__(f"policy: policy evaluation failed: {'; '.join(details)}")
+        self.details = tuple(details)
+
+
+class BootRefusedError(OmniGraphError):
+    """A server that does not start, with every reason. Nothing is served."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        super().__init__("\n".join(messages))
+        self.messages = tuple(messages)
 
 
 class StorageErrorKind(StrEnum):

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from omnigraph.api import upkeep
+from omnigraph.api.access import Gate
 from omnigraph.api.blobs import BlobCell
 from omnigraph.api.changes import (
     EVERYTHING,
@@ -68,7 +69,7 @@ from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, loa
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.engine.write.mutate import MutationRequest
 from omnigraph.engine.write.mutate import mutate as run_mutation
-from omnigraph.errors import ChangeFeedGapError, ConflictError, HistoricalVersionReclaimedError
+from omnigraph.errors import ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
@@ -135,6 +136,10 @@ class Graph:
     def with_embedding(self, embedder: Embedder) -> Self:
         """A handle on the same graph that embeds the texts of `nearest` with this client."""
         return type(self)(replace(self._workspace, embedder=embedder))
+
+    def with_gate(self, gate: Gate) -> Self:
+        """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""
+        return type(self)(replace(self._workspace, gate=gate))
 
     def close(self) -> None:
         self._workspace.close()
@@ -340,18 +345,12 @@ class Graph:
         version: int | None,
         at: datetime | None,
     ) -> Answer:
-        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
-        a commit, version or moment that was asked for is read or not."""
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        try:
-            return read(state)
-        except HistoricalVersionReclaimedError:
-            if snapshot is not None or version is not None or at is not None:
-                raise
-            newer = self.snapshot(branch)
-            if newer.commit_id == state.commit_id:
-                raise
-            return read(newer)
+        """Read one state as users see it."""
+
+        def run(state: PinnedState) -> Answer:
+            return read(Snapshot(self._workspace, state.branch, state.entry))
+
+        return self._workspace.read(run, branch, snapshot=snapshot, version=version, at=at)
 
     # Writing
 

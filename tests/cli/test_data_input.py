@@ -137,7 +137,7 @@ def test_too_much_for_one_process_points_at_spark(cli: Cli, g: str, monkeypatch:
     monkeypatch.setattr("omnigraph.cli.commands.load.open_graph", small)
     refused = cli("load", g, "--data", "d.jsonl", "--mode", "merge", "--engine", "local")
     assert refused.code == 1
-    assert "load rows: 5 is over the limit of 3" in refused.err
+    assert "resource limit exceeded for load rows: actual 5, limit 3" in refused.err
     assert "--engine spark" in refused.err
 
 

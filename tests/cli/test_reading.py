@@ -165,7 +165,7 @@ def test_a_commit_is_shown_with_what_it_changed(cli: Cli, g: str) -> None:
     assert "actor_id: setup" in lines
     assert "  node:Person: 2 inserted" in lines
     assert "parent_commit_id" not in cli("commit", "show", genesis["graph_commit_id"], "--uri", g).out
-    assert "commit 'x' is on no branch" in cli("commit", "show", "x", "--uri", g).err
+    assert "commit 'x' not found: it is on no branch" in cli("commit", "show", "x", "--uri", g).err
 
 
 def test_the_history_is_drawn(cli: Cli, g: str) -> None:

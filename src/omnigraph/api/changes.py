@@ -104,13 +104,17 @@ class ChangeStats(Struct, frozen=True):
 
 
 class ChangeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The net difference between two states: edges before nodes, types by name, entities by id."""
+    """The net difference between two states: edges before nodes, types by name, entities by id.
+
+    A page of one has the statistics of the whole; without a token it is the last one.
+    """
 
     from_graph_manifest_version: int
     to_graph_manifest_version: int
     graph_branch: str | None = None
     changes: tuple[EntityChange, ...]
     stats: ChangeStats
+    next_page_token: str | None = None
 
     WIRE_NAME: ClassVar[str] = "DiffOutput"
 
@@ -283,9 +287,9 @@ class ChangeBaselineRequest(Struct, frozen=True, omit_defaults=True):
     """The body of a baseline request."""
 
     branch: str | None = None
-    kind: tuple[str, ...] = ()
+    kind: tuple[EntityKind, ...] = ()
     type: tuple[str, ...] = ()
-    op: tuple[str, ...] = ()
+    op: tuple[Operation, ...] = ()
 
     @property
     def scope(self) -> ChangeScope:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import StrEnum, nonmember
 
 
 class EntityKind(StrEnum):
     NODE = "node"
     EDGE = "edge"
+
+    WIRE_NAME = nonmember("EntityKindOutput")
 
 
 class Operation(StrEnum):
@@ -15,11 +17,15 @@ class Operation(StrEnum):
     UPDATE = "update"
     DELETE = "delete"
 
+    WIRE_NAME = nonmember("ChangeOpOutput")
+
 
 class MergeOutcome(StrEnum):
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
     MERGED = "merged"
+
+    WIRE_NAME = nonmember("BranchMergeOutcome")
 
 
 class ConflictKind(StrEnum):
@@ -31,6 +37,8 @@ class ConflictKind(StrEnum):
     CARDINALITY_VIOLATION = "cardinality_violation"
     VALUE_CONSTRAINT_VIOLATION = "value_constraint_violation"
     SCHEMA_DIVERGENCE = "schema_divergence"
+
+    WIRE_NAME = nonmember("MergeConflictKindOutput")
 
 
 class Side(StrEnum):
@@ -96,3 +104,40 @@ class Action(StrEnum):
     HEALED = "healed"
     FORCED = "forced"
     REFUSED = "refused"
+
+
+class PolicyAction(StrEnum):
+    """What rules are about. The names are those of policy files, messages, logs and JSON."""
+
+    READ = "read"
+    EXPORT = "export"
+    CHANGE = "change"
+    SCHEMA_APPLY = "schema_apply"
+    BRANCH_CREATE = "branch_create"
+    BRANCH_DELETE = "branch_delete"
+    BRANCH_MERGE = "branch_merge"
+    ADMIN = "admin"
+    INVOKE_QUERY = "invoke_query"
+    GRAPH_LIST = "graph_list"
+
+
+class ParamKind(StrEnum):
+    """What a parameter of a stored query takes, as a client that knows no schema has to tell them apart."""
+
+    STRING = "string"
+    BOOL = "bool"
+    INT = "int"
+    BIGINT = "bigint"
+    FLOAT = "float"
+    DATE = "date"
+    DATETIME = "datetime"
+    BLOB = "blob"
+    VECTOR = "vector"
+    LIST = "list"
+
+
+class ChangeDiffRefusalReason(StrEnum):
+    """Why a commit has no changes that could be told."""
+
+    PARENTLESS_COMMIT = "parentless_commit"
+    SCHEMA_BOUNDARY = "schema_boundary"

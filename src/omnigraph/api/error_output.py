@@ -152,6 +152,19 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return error
 
 
+class ChangeErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A failure of a change read: those members of `ErrorOutput` that can occur there."""
+
+    error: str
+    code: ErrorCode | None = None
+    resource_limit: ResourceLimitOutput | None = None
+    recovery_required: RecoveryRequiredOutput | None = None
+    change_feed_gap: ChangeFeedGapOutput | None = None
+    change_diff_refusal: ChangeDiffRefusalOutput | None = None
+    type: str | None = None
+    fields: dict[str, Any] = {}
+
+
 _MEMBERS: Final[dict[type[OmniGraphError], str]] = {
     MergeConflictsError: "merge_conflicts",
     ReadSetChangedError: "read_set_conflict",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
@@ -18,6 +19,9 @@ class ExportRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     branch: str | None = None
     type_names: tuple[str, ...] | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
 
 
 class ExportedFile(Struct, frozen=True):

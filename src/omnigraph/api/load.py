@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import LoadMode
+from omnigraph.errors import RequestShapeError
 
 
 class TypeLoaded(Struct, frozen=True):
@@ -33,6 +34,7 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     total_entities: int
     actor_id: str | None
     commit: CommitReceipt
+    replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "IngestOutput"
 
@@ -46,6 +48,7 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         nodes_loaded: Mapping[str, int],
         edges_loaded: Mapping[str, int],
         commit: CommitReceipt,
+        replayed: bool = False,
     ) -> LoadReceipt:
         return cls(
             branch=branch,
@@ -57,6 +60,7 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
             total_entities=sum(nodes_loaded.values()) + sum(edges_loaded.values()),
             actor_id=commit.actor_id,
             commit=commit,
+            replayed=replayed,
         )
 
     @property
@@ -106,20 +110,56 @@ class IngestRequest(Struct, frozen=True, omit_defaults=True):
     data: str
     branch: str | None = None
     base: str | None = field(default=None, name="from")
-    mode: LoadMode = LoadMode.MERGE
+    mode: LoadMode | None = LoadMode.MERGE
+
+
+class GraphBatchLoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """As `LoadReceipt`, without the location of the graph."""
+
+    branch: str
+    base_branch: str | None
+    branch_created: bool
+    mode: LoadMode
+    nodes: tuple[TypeLoaded, ...]
+    edges: tuple[TypeLoaded, ...]
+    total_entities: int
+    actor_id: str | None
+    commit: CommitReceipt
+    replayed: bool = False
 
 
 class ChangeRequest(Struct, frozen=True, omit_defaults=True):
-    """A mutation: the source, the name in it, its parameters and the branch."""
+    """A mutation: the source, the name in it, its parameters and the branch.
 
-    query: str
+    `query_source` and `query_name` are what the first API called the source and the name.
+    """
+
+    query: str | None = None
     name: str | None = None
     params: dict[str, Any] | None = None
     branch: str | None = None
+    query_source: str | None = None
+    query_name: str | None = None
+
+    @property
+    def source(self) -> str:
+        if self.query is not None and self.query_source is not None:
+            raise RequestShapeError("give the mutation as 'query' or as 'query_source', not both")
+        source = self.query if self.query is not None else self.query_source
+        if source is None:
+            raise RequestShapeError("not a valid ChangeRequest: Object missing required field `query`")
+        return source
+
+    @property
+    def chosen_name(self) -> str | None:
+        return self.name if self.name is not None else self.query_name
 
 
-class MutationReceipt(Struct, frozen=True):
-    """A mutation that ran. `commit` is None when no statement matched anything."""
+class MutationReceipt(Struct, frozen=True, omit_defaults=True):
+    """A mutation that ran. `commit` is None when no statement matched anything.
+
+    `replayed` says that an earlier request with the same idempotency key wrote it, and this one nothing.
+    """
 
     branch: str
     query_name: str
@@ -127,5 +167,6 @@ class MutationReceipt(Struct, frozen=True):
     affected_edges: int
     actor_id: str | None
     commit: CommitReceipt | None
+    replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "ChangeOutput"

@@ -129,6 +129,16 @@ def _side(text: object) -> Side:
         raise BadRequestError(f"unknown side '{text}'; take ours (the target) or theirs (the source)") from None
 
 
+class BranchMergeRequest(Struct, frozen=True, omit_defaults=True):
+    """A merge as a caller asks for it. Who asks, and the key of the request, are told beside it."""
+
+    source: str
+    target: str | None = None
+    delete_branch: bool = False
+    resolutions: Resolutions | None = None
+    message: str | None = None
+
+
 class MergeRequest(Struct, frozen=True, omit_defaults=True):
     source: str
     target: str = "main"
@@ -137,8 +147,6 @@ class MergeRequest(Struct, frozen=True, omit_defaults=True):
     actor: str | None = None
     message: str | None = None
     idempotency_key: str | None = None
-
-    WIRE_NAME: ClassVar[str] = "BranchMergeRequest"
 
 
 class MergeResult(Struct, frozen=True, omit_defaults=True):
@@ -150,6 +158,7 @@ class MergeResult(Struct, frozen=True, omit_defaults=True):
     actor_id: str | None
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
+    replayed: bool = False
     commit: Annotated[CommitReceipt | None, LOCAL] = None
 
     WIRE_NAME: ClassVar[str] = "BranchMergeOutput"

@@ -38,6 +38,26 @@ class QueryRequest(Struct, frozen=True, omit_defaults=True):
     at: datetime | None = None
 
 
+class LegacyReadRequest(Struct, frozen=True, omit_defaults=True):
+    """A read as clients of the first API spell it."""
+
+    query_source: str
+    query_name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+    WIRE_NAME: ClassVar[str] = "ReadRequest"
+
+    @property
+    def request(self) -> QueryRequest:
+        return QueryRequest(
+            self.query_source, self.query_name, self.params, self.branch, self.snapshot, self.version, self.at
+        )
+
+
 class ReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rows of one query, in order; columns in projection order. The commit is what a precondition can name."""
 
@@ -47,6 +67,16 @@ class ReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: tuple[str, ...] = ()
     rows: list[dict[str, Any]]
     graph_commit_id: str | None = None
+
+
+class LegacyReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """As `ReadOutput`, without the commit that was read."""
+
+    query_name: str
+    target: ReadTarget
+    row_count: int
+    columns: tuple[str, ...] = ()
+    rows: list[dict[str, Any]]
 
 
 class ReadHeader(Struct, frozen=True):
@@ -108,4 +138,6 @@ class InvokeStoredQueryRequest(Struct, frozen=True, omit_defaults=True):
     params: dict[str, Any] | None = None
     branch: str | None = None
     snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
     expect_mutation: bool | None = None

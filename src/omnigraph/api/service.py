@@ -14,6 +14,17 @@ class HealthOutput(Struct, frozen=True, omit_defaults=True):
     source_version: str | None = None
 
 
+class Readiness(Struct, frozen=True, omit_defaults=True):
+    """How many graphs are served and how many are not. Which ones they are is for those who may know."""
+
+    status: str
+    graphs: int
+    quarantined: int
+    revision: int | None = None
+
+    WIRE_NAME: ClassVar[str] = "ReadinessOutput"
+
+
 class GraphInfo(Struct, frozen=True):
     graph_id: str
     uri: str

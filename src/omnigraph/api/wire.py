@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, RequestShapeError
 
 LOCAL: Final = msgspec.Meta(extra={"local": True})
 """Marks a field that stays in the process: `commit: Annotated[CommitReceipt | None, LOCAL] = None`."""
@@ -46,15 +46,19 @@ def decode(data: bytes | str, shape: type[Shape]) -> Shape:
     """JSON as a contract struct. Members that this version does not know are ignored."""
     try:
         return _decoder(shape).decode(data)
+    except msgspec.ValidationError as error:
+        raise RequestShapeError(f"not a valid {wire_name(shape)}: {error}") from None
     except msgspec.DecodeError as error:
         raise BadRequestError(f"not a valid {wire_name(shape)}: {error}") from None
+    except (RecursionError, UnicodeDecodeError):
+        raise BadRequestError(f"not a valid {wire_name(shape)}: it is nested too deeply or is not UTF-8") from None
 
 
-def convert(built: Any, shape: type[Shape]) -> Shape:
-    """As `decode`, from what a JSON or YAML parser made."""
+def convert(built: Any, shape: type[Shape], *, strict: bool = True) -> Shape:
+    """As `decode`, from what a JSON or YAML parser made. Texts stand for numbers and dates where it is not strict."""
     try:
         with _LEARNING:
-            return msgspec.convert(built, shape)
+            return msgspec.convert(built, shape, strict=strict)
     except msgspec.ValidationError as error:
         raise BadRequestError(f"not a valid {wire_name(shape)}: {error}") from None
 
@@ -70,7 +74,8 @@ def schema_components(shapes: Iterable[type[Any]]) -> dict[str, Any]:
         for field in _local_names(named[name]) if name in named else ():
             schema["properties"].pop(field, None)
     renamed = {names[name]: _renamed({**schema, "title": names[name]}, names) for name, schema in components.items()}
-    return dict(sorted(renamed.items()))
+    plain: dict[str, Any] = _with_lists(renamed)
+    return dict(sorted(plain.items()))
 
 
 def wire_name(shape: type[Any]) -> str:

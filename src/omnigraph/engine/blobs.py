@@ -114,6 +114,11 @@ class BlobRead:
 def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRead:
     """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
     snapshot = workspace.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
+    return blob_in(workspace, snapshot, cell, target)
+
+
+def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: ReadPoint) -> BlobRead:
+    """The same in a state that was found already."""
     type_, prop = _selected(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
@@ -146,17 +151,18 @@ def _selected(workspace: Workspace, snapshot: Snapshot, cell: BlobCell) -> tuple
     type_key = f"{cell.kind}:{cell.type}"
     current = table_types(now.catalog).get(type_key)
     if current is None:
-        raise BadRequestError(f"invalid Blob selector: unknown {cell.kind} type '{cell.type}'")
+        raise NotFoundError(f"invalid Blob selector: unknown {cell.kind} type '{cell.type}'")
     prop = current.properties.get(cell.property)
-    if prop is None or not prop.type.is_blob:
-        problem = "is not a Blob" if prop is not None else "does not exist"
-        raise BadRequestError(f"invalid Blob selector: property '{cell.type}.{cell.property}' {problem}")
+    if prop is None:
+        raise NotFoundError(f"invalid Blob selector: property '{cell.type}.{cell.property}' does not exist")
+    if not prop.type.is_blob:
+        raise BadRequestError(f"invalid Blob selector: property '{cell.type}.{cell.property}' is not a Blob")
     path = now.entry.tables[type_key].path
     for then in table_types(snapshot.catalog).values():
         if snapshot.entry.tables[then.type_key].path == path:
             for known in then.property_list:
                 if known.id == prop.id:
                     return then, known
-    raise BadRequestError(
+    raise NotFoundError(
         f"invalid Blob selector: '{cell.type}.{cell.property}' did not exist at commit {snapshot.commit_id}"
     )

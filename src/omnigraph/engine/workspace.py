@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -23,16 +23,23 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write import publish
 from omnigraph.engine.write.held_source import held_source
 from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, StorageError
+from omnigraph.errors import (
+    BadRequestError,
+    CommitOutcomeUnknownError,
+    HistoricalVersionReclaimedError,
+    StorageError,
+)
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
-from omnigraph.storage.log.fair_lock import BRANCH_LOCKS
+from omnigraph.storage.log.fair_lock import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import create_root, open_root
 from omnigraph.storage.tracing import Trace
+
+Answer = TypeVar("Answer")
 
 StorageOptions: TypeAlias = Mapping[str, object] | None
 """How the store of a location is reached; what is left out is taken from the environment."""
@@ -129,6 +136,28 @@ class Workspace(Resources):
             entry = head.entry
         return Snapshot(self, head.ref.branch, entry)
 
+    def read(
+        self,
+        read: Callable[[Snapshot], Answer],
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Answer:
+        """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
+        a commit, version or moment that was asked for is read or not."""
+        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        try:
+            return read(state)
+        except HistoricalVersionReclaimedError:
+            if snapshot is not None or version is not None or at is not None:
+                raise
+            newer = self.snapshot(branch)
+            if newer.commit_id == state.commit_id:
+                raise
+            return read(newer)
+
     def state_of(self, target: str | Snapshot) -> Snapshot:
         """The head of a branch, or a commit by its id; a snapshot is one already."""
         if isinstance(target, Snapshot):
@@ -210,3 +239,8 @@ def opened(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
         yield workspace
     finally:
         workspace.close()
+
+
+def waits_of_writers() -> Waits:
+    """How writers of one branch in this process have waited for each other so far."""
+    return BRANCH_LOCKS.waits

@@ -61,12 +61,30 @@ def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
         raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
 
 
-def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
-    """Write the export of a captured head. The cursor is made only after the last byte was taken."""
+@dataclass(frozen=True, slots=True)
+class CapturedBaseline:
+    """A head that was captured: its entities to be written out, and the record that continues exactly after them."""
+
+    state: Snapshot
+    scope: ChangeScope
+    record: ChangeBaseline
+
+    def lines(self) -> Iterator[bytes]:
+        return export_lines(self.state, self.scope.types, replace(self.scope, types=frozenset()))
+
+
+def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> CapturedBaseline:
+    """Whoever writes the lines hands out the record only after the last of them was taken."""
     head = workspace.head(branch)
-    snapshot = Snapshot(workspace, head.ref.branch, head.entry)
-    write_lines(export_lines(snapshot, scope.types, replace(scope, types=frozenset())), writer)
-    return ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
+    record = ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
+    return CapturedBaseline(Snapshot(workspace, head.ref.branch, head.entry), scope, record)
+
+
+def capture_baseline(workspace: Workspace, branch: str, scope: ChangeScope, writer: ByteWriter) -> ChangeBaseline:
+    """Write the export of a captured head."""
+    baseline = begin_baseline(workspace, branch, scope)
+    write_lines(baseline.lines(), writer)
+    return baseline.record
 
 
 class _Walk:

@@ -111,6 +111,16 @@ def _last_change(root: GraphRoot, ref: BranchRef, state: TableState, line: dict[
     return low
 
 
+def is_on_line(root: GraphRoot, branch: str, newest: int, commit_id: str) -> bool:
+    """Whether a commit is in the history of a branch, no later than a version."""
+    version = version_in(commit_id)
+    if version is None:
+        raise BadRequestError(f"'{commit_id}' is not a commit id")
+    if version > newest:
+        return False
+    return at_versions(root, root.branches.head(branch).ref, [version])[0].commit.id == commit_id
+
+
 def could_be_commit(text: str) -> bool:
     return version_in(text) is not None
 
@@ -126,7 +136,7 @@ def find(root: GraphRoot, commit_id: str) -> Located:
         for ref, entry in zip(places.values(), root.log.entries(places), strict=True):
             if isinstance(entry, LogEntry) and entry.commit.id == commit_id:
                 return Located(ref, entry)
-    raise NotFoundError(f"commit '{commit_id}' is on no branch of this graph")
+    raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
 
 
 def merge_base(root: GraphRoot, left: LogEntry, right: LogEntry) -> LogEntry | None:

@@ -32,6 +32,17 @@ class CommitPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="commit_
     delivered: int
 
 
+class DiffPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="diff_page"):
+    """Inside the difference of two commits: so many of its changes were delivered."""
+
+    token: int
+    graph: str
+    before: str
+    after: str
+    scope: str
+    delivered: int
+
+
 class _FeedPlace(msgspec.Struct, frozen=True):
     token: int
     graph: str
@@ -59,15 +70,20 @@ class _Header(msgspec.Struct):
     token: int
 
 
-Position = TypeVar("Position", CommitPosition, FeedCursor, FeedPosition)
+Position = TypeVar("Position", CommitPosition, DiffPosition, FeedCursor, FeedPosition)
 
 _ENCODER = msgspec.json.Encoder()
 # Made here and not on use: msgspec crashes when two threads learn the same struct at a time.
 _HEADER: Final = msgspec.json.Decoder(_Header)
 _POSITIONS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
-    shape: msgspec.json.Decoder(shape) for shape in (CommitPosition, FeedCursor, FeedPosition)
+    shape: msgspec.json.Decoder(shape) for shape in (CommitPosition, DiffPosition, FeedCursor, FeedPosition)
 }
-_NAMES = {"commit_page": "a commit page token", "feed_cursor": "a feed cursor", "feed_page": "a feed page token"}
+_NAMES = {
+    "commit_page": "a commit page token",
+    "diff_page": "a diff page token",
+    "feed_cursor": "a feed cursor",
+    "feed_page": "a feed page token",
+}
 
 
 def digest_of(scope: ChangeScope) -> str:
@@ -76,7 +92,7 @@ def digest_of(scope: ChangeScope) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def seal(position: CommitPosition | FeedCursor | FeedPosition) -> str:
+def seal(position: CommitPosition | DiffPosition | FeedCursor | FeedPosition) -> str:
     data = _ENCODER.encode(position)
     return base64.urlsafe_b64encode(data + _checksum(data)).rstrip(b"=").decode()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -140,8 +140,16 @@ def _kv(output: ReadOutput) -> str:
 
 def _csv(output: ReadOutput) -> str:
     columns = columns_of(output)
-    lines = [columns, *([cell_text(row.get(column)) for column in columns] for row in output.rows)]
-    return "\n".join(",".join(map(_csv_cell, line)) for line in lines)
+    return "\n".join((csv_line(columns), *(csv_row(columns, row) for row in output.rows)))
+
+
+def csv_row(columns: Sequence[str], row: Mapping[str, Any]) -> str:
+    return csv_line([cell_text(row.get(column)) for column in columns])
+
+
+def csv_line(cells: Sequence[str]) -> str:
+    """One line of CSV, without its line end."""
+    return ",".join(map(_csv_cell, cells))
 
 
 def _csv_cell(text: str) -> str:

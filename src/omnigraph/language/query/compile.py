@@ -71,14 +71,16 @@ class CompiledQuery:
     def read_plan(self) -> ir.ReadPlan:
         plan = self.plan
         if isinstance(plan, ir.WritePlan):
-            raise BadRequestError(f"query '{self.name}' contains mutations; run it as a mutation")
+            raise BadRequestError(
+                f"query '{self.name}' contains mutations; run it with `omnigraph mutate` or POST /mutate"
+            )
         return plan
 
     @property
     def write_plan(self) -> ir.WritePlan:
         plan = self.plan
         if isinstance(plan, ir.ReadPlan):
-            raise BadRequestError(f"query '{self.name}' is a read; run it as a query")
+            raise BadRequestError(f"query '{self.name}' is a read; run it with `omnigraph query` or POST /query")
         return plan
 
 

@@ -1,0 +1,106 @@
+"""What stands in the query string of a request. A strict set refuses parameters that it does not know."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from omnigraph.api.changes import ChangeScope
+from omnigraph.api.enums import EntityKind, LoadMode, Operation
+from omnigraph.api.query import ReadPoint
+
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class BranchParameters(Struct, frozen=True):
+    branch: str | None = None
+
+
+class PointParameters(Struct, frozen=True):
+    """Which state is read: a branch's head, one of its versions or moments, or a commit."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+    version: Positive | None = None
+    at: datetime | None = None
+
+    @property
+    def point(self) -> ReadPoint:
+        return ReadPoint(self.branch, self.snapshot, self.version, self.at)
+
+
+class CommitsParameters(Struct, frozen=True):
+    """`limit` and `before` page through a long history; without them it is told whole."""
+
+    branch: str | None = None
+    limit: Positive | None = None
+    before: Positive | None = None
+
+
+class LoadParameters(Struct, frozen=True, kw_only=True):
+    branch: str | None = None
+    base: str | None = field(default=None, name="from")
+    mode: LoadMode = LoadMode.MERGE
+
+
+class _ScopeParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: tuple[EntityKind, ...] = ()
+    type: tuple[str, ...] = ()
+    op: tuple[Operation, ...] = ()
+
+    @property
+    def scope(self) -> ChangeScope:
+        return ChangeScope.of(kinds=self.kind, types=self.type, ops=self.op)
+
+
+class CommitChangesParameters(_ScopeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    page_token: str | None = None
+    limit: Positive | None = None
+
+
+class ChangeFeedParameters(_ScopeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`wait_ms` holds an empty answer back until something happens, for at most so long."""
+
+    branch: str | None = None
+    cursor: str | None = None
+    start: str | None = None
+    page_token: str | None = None
+    limit: Positive | None = None
+    wait_ms: Annotated[int, Meta(ge=0)] | None = None
+
+
+class DiffParameters(_ScopeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two states, each a branch or a commit id."""
+
+    before: str = field(name="from")
+    after: str = field(name="to")
+    page_token: str | None = None
+    limit: Positive | None = None
+
+
+class BlobParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One cell of a branch's head or of a past state."""
+
+    entity: EntityKind
+    type: str
+    id: str
+    property: str
+    branch: str | None = None
+    snapshot: str | None = None
+    version: Positive | None = None
+    at: datetime | None = None
+
+    @builtins.property
+    def point(self) -> ReadPoint:
+        return ReadPoint(self.branch, self.snapshot, self.version, self.at)
+
+
+class EntityParameters(PointParameters, frozen=True, kw_only=True):
+    """One node or edge by its id."""
+
+    entity: EntityKind
+    type: str
+    id: str

@@ -1,0 +1,384 @@
+"""The HTTP API as a table: one row per route.
+
+The router, the OpenAPI document, the remote client and the tests are made from it. Adding a route is adding a row here
+and a handler of the same operation id to the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from omnigraph.api import parameters
+from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted, BranchList
+from omnigraph.api.changes import ChangeBaselineRequest, ChangePoll, ChangeSet, CommitChangesPage
+from omnigraph.api.commits import CommitList, CommitReceipt
+from omnigraph.api.enums import PolicyAction
+from omnigraph.api.error_output import ChangeErrorOutput, ErrorOutput
+from omnigraph.api.export import ExportRequest
+from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
+from omnigraph.api.merge import BranchMergeRequest, MergeResult
+from omnigraph.api.query import (
+    InvokeStoredQueryRequest,
+    LegacyReadOutput,
+    LegacyReadRequest,
+    QueryRequest,
+    ReadOutput,
+    StoredQueries,
+)
+from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaSource
+from omnigraph.api.service import GraphList, HealthOutput, Readiness
+from omnigraph.api.snapshots import SnapshotListing
+
+GRAPH_PREFIX: Final = "/graphs/{graph_id}"
+IF_COMMIT_HEADER: Final = "Omnigraph-If-Graph-Commit"
+COMMIT_HEADER: Final = "Omnigraph-Commit"
+MIN_COMMIT_HEADER: Final = "Omnigraph-Min-Commit"
+SNAPSHOT_HEADER: Final = "Omnigraph-Snapshot-Id"
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+REQUEST_ID_HEADER: Final = "X-Request-Id"
+
+
+class Media(StrEnum):
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+    CSV = "text/csv"
+    ARROW = "application/vnd.apache.arrow.stream"
+    EVENTS = "text/event-stream"
+    BYTES = "application/octet-stream"
+    TEXT = "text/plain"
+
+
+class Body(StrEnum):
+    """Which ceiling a body has."""
+
+    NONE = "none"
+    REQUEST = "request"
+    WHOLE_LOAD = "whole_load"
+    STREAMED_LOAD = "streamed_load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One operation. `path` is below the graph's own, unless the route concerns the server."""
+
+    method: str
+    path: str
+    operation_id: str
+    summary: str
+    tag: str
+    action: PolicyAction | None = None
+    of_graph: bool = True
+    request: type[Any] | None = None
+    request_is_optional: bool = False
+    request_media: Media = Media.JSON
+    parameters: type[Any] | None = None
+    response: tuple[type[Any], ...] = ()
+    media: tuple[Media, ...] = (Media.JSON,)
+    errors: type[Any] = ErrorOutput
+    body: Body = Body.NONE
+    admission: bool = False
+    idempotent_by_key: bool = False
+    if_commit: bool = False
+    successor: str | None = None
+    public: bool = False
+    in_document: bool = True
+    bad_parameters: str = "invalid query parameters"
+    bad_body: str | None = None
+    """How a body that can't be decoded is called by a route that answers 400 to all of them, and never 422."""
+
+    @property
+    def full_path(self) -> str:
+        return f"{GRAPH_PREFIX}{self.path}" if self.of_graph else self.path
+
+    @property
+    def document_id(self) -> str:
+        """The operation id in the OpenAPI document."""
+        return f"cluster_{self.operation_id}" if self.of_graph else self.operation_id
+
+    @property
+    def writes(self) -> bool:
+        return self.admission
+
+
+_ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
+
+
+def _get(path: str, operation_id: str, summary: str, tag: str, **more: Any) -> Route:
+    return Route(
+        method="GET", path=path, operation_id=operation_id, summary=summary, tag=tag, action=PolicyAction.READ, **more
+    )
+
+
+def _service(path: str, operation_id: str, summary: str, **more: Any) -> Route:
+    return Route(
+        method="GET", path=path, operation_id=operation_id, summary=summary, tag="management", of_graph=False, **more
+    )
+
+
+def _post(path: str, operation_id: str, summary: str, tag: str, action: PolicyAction, **more: Any) -> Route:
+    return Route(
+        method="POST",
+        path=path,
+        operation_id=operation_id,
+        summary=summary,
+        tag=tag,
+        action=action,
+        **{"body": Body.REQUEST, **more},
+    )
+
+
+def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
+    return _post(
+        path,
+        operation_id,
+        summary,
+        "mutations",
+        PolicyAction.CHANGE,
+        **{
+            "request": ChangeRequest,
+            "response": (MutationReceipt,),
+            "admission": True,
+            "idempotent_by_key": True,
+            **more,
+        },
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _service("/healthz", "health", "Whether the process answers", response=(HealthOutput,), public=True),
+    _service("/readyz", "ready", "Whether graphs are served, and which are not", response=(Readiness,), public=True),
+    _service("/metrics", "metrics", "Counters for Prometheus", media=(Media.TEXT,)),
+    _service("/openapi.json", "openapi", "This document", public=True, in_document=False),
+    _service(
+        "/graphs", "listGraphs", "The graphs that are served", response=(GraphList,), action=PolicyAction.GRAPH_LIST
+    ),
+    # Reads
+    _get(
+        "/snapshot",
+        "getSnapshot",
+        "The tables of a state of the graph",
+        "snapshots",
+        parameters=parameters.PointParameters,
+        response=(SnapshotListing,),
+    ),
+    _get(
+        "/blob",
+        "getBlob",
+        "The bytes of a blob, or the address of an external one",
+        "blobs",
+        parameters=parameters.BlobParameters,
+        bad_parameters="invalid Blob selector query parameters",
+        media=(Media.BYTES,),
+    ),
+    _get(
+        "/entity",
+        "getEntity",
+        "One node or edge by its id, as an export writes it",
+        "queries",
+        parameters=parameters.EntityParameters,
+        response=(dict[str, Any],),
+    ),
+    _post(
+        "/query",
+        "query",
+        "Run a read query",
+        "queries",
+        PolicyAction.READ,
+        request=QueryRequest,
+        response=(ReadOutput,),
+        media=_ROWS_AS,
+    ),
+    _post(
+        "/read",
+        "read",
+        "Run a read query",
+        "queries",
+        PolicyAction.READ,
+        request=LegacyReadRequest,
+        response=(LegacyReadOutput,),
+        media=_ROWS_AS,
+        successor="query",
+    ),
+    _post(
+        "/export",
+        "export",
+        "Every entity of a state, one record per line",
+        "queries",
+        PolicyAction.EXPORT,
+        request=ExportRequest,
+        bad_body="invalid export request",
+        request_is_optional=True,
+        media=(Media.NDJSON,),
+    ),
+    _get(
+        "/schema",
+        "getSchema",
+        "The accepted schema",
+        "schema",
+        parameters=parameters.PointParameters,
+        response=(SchemaSource,),
+    ),
+    _get("/branches", "listBranches", "The names of all branches", "branches", response=(BranchList,)),
+    _get(
+        "/commits",
+        "listCommits",
+        "The history of a branch, newest first",
+        "commits",
+        parameters=parameters.CommitsParameters,
+        response=(CommitList,),
+    ),
+    _get("/commits/{commit_id}", "getCommit", "One commit", "commits", response=(CommitReceipt,)),
+    _get(
+        "/commits/{commit_id}/changes",
+        "getCommitChanges",
+        "What a commit changed",
+        "changes",
+        parameters=parameters.CommitChangesParameters,
+        response=(CommitChangesPage,),
+        errors=ChangeErrorOutput,
+    ),
+    _get(
+        "/changes",
+        "pollChanges",
+        "The change feed of a branch",
+        "changes",
+        parameters=parameters.ChangeFeedParameters,
+        response=(ChangePoll,),
+        media=(Media.JSON, Media.EVENTS),
+        errors=ChangeErrorOutput,
+    ),
+    _post(
+        "/changes/baseline",
+        "captureChangeBaseline",
+        "An export and the cursor that continues it",
+        "changes",
+        PolicyAction.EXPORT,
+        request=ChangeBaselineRequest,
+        request_is_optional=True,
+        media=(Media.NDJSON,),
+        errors=ChangeErrorOutput,
+    ),
+    _get(
+        "/diff",
+        "diff",
+        "The net difference of two states",
+        "changes",
+        parameters=parameters.DiffParameters,
+        response=(ChangeSet,),
+    ),
+    _get("/queries", "list_queries", "The stored queries", "queries", response=(StoredQueries,)),
+    # Writes
+    _mutation("/mutate", "mutate", "Run a mutation as one commit"),
+    _mutation("/change", "change", "Run a mutation as one commit", successor="mutate"),
+    _mutation(
+        "/mutate/if-graph-commit",
+        "mutate_if_graph_commit",
+        "Run a mutation if the branch is at a commit",
+        if_commit=True,
+    ),
+    _post(
+        "/queries/{name}",
+        "invoke_query",
+        "Run a stored query",
+        "queries",
+        PolicyAction.INVOKE_QUERY,
+        request=InvokeStoredQueryRequest,
+        bad_body="invalid stored-query invocation body",
+        request_is_optional=True,
+        response=(ReadOutput, MutationReceipt),
+        media=_ROWS_AS,
+        idempotent_by_key=True,
+    ),
+    _post(
+        "/queries/{name}/if-graph-commit",
+        "invoke_query_if_graph_commit",
+        "Run a stored mutation if the branch is at a commit",
+        "queries",
+        PolicyAction.INVOKE_QUERY,
+        request=InvokeStoredQueryRequest,
+        bad_body="invalid stored-query invocation body",
+        request_is_optional=True,
+        response=(MutationReceipt,),
+        admission=True,
+        idempotent_by_key=True,
+        if_commit=True,
+    ),
+    _post(
+        "/schema/apply",
+        "applySchema",
+        "Change the schema in one commit",
+        "mutations",
+        PolicyAction.SCHEMA_APPLY,
+        request=SchemaApplyRequest,
+        response=(SchemaApplied,),
+        admission=True,
+    ),
+    _mutation(
+        "/load",
+        "load",
+        "Load records as one commit",
+        request=IngestRequest,
+        response=(LoadReceipt,),
+        body=Body.WHOLE_LOAD,
+    ),
+    _mutation(
+        "/load/ndjson",
+        "loadNdjson",
+        "Load records, one per line, as one commit",
+        request=None,
+        request_media=Media.NDJSON,
+        parameters=parameters.LoadParameters,
+        response=(GraphBatchLoadOutput,),
+        body=Body.STREAMED_LOAD,
+    ),
+    _mutation(
+        "/ingest",
+        "ingest",
+        "Load records as one commit",
+        request=IngestRequest,
+        response=(LoadReceipt,),
+        body=Body.WHOLE_LOAD,
+        successor="load",
+    ),
+    _post(
+        "/branches",
+        "createBranch",
+        "Create a branch",
+        "branches",
+        PolicyAction.BRANCH_CREATE,
+        request=BranchCreateRequest,
+        response=(BranchCreated,),
+        admission=True,
+    ),
+    Route(
+        method="DELETE",
+        path="/branches/{branch}",
+        operation_id="deleteBranch",
+        summary="Delete a branch",
+        tag="branches",
+        action=PolicyAction.BRANCH_DELETE,
+        response=(BranchDeleted,),
+        admission=True,
+    ),
+    _post(
+        "/branches/merge",
+        "mergeBranches",
+        "Merge a branch into another",
+        "branches",
+        PolicyAction.BRANCH_MERGE,
+        request=BranchMergeRequest,
+        response=(MergeResult,),
+        admission=True,
+        idempotent_by_key=True,
+    ),
+)
+
+
+def route(operation_id: str) -> Route:
+    """The row of one operation."""
+    return _BY_ID[operation_id]
+
+
+_BY_ID: Final = {each.operation_id: each for each in ROUTES}

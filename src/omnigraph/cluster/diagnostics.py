@@ -1,0 +1,54 @@
+"""What is wrong with a cluster: findings that have a stable code, and the error that carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from omnigraph.errors import OmniGraphError
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Diagnostic(Struct, frozen=True):
+    """One finding. `path` is a dotted key of the configuration, the address of a resource, or a file of the ledger."""
+
+    code: str
+    severity: Severity
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        label = "ERROR" if self.severity is Severity.ERROR else "WARN "
+        return f"{label} {self.code} {self.path}: {self.message}"
+
+
+def error(code: str, path: str, message: str) -> Diagnostic:
+    return Diagnostic(code, Severity.ERROR, path, message)
+
+
+def warning(code: str, path: str, message: str) -> Diagnostic:
+    return Diagnostic(code, Severity.WARNING, path, message)
+
+
+class ClusterError(OmniGraphError):
+    """A cluster that can't be used as it is. Carries every finding."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        if not diagnostics:
+            raise ValueError("a cluster error needs at least one diagnostic")
+        super().__init__("\n".join(map(str, diagnostics)))
+        self.diagnostics = tuple(diagnostics)
+
+    @classmethod
+    def of(cls, code: str, path: str, message: str) -> ClusterError:
+        return cls([error(code, path, message)])
+
+    @property
+    def codes(self) -> list[str]:
+        return [diagnostic.code for diagnostic in self.diagnostics]

@@ -1,0 +1,228 @@
+"""What a server serves of a cluster: the graphs, queries and rules of one applied state, verified.
+
+Read without a lock and without changing anything. All that is wrong is found in one pass; a graph whose last apply
+left it in doubt is set apart with a warning, everything else that is wrong refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, graph_address
+from omnigraph.cluster.catalog import Catalog, policy_path, query_path
+from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
+from omnigraph.cluster.digests import embedding_provider_digest, recorded_graph_digest
+from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded, graph_uri, revision_path
+from omnigraph.cluster.state import BlobPolicy, Resource, State
+from omnigraph.cluster.storage_root import open_storage_root, storage_root
+from omnigraph.embeddings.client import open_client
+from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.engine.object_store import ObjectStore
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
+from omnigraph.errors import IntegrityError, NotFoundError, StorageError
+
+_READS_AT_ONCE: Final = 8
+_IN_DOUBT: Final = frozenset({"graph_create_incomplete", "actual_applied_state_pending"})
+"""Conditions of a graph that an apply left for a later one to settle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGraph:
+    """A graph with what was applied for it. What it is opened with depends on the machine that serves it."""
+
+    graph_id: str
+    uri: str
+    embedding: EmbeddingProfile | None = None
+    blobs: BlobPolicy | None = None
+
+    def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
+        """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
+        return None if self.embedding is None else open_client(self.embedding.resolved(environment))
+
+    def served_blobs(self) -> ExternalBlobPolicy | None:
+        """Which external blobs it takes in for others, None for none. A base that only counts in somebody's own process
+        is not even looked at; a local one that claims to be safe for servers is refused."""
+        bases = self.blobs.bases if self.blobs is not None else ()
+        safe = [AllowedBase(base.uri, base.scope) for base in bases if base.scope is Scope.SERVER_SAFE]
+        return ExternalBlobPolicy(safe) if safe else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQuery:
+    """A stored query. `source` is the whole file that declares it."""
+
+    graph_id: str
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPolicy:
+    """Rules, and what they are bound to: `cluster` or `graph.<id>`."""
+
+    name: str
+    source: str = field(repr=False)
+    applies_to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSnapshot:
+    """One applied state. `warnings` has a finding for each graph of `quarantined`."""
+
+    root: str
+    revision: int
+    graphs: tuple[ClusterGraph, ...]
+    queries: tuple[ClusterQuery, ...] = ()
+    policies: tuple[ClusterPolicy, ...] = ()
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def read_serving(source: str, revision: int | None = None) -> ServingSnapshot:
+    """What stands to be served: the newest state, or the one of that revision. Raises `ClusterError`."""
+    store = open_storage_root(source)
+    recorded = _recorded(store, revision) if store is not None else None
+    if store is None or recorded is None:
+        path = STATE_FOLDER if revision is None else revision_path(revision)
+        where = store.uri if store is not None else storage_root(source)
+        raise ClusterError.of(
+            "cluster_state_missing", path, f"'{where}' holds no state of a cluster; import and apply one first"
+        )
+    return _Verification(store, recorded.state).snapshot()
+
+
+def _recorded(store: ObjectStore, revision: int | None) -> Recorded | None:
+    ledger = Ledger(store)
+    return ledger.newest() if revision is None else ledger.revision(revision)
+
+
+class _Verification:
+    """One pass over a state, which collects everything that is wrong with it."""
+
+    def __init__(self, store: ObjectStore, state: State) -> None:
+        self._store = store
+        self._catalog = Catalog(store)
+        self._state = state
+        self._found: list[Diagnostic] = []
+
+    def snapshot(self) -> ServingSnapshot:
+        state = self._state
+        quarantined = {
+            graph_id: f"the last apply left it in doubt ({', '.join(sorted(doubts))})"
+            for graph_id in state.graph_ids
+            if (doubts := state.conditions(graph_id) & _IN_DOUBT)
+        }
+        served = [graph_id for graph_id in state.graph_ids if graph_id not in quarantined]
+        warnings = tuple(
+            warning("cluster_recovery_pending", graph_address(graph_id), f"{reason}; run `omnigraph cluster apply`")
+            for graph_id, reason in quarantined.items()
+        )
+        if not served:
+            raise ClusterError([*warnings, self._nothing_to_serve(bool(quarantined))])
+        graphs = tuple(self._graph(graph_id) for graph_id in served)
+        with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
+            queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
+            policies = list(readers.map(self._policy, *_columns(self._state.of_kind(Kind.POLICY))))
+        if self._found:
+            raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
+        bound = (_bound_to(policy, served) for policy in policies if policy is not None)
+        return ServingSnapshot(
+            root=self._store.uri,
+            revision=state.state_revision,
+            graphs=graphs,
+            queries=tuple(query for query in queries if query is not None),
+            policies=tuple(policy for policy in bound if policy.applies_to),
+            quarantined=quarantined,
+            warnings=warnings,
+        )
+
+    def _nothing_to_serve(self, has_graphs: bool) -> Diagnostic:
+        path = revision_path(self._state.state_revision)
+        if has_graphs:
+            return error("cluster_no_healthy_graphs", path, "every graph of the applied state is quarantined")
+        return error("cluster_empty", path, "the applied state has no graph")
+
+    def _graph(self, graph_id: str) -> ClusterGraph:
+        address = graph_address(graph_id)
+        resource = self._state.resources[address]
+        embedding = self._embedding(address, resource.embedding_provider)
+        if recorded_graph_digest(self._state, graph_id) != resource.digest:
+            self._found.append(
+                error(
+                    "external_blob_policy_digest_mismatch",
+                    address,
+                    "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
+                )
+            )
+        return ClusterGraph(
+            graph_id, graph_uri(self._store.uri, graph_id), embedding, blobs=resource.external_blob_policy
+        )
+
+    def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:
+        if provider is None:
+            return None
+        address = Address.parse(provider)
+        recorded = self._state.resources.get(provider)
+        if address is None or address.kind is not Kind.EMBEDDING_PROVIDER:
+            finding = error("wrong_kind_reference", graph, f"'{provider}' is no embedding provider")
+        elif recorded is None:
+            finding = error("embedding_provider_missing", graph, f"'{provider}' is not in the applied state")
+        elif recorded.embedding_profile is None:
+            finding = error("embedding_provider_profile_missing", provider, "the applied state has no profile for it")
+        elif embedding_provider_digest(recorded.embedding_profile) != recorded.digest:
+            finding = error("embedding_provider_digest_mismatch", provider, "its digest is not that of its profile")
+        else:
+            return recorded.embedding_profile
+        self._found.append(finding)
+        return None
+
+    def _queries_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
+        return ((address, query) for address, query in self._state.of_kind(Kind.QUERY) if address.graph in served)
+
+    def _query(self, address: Address, resource: Resource) -> ClusterQuery | None:
+        graph_id = address.graph or ""
+        source = self._payload(address, query_path(graph_id, address.name, resource.digest), resource.digest)
+        return None if source is None else ClusterQuery(graph_id, address.name, source)
+
+    def _policy(self, address: Address, resource: Resource) -> ClusterPolicy | None:
+        if not resource.applies_to:
+            message = "the applied state does not say what it is bound to; run `omnigraph cluster apply`"
+            self._found.append(error("policy_bindings_missing", str(address), message))
+            return None
+        source = self._payload(address, policy_path(address.name, resource.digest), resource.digest)
+        return None if source is None else ClusterPolicy(address.name, source, resource.applies_to)
+
+    def _payload(self, address: Address, path: str, digest: str) -> str | None:
+        try:
+            return self._catalog.read(path, digest).decode("utf-8")
+        except NotFoundError as problem:
+            finding = error("catalog_payload_missing", str(address), str(problem))
+        except IntegrityError as problem:
+            finding = error("catalog_payload_digest_mismatch", str(address), str(problem))
+        except StorageError as problem:
+            finding = error("catalog_payload_read_error", str(address), str(problem))
+        except UnicodeDecodeError:
+            finding = error("catalog_payload_read_error", str(address), f"{path} is no UTF-8 text")
+        self._found.append(finding)
+        return None
+
+
+def _bound_to(policy: ClusterPolicy, served: list[str]) -> ClusterPolicy:
+    """The same rules without bindings to graphs that are not served. A binding of another form stays: it has to be
+    refused by who binds it, not lost here."""
+    addresses = {scope: Address.parse(scope) for scope in policy.applies_to if scope != CLUSTER_SCOPE}
+    lost = {
+        scope
+        for scope, address in addresses.items()
+        if address and address.kind is Kind.GRAPH and address.name not in served
+    }
+    return replace(policy, applies_to=tuple(scope for scope in policy.applies_to if scope not in lost))
+
+
+def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], list[Resource]]:
+    pairs = list(found)
+    return [address for address, _ in pairs], [resource for _, resource in pairs]

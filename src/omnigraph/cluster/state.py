@@ -1,0 +1,168 @@
+"""The state of a cluster as one revision of its ledger holds it: explicit, versioned, without anything unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
+from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.engine.write.external_blobs import Scope
+from omnigraph.errors import FormatVersionError, IntegrityError
+
+STATE_VERSION: Final = 1
+
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+"""Lower-case SHA-256. It becomes part of a path, so nothing else may stand here."""
+
+
+class BlobBase(Struct, frozen=True, forbid_unknown_fields=True):
+    uri: str
+    scope: Scope
+
+
+class BlobPolicy(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which external blobs a graph takes in. A graph without one takes none."""
+
+    mode: Literal["allow"]
+    bases: tuple[BlobBase, ...]
+
+
+class Resource(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An applied resource. Which members it has beside its digest follows from its kind."""
+
+    digest: Digest
+    applies_to: tuple[str, ...] | None = None
+    """Of policies: the scopes they are bound to, sorted."""
+    embedding_provider: str | None = None
+    """Of graphs: the address of the profile their texts are embedded with."""
+    external_blob_policy: BlobPolicy | None = None
+    """Of graphs."""
+    embedding_profile: EmbeddingProfile | None = None
+    """Of embedding providers."""
+
+
+class AppliedRevision(Struct, frozen=True, forbid_unknown_fields=True):
+    config_digest: str | None
+    resources: dict[str, Resource]
+
+
+class StatusKind(StrEnum):
+    PENDING = "pending"
+    PLANNED = "planned"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    DRIFTED = "drifted"
+    BLOCKED = "blocked"
+    ERROR = "error"
+
+
+class ResourceStatus(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    status: StatusKind
+    conditions: tuple[str, ...] = ()
+    message: str | None = None
+
+
+class ApprovalRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    consumed_at: str
+    consumed_by_operation: str
+
+
+class RecoveryRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An operation that died half-way and was finished by a later one."""
+
+    kind: str
+    graph_id: str
+    outcome: Literal["rolled_forward"]
+    recovered_at: str
+    actor: str | None
+
+
+class GraphObservation(Struct, frozen=True, kw_only=True, tag="graph", tag_field="kind", forbid_unknown_fields=True):
+    """What was found at the root of a graph."""
+
+    address: str
+    graph_uri: str
+    observed_at: str
+    exists: bool
+    graph_manifest_version: int | None = None
+    schema_digest: str | None = None
+    desired_schema_digest: str | None = None
+    schema_matches_desired: bool | None = None
+    error: str | None = None
+
+
+class GraphTombstone(Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="kind", forbid_unknown_fields=True):
+    """A graph that was deleted."""
+
+    deleted_at: str
+    approval_id: str | None
+    actor: str | None
+
+
+class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One revision. `operation_id` belongs to the one write that made it, so no two revisions are the same text."""
+
+    version: int = STATE_VERSION
+    state_revision: int
+    operation_id: str
+    applied_revision: AppliedRevision
+    resource_statuses: dict[str, ResourceStatus] = {}
+    approval_records: dict[str, ApprovalRecord] = {}
+    recovery_records: dict[str, RecoveryRecord] = {}
+    observations: dict[str, GraphObservation | GraphTombstone] = {}
+
+    @property
+    def resources(self) -> dict[str, Resource]:
+        return self.applied_revision.resources
+
+    def of_kind(self, kind: Kind) -> Iterator[tuple[Address, Resource]]:
+        """The applied resources of a kind, sorted by address."""
+        for text in sorted(self.resources):
+            address = Address.parse(text)
+            if address is not None and address.kind is kind:
+                yield address, self.resources[text]
+
+    @property
+    def graph_ids(self) -> list[str]:
+        return [address.name for address, _ in self.of_kind(Kind.GRAPH)]
+
+    def conditions(self, graph_id: str) -> set[str]:
+        """What is said about a graph and its schema."""
+        said = (self.resource_statuses.get(address(graph_id)) for address in (graph_address, schema_address))
+        return {condition for status in said if status is not None for condition in status.conditions}
+
+
+EMPTY: Final = AppliedRevision(None, {})
+
+
+class _Versioned(Struct):
+    version: int
+
+
+_VERSIONED: Final = msgspec.json.Decoder(_Versioned)
+_STATE: Final = msgspec.json.Decoder(State)
+
+
+def decode_state(path: str, data: bytes) -> State:
+    """A revision from its text. The version is looked at before anything else; `path` only shows in messages."""
+    try:
+        found = _VERSIONED.decode(data).version
+        if found != STATE_VERSION:
+            raise FormatVersionError(path, found, STATE_VERSION)
+        state = _STATE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise IntegrityError(path, f"is no state of a cluster ({error})") from None
+    for address in state.resources:
+        if Address.parse(address) is None:
+            raise IntegrityError(path, f"names a resource of an unknown kind: '{address}'")
+    return state
+
+
+def encode_state(state: State) -> bytes:
+    """Indented JSON that ends in a newline."""
+    return msgspec.json.format(msgspec.json.encode(state, order="deterministic"), indent=2) + b"\n"

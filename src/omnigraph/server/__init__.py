@@ -1,0 +1,1 @@
+"""The HTTP server: many people and agents share graphs through one address."""

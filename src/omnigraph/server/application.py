@@ -1,0 +1,321 @@
+"""The ASGI application: every request goes the same way from its path to its answer.
+
+Match the path, prove the caller, find the graph, receive the body; then, in a thread of the kind that the operation
+needs, decode, ask the gate, count the write, make one call of the graph and encode the answer. The event loop does
+none of the second half, so a large request holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from omnigraph.api import wire
+from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.parameters import LoadParameters
+from omnigraph.api.routes import (
+    COMMIT_HEADER,
+    IDEMPOTENCY_HEADER,
+    IF_COMMIT_HEADER,
+    MIN_COMMIT_HEADER,
+    REQUEST_ID_HEADER,
+    SNAPSHOT_HEADER,
+    Body,
+    Media,
+    Route,
+)
+from omnigraph.engine.query.limits import Cancellation
+from omnigraph.errors import (
+    ErrorCode,
+    OmniGraphError,
+    QueryCancelledError,
+    ResourceLimitError,
+    UnsupportedMediaTypeError,
+)
+from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer
+from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
+from omnigraph.server.call import HANDLERS, Call, Services
+from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
+from omnigraph.server.exchange import Exchange
+from omnigraph.server.feed_delivery import FeedDelivery
+from omnigraph.server.handlers import blobs, changes, reads, service, streaming, writes
+from omnigraph.server.handlers.writes import load_target
+from omnigraph.server.negotiation import chosen_media
+from omnigraph.server.pools import Pools
+from omnigraph.server.router import ROUTER, WrongMethod
+from omnigraph.server.services import RequestRecord
+from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
+from omnigraph.server.tokens import Tokens
+
+HANDLER_MODULES: Final = (blobs, changes, reads, service, streaming, writes)
+"""Importing them registers the handlers."""
+
+_CLOSES: Final = {"Connection": "close"}
+_TOLD_TO_BROWSERS: Final = (COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation")
+_ASKED_BY_BROWSERS: Final = (
+    "Authorization",
+    "Content-Type",
+    IDEMPOTENCY_HEADER,
+    IF_COMMIT_HEADER,
+    MIN_COMMIT_HEADER,
+    REQUEST_ID_HEADER,
+)
+
+
+class Application:
+    """One process's share of a server."""
+
+    def __init__(self, services: Services, tokens: Tokens) -> None:
+        self._services = services
+        self._tokens = tokens
+        self._limits = services.limits
+        self._pools = Pools(services.limits)
+        self._streams = StreamDelivery(self._pools)
+        self._feed: FeedDelivery | None = None
+        logging.getLogger("uvicorn.error").addFilter(_is_no_broken_stream)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._exchange(Exchange(scope, receive, send, self._limits.send_seconds))
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self._streams.settle()
+                self._pools.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def drain(self) -> None:
+        """Send home those who only wait for something to happen."""
+        self._waiting().stop()
+
+    # The way of a request
+
+    async def _exchange(self, exchange: Exchange) -> None:
+        matched = ROUTER.match(exchange.raw_path, exchange.method)
+        if matched is None:
+            await exchange.answer(Answer(status=404, media=None), None)
+            self._record(exchange)
+            return
+        if isinstance(matched, WrongMethod):
+            await exchange.answer(_wrong_method(exchange, matched), None)
+            self._record(exchange)
+            return
+        route = matched.route
+        exchange.operation_id = route.operation_id
+        self._services.observer.began(route.operation_id)
+        try:
+            await self._answered(exchange, route, dict(matched.path))
+        except ClientGoneError:
+            exchange.broke_off = True
+        except BrokenStreamError:
+            raise
+        except Exception as error:
+            await self._refused(exchange, route, error)
+        finally:
+            exchange.close()
+            self._record(exchange)
+
+    async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str]) -> None:
+        if self._services.serving.requires_token and not route.public:
+            exchange.actor = self._tokens.authenticated(exchange.headers.get("authorization"))
+        call = Call(
+            route,
+            exchange.request_id,
+            exchange.actor,
+            exchange.headers,
+            path,
+            self._services,
+            all_headers=exchange.all_headers,
+            is_head=exchange.is_head,
+            cancellation=Cancellation(),
+        )
+        if route.of_graph:
+            call = replace(call, target=self._services.serving.graph(path.pop("graph_id")))
+            exchange.graph_id = call.served.graph_id
+        match route.operation_id:
+            case "loadNdjson":
+                await self._load(exchange, call)
+            case "pollChanges":
+                await self._poll(exchange, call)
+            case _:
+                await self._call(exchange, call)
+
+    async def _call(self, exchange: Exchange, call: Call) -> None:
+        body = b""
+        if call.route.body is not Body.NONE:
+            ceiling = self._ceiling(call.route)
+            seconds = self._limits.body_seconds
+            body = await whole_body(exchange.receive, ceiling, exchange.declared_length, seconds)
+            exchange.received = len(body)
+        answer = await self._in_time(exchange, call, lambda: _handled(_decoded(call, exchange, body)))
+        if isinstance(answer, Answer):
+            await exchange.answer(answer, call.route)
+            return
+        await self._streams.send(
+            exchange,
+            answer,
+            call.route,
+            seconds=self._limits.query_seconds,
+            cancel=call.cancellation.cancel,
+            failed=lambda error: self._failed(exchange, error),
+        )
+
+    async def _load(self, exchange: Exchange, call: Call) -> None:
+        """The actor is asked for before the body is received."""
+        if media_type(exchange.headers.get("content-type")) != Media.NDJSON:
+            raise UnsupportedMediaTypeError(f"the body must be records by line: send it as '{Media.NDJSON}'")
+        parameters: LoadParameters = decoded_parameters(call.route, exchange.query_string)
+        call = replace(call, parameters=parameters)
+        await self._pools.read(lambda: load_target(call, parameters.branch, parameters.base))
+        ceiling, seconds = self._ceiling(call.route), self._limits.body_seconds
+        async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as received:
+            exchange.received = received.size
+            answer = await self._in_time(exchange, call, lambda: _handled(replace(call, received_file=received)))
+        assert isinstance(answer, Answer)
+        await exchange.answer(answer, call.route)
+
+    async def _poll(self, exchange: Exchange, call: Call) -> None:
+        call = replace(call, parameters=decoded_parameters(call.route, exchange.query_string))
+        if exchange.is_head or chosen_media(exchange.headers.get("accept"), call.route.media) is Media.JSON:
+            await exchange.answer(await self._waiting().answer(call, exchange), call.route)
+            return
+        slots, graph_id = self._services.streams, call.served.graph_id
+        await self._pools.read(lambda: slots.take(graph_id))
+        self._services.observer.stream_opened(graph_id)
+        try:
+            await self._waiting().stream(call, exchange, lambda error: self._failed(exchange, error))
+        finally:
+            slots.give_back(graph_id)
+            self._services.observer.stream_closed(graph_id)
+
+    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], AnyAnswer]) -> AnyAnswer:
+        """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
+        because nobody could tell its caller what became of it."""
+        work = self._services.observer.around(call.route.operation_id, work)
+        if call.writes:
+            return await self._pools.write(work)
+        running = self._pools.read(work)
+        gone = exchange.gone()
+        either: set[asyncio.Future[Any]] = {running, gone}
+        await asyncio.wait(either, timeout=self._limits.query_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        call.cancellation.cancel()
+        running.add_done_callback(_put_away)
+        if gone.done():
+            raise ClientGoneError
+        raise _too_long(self._limits.query_seconds)
+
+    # Failures and records
+
+    async def _refused(self, exchange: Exchange, route: Route, error: Exception) -> None:
+        if isinstance(error, QueryCancelledError | TimeoutError):
+            error = _too_long(self._limits.query_seconds)
+        answer = error_answer(error, exchange.request_id, route)
+        if answer.status >= 500:
+            self._failed(exchange, error)
+        if exchange.status:
+            exchange.broke_off = True
+            raise BrokenStreamError from error
+        # What is left of a body that was refused must not be taken for the next request.
+        unread = route.body is not Body.NONE and answer.status in (401, 403, 404, 408, 413, 415)
+        headers = {**answer.headers, **_CLOSES} if unread else answer.headers
+        await exchange.answer(replace(answer, headers=headers), route)
+
+    def _failed(self, exchange: Exchange, error: BaseException) -> None:
+        self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
+
+    def _record(self, exchange: Exchange) -> None:
+        self._services.observer.answered(
+            RequestRecord(
+                exchange.request_id,
+                exchange.operation_id,
+                exchange.method,
+                exchange.status,
+                time.perf_counter() - exchange.began,
+                exchange.graph_id,
+                exchange.actor,
+                exchange.received,
+                exchange.sent,
+                exchange.broke_off,
+            )
+        )
+
+    def _ceiling(self, route: Route) -> Ceiling:
+        limits = self._limits
+        match route.body:
+            case Body.WHOLE_LOAD:
+                return Ceiling("request body bytes", limits.load_body_bytes, "--load-body-bytes")
+            case Body.STREAMED_LOAD:
+                return Ceiling("graph_batch_request_bytes", limits.load_bytes, "--load-bytes")
+            case _:
+                return Ceiling("request body bytes", limits.body_bytes, "--body-bytes")
+
+    def _waiting(self) -> FeedDelivery:
+        if self._feed is None:
+            self._feed = FeedDelivery(self._pools)
+        return self._feed
+
+
+def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
+    """The application for pages of other origins too. Without any, browsers keep them out."""
+    if not origins:
+        return application
+    return CORSMiddleware(
+        application,
+        allow_origins=list(origins),
+        allow_methods=["GET", "HEAD", "POST", "DELETE"],
+        allow_headers=list(_ASKED_BY_BROWSERS),
+        expose_headers=list(_TOLD_TO_BROWSERS),
+    )
+
+
+def _decoded(call: Call, exchange: Exchange, body: bytes) -> Call:
+    parameters = decoded_parameters(call.route, exchange.query_string)
+    decoded = decoded_body(call.route, body, exchange.headers.get("content-type"))
+    return replace(call, parameters=parameters, body=decoded, raw_request=exchange.query_string + b"\0" + body)
+
+
+def _handled(call: Call) -> AnyAnswer:
+    return HANDLERS[call.route.operation_id](call)
+
+
+def _put_away(running: asyncio.Future[AnyAnswer]) -> None:
+    """A stream that nobody waits for any more gives its slot back."""
+    if not running.cancelled() and running.exception() is None and isinstance(answer := running.result(), StreamAnswer):
+        answer.release()
+
+
+def _too_long(seconds: float) -> OmniGraphError:
+    return ResourceLimitError(
+        "query seconds", round(seconds), round(seconds), "make the query smaller, or raise --query-seconds"
+    )
+
+
+def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Answer:
+    output = ErrorOutput(
+        error=f"{exchange.method} is not a method of this path; it has {wrong.allow}",
+        code=ErrorCode.METHOD_NOT_ALLOWED,
+    )
+    return Answer(wire.encode(output), 405, headers={"Allow": wrong.allow})
+
+
+def _is_no_broken_stream(record: logging.LogRecord) -> bool:
+    """A stream that was broken off on purpose is in our own log; the HTTP server need not report it as a fault."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], BrokenStreamError)

@@ -1,0 +1,241 @@
+"""One call of an operation as its handler sees it: decoded, with the right to ask whether it is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from omnigraph.api.access import AccessRequest, Decision, Gate
+from omnigraph.api.enums import PolicyAction
+from omnigraph.api.query import ReadPoint
+from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Route
+from omnigraph.engine.history.log_walk import is_on_line
+from omnigraph.engine.query.limits import Cancellation
+from omnigraph.engine.query.read import ReadOptions
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError, PreconditionFailedError
+from omnigraph.policy.access import require
+from omnigraph.server.answers import Answer, AnyAnswer, with_headers
+from omnigraph.server.entity_tags import matches_weakly, tag_of
+from omnigraph.server.services import Admission, Observer
+from omnigraph.server.serving import ServableGraph, Served, Serving
+from omnigraph.server.settings import ServerLimits
+from omnigraph.server.stream_slots import StreamSlots
+
+MAIN: Final = "main"
+BRANCH_OPERATION_BYTES: Final = 256
+"""What an operation on branches counts for in an actor's budget of bytes."""
+_LONGEST_KEY: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What all calls of a process share."""
+
+    serving: Serving
+    limits: ServerLimits
+    admission: Admission
+    observer: Observer
+    streams: StreamSlots
+    version: str
+    source_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFile:
+    """A body that was too large to be kept in memory while it came."""
+
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The request, whoever sent it, and what it may use."""
+
+    route: Route
+    request_id: str
+    actor: str | None
+    headers: Mapping[str, str]
+    path: Mapping[str, str]
+    services: Services
+    parameters: Any = None
+    body: Any = None
+    raw_request: bytes = b""
+    all_headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_head: bool = False
+    received_file: ReceivedFile | None = None
+    target: Served | None = None
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+    @property
+    def served(self) -> Served:
+        if self.target is None:
+            raise AssertionError(f"{self.route.operation_id} is about no graph")
+        return self.target
+
+    @property
+    def graph(self) -> ServableGraph:
+        return self.served.graph
+
+    @property
+    def writes(self) -> bool:
+        """Whether this call changes the graph. Of a stored query only its name tells."""
+        if self.route.operation_id != "invoke_query":
+            return self.route.writes
+        stored = self.served.queries.get(self.path["name"])
+        return stored is not None and stored.entry.mutation
+
+    @property
+    def limits(self) -> ServerLimits:
+        return self.services.limits
+
+    @property
+    def received(self) -> ReceivedFile:
+        if self.received_file is None:
+            raise AssertionError(f"the body of {self.route.operation_id} is not received into a file")
+        return self.received_file
+
+    def all_of(self, header: str) -> Sequence[str]:
+        """Every value of a header, as often as it was sent."""
+        return self.all_headers.get(header.lower(), ())
+
+    # Policy and admission
+
+    def require(
+        self,
+        action: PolicyAction,
+        branch: str | None = None,
+        target_branch: str | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        """Go on only if the actor may do this."""
+        require(self.decision(action, branch, target_branch, gate))
+
+    def decision(
+        self,
+        action: PolicyAction,
+        branch: str | None = None,
+        target_branch: str | None = None,
+        gate: Gate | None = None,
+    ) -> Decision:
+        request = AccessRequest(action, branch, target_branch)
+        decision = (gate or self.served.gate).decide(self.actor, request)
+        self.services.observer.decided(self.request_id, self.actor, request, decision)
+        return decision
+
+    def admitted(self, size: int) -> AbstractContextManager[None]:
+        """Count this write against its actor's budget while it runs."""
+        return self.services.admission.admitted(self.actor, size)
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """What the caller calls this write, so that repeating it is safe."""
+        key = self.headers.get(IDEMPOTENCY_HEADER.lower())
+        if key is None:
+            return None
+        if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable():
+            raise BadRequestError(f"the header {IDEMPOTENCY_HEADER} must hold 1 to {_LONGEST_KEY} printable characters")
+        return key
+
+    # Reading
+
+    def read_options(self) -> ReadOptions:
+        return ReadOptions(
+            memory_bytes=self.limits.query_memory_bytes, cancellation=self.cancellation, returns_at_once=False
+        )
+
+    def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
+        """The state that a read is of, once the actor may read it."""
+        return self._recent_enough(checked_point(point), self._allowed_state(checked_point(point), action))
+
+    def read(
+        self,
+        point: ReadPoint,
+        read: Callable[[Snapshot], AnyAnswer],
+        *,
+        immutable: bool = True,
+        of_branch: bool = True,
+    ) -> AnyAnswer:
+        """One read of one state, once the actor may read it.
+
+        What is read of a commit never changes: it gets a tag, and a client that has it already is told so. A read
+        that is of no branch in particular is asked about without one.
+        """
+        point = checked_point(point)
+        if point.snapshot is None:
+            self.require(PolicyAction.READ, point.branch if of_branch else None)
+            state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
+            return self.graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
+        state = self._allowed_state(point, PolicyAction.READ)
+        if not immutable:
+            return read(state)
+        tag = tag_of(state.commit_id, self.route.operation_id, self.headers.get("accept", ""), self.raw_request)
+        if matches_weakly(self.headers.get("if-none-match", ""), tag):
+            return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
+        return with_headers(read(state), {"ETag": tag})
+
+    def _allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
+        """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
+        graph = self.graph.workspace
+        if point.snapshot is None:
+            self.require(action, point.branch)
+            return graph.snapshot(point.branch, version=point.version, at=point.at)
+        state = graph.snapshot(snapshot=point.snapshot)
+        self.require(action, state.entry.branch)
+        return state
+
+    def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
+        """A client that names a commit it has seen never reads a branch from before it."""
+        wanted = self.headers.get(MIN_COMMIT_HEADER.lower(), "").strip()
+        if not wanted or point.snapshot is not None:
+            return state
+        if not is_on_line(state.root, state.branch, state.version, wanted):
+            raise PreconditionFailedError(state.branch, wanted, state.commit_id)
+        return state
+
+    def saw(self, state: Snapshot) -> dict[str, str]:
+        """The header that tells which commit a read saw."""
+        return {COMMIT_HEADER: state.commit_id}
+
+
+def checked_point(point: ReadPoint) -> ReadPoint:
+    """The state that is asked for; `main` when no branch and no commit is named."""
+    if point.snapshot is not None:
+        if point.branch is not None:
+            raise BadRequestError("name a branch or snapshot, not both")
+        if point.version is not None or point.at is not None:
+            raise BadRequestError("a snapshot is one state: give no version and no moment with it")
+        return ReadPoint(snapshot=point.snapshot.strip())
+    if point.version is not None and point.at is not None:
+        raise BadRequestError("give at most one of version and at")
+    return ReadPoint(branch_name(point.branch), None, point.version, point.at)
+
+
+def branch_name(name: str | None, default: str = MAIN) -> str:
+    """A branch as rules, budgets and the engine know it: without the white space around it."""
+    if name is None:
+        return default
+    trimmed = name.strip()
+    if not trimmed:
+        raise BadRequestError("a branch name must not be blank")
+    return trimmed
+
+
+Handler = Callable[[Call], AnyAnswer]
+
+HANDLERS: Final[dict[str, Handler]] = {}
+
+
+def handles(operation_id: str) -> Callable[[Handler], Handler]:
+    """Register the handler of an operation."""
+
+    def register(handler: Handler) -> Handler:
+        assert operation_id not in HANDLERS, operation_id
+        HANDLERS[operation_id] = handler
+        return handler
+
+    return register

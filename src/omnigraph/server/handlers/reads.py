@@ -1,0 +1,137 @@
+"""Queries and listings: what is read of one state of a graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from omnigraph.api.branches import BranchList
+from omnigraph.api.enums import PolicyAction
+from omnigraph.api.parameters import CommitsParameters, EntityParameters, PointParameters
+from omnigraph.api.query import LegacyReadOutput, LegacyReadRequest, QueryRequest, ReadPoint, ReadTarget, StoredQueries
+from omnigraph.api.routes import Media
+from omnigraph.api.schema import SchemaSource
+from omnigraph.engine.query.entity import read_entity
+from omnigraph.engine.query.read import Asked, run_query, stream_query
+from omnigraph.engine.query.result import QueryResult
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.errors import NotFoundError, ResourceLimitError
+from omnigraph.server.answers import AnyAnswer, json_answer
+from omnigraph.server.call import Call, branch_name, checked_point, handles
+from omnigraph.server.handlers.streaming import stream_answer
+from omnigraph.server.negotiation import chosen_media
+from omnigraph.server.row_streams import row_chunks
+
+_READS_THE_CLOCK: Final = "now("
+
+
+@handles("query")
+def query(call: Call) -> AnyAnswer:
+    request: QueryRequest = call.body
+    return answer_query(call, request)
+
+
+@handles("read")
+def read(call: Call) -> AnyAnswer:
+    request: LegacyReadRequest = call.body
+    return answer_query(call, request.request, legacy=True)
+
+
+def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> AnyAnswer:
+    """The rows in the format that the client asks for: JSON whole, every other one as a stream."""
+    point = checked_point(ReadPoint(request.branch, request.snapshot, request.version, request.at))
+    target = ReadTarget(point.branch, point.snapshot)
+    asked: Asked = (request.query, request.name, request.params)
+    media = chosen_media(call.headers.get("accept"), call.route.media)
+    if media is not Media.JSON:
+        state = call.state(point)
+        rows = stream_query(state, target, asked, call.read_options())
+        headers = {**call.saw(state), "Omnigraph-Query": rows.query_name}
+        return stream_answer(call, row_chunks(rows, media), media, headers, last_line_tells_error=media is Media.NDJSON)
+
+    def run(state: Snapshot) -> AnyAnswer:
+        result = run_query(state, target, asked, call.read_options())
+        _refuse_too_many(call, result)
+        output = result.read_output()
+        if not legacy:
+            return json_answer(output, call.saw(state))
+        kept = LegacyReadOutput(
+            query_name=output.query_name,
+            target=output.target,
+            row_count=output.row_count,
+            columns=output.columns,
+            rows=output.rows,
+        )
+        return json_answer(kept, call.saw(state))
+
+    return call.read(point, run, immutable=_READS_THE_CLOCK not in request.query)
+
+
+def _refuse_too_many(call: Call, result: QueryResult) -> None:
+    limit = call.limits.result_rows
+    if result.num_rows > limit:
+        raise ResourceLimitError(
+            "query result rows",
+            limit,
+            result.num_rows,
+            f"ask for a stream with 'Accept: {Media.NDJSON}', add a limit to the query, or raise --result-rows",
+        )
+
+
+@handles("getSnapshot")
+def get_snapshot(call: Call) -> AnyAnswer:
+    parameters: PointParameters = call.parameters
+    return call.read(parameters.point, lambda state: json_answer(state.listing(), call.saw(state)))
+
+
+@handles("getSchema")
+def get_schema(call: Call) -> AnyAnswer:
+    parameters: PointParameters = call.parameters
+
+    def run(state: Snapshot) -> AnyAnswer:
+        return json_answer(SchemaSource(state.schema_document.source), call.saw(state))
+
+    named = parameters.point != ReadPoint()
+    return call.read(parameters.point, run, of_branch=named)
+
+
+@handles("getEntity")
+def get_entity(call: Call) -> AnyAnswer:
+    parameters: EntityParameters = call.parameters
+    type_key = f"{parameters.entity}:{parameters.type}"
+
+    def run(state: Snapshot) -> AnyAnswer:
+        found = read_entity(state, type_key, parameters.id)
+        if found is None:
+            raise NotFoundError(f"there is no {parameters.entity} {parameters.type} with the id '{parameters.id}'")
+        return json_answer(found, call.saw(state))
+
+    return call.read(parameters.point, run)
+
+
+@handles("listBranches")
+def list_branches(call: Call) -> AnyAnswer:
+    call.require(PolicyAction.READ)
+    return json_answer(BranchList(tuple(call.graph.list_branches())))
+
+
+@handles("listCommits")
+def list_commits(call: Call) -> AnyAnswer:
+    parameters: CommitsParameters = call.parameters
+    branch = branch_name(parameters.branch)
+    call.require(PolicyAction.READ, branch)
+    limit = parameters.limit or call.limits.result_rows
+    return json_answer(call.graph.commits(branch, limit=limit, before=parameters.before))
+
+
+@handles("getCommit")
+def get_commit(call: Call) -> AnyAnswer:
+    call.require(PolicyAction.READ)
+    return json_answer(receipt_of(call.graph.workspace.commit_entry(call.path["commit_id"].strip())))
+
+
+@handles("list_queries")
+def list_queries(call: Call) -> AnyAnswer:
+    call.require(PolicyAction.READ, "main")
+    stored = call.served.queries
+    return json_answer(StoredQueries(tuple(stored[name].entry for name in sorted(stored))))

@@ -1,0 +1,91 @@
+"""The rows of a query as a stream: JSON lines, CSV or Arrow, made while the client takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.api.routes import Media
+from omnigraph.engine.query.output import csv_line, csv_row
+from omnigraph.engine.query.result import QueryStream
+
+CHUNK_BYTES: Final = 64 << 10
+"""What a client that stops reading leaves in memory, times two."""
+
+_ROW: Final = msgspec.json.Encoder()
+
+
+def row_chunks(rows: QueryStream, media: Media) -> Iterator[bytes]:
+    """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
+    return _WRITERS[media](rows)
+
+
+def in_chunks(pieces: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """Small pieces together, up to a size."""
+    pending = bytearray()
+    for piece in pieces:
+        if pending and len(pending) + len(piece) > size:
+            yield bytes(pending)
+            pending.clear()
+        pending += piece
+    if pending:
+        yield bytes(pending)
+
+
+def _ndjson(rows: QueryStream) -> Iterator[bytes]:
+    return in_chunks(_ROW.encode(row) + b"\n" for row in rows.rows())
+
+
+def _csv(rows: QueryStream) -> Iterator[bytes]:
+    def lines() -> Iterator[bytes]:
+        columns = rows.columns
+        yield f"{csv_line(columns)}\r\n".encode()
+        for row in rows.rows():
+            yield f"{csv_row(columns, row)}\r\n".encode()
+
+    return in_chunks(lines())
+
+
+def _arrow(rows: QueryStream) -> Iterator[bytes]:
+    sink = _Sink()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        yield from sink.taken()
+        for batch in rows:
+            writer.write_batch(batch)
+            yield from sink.taken()
+    yield from sink.taken()
+
+
+class _Sink:
+    """A file that a writer writes to and a stream takes from."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def taken(self) -> Iterator[bytes]:
+        pieces, self._pieces = self._pieces, []
+        for piece in in_chunks(pieces):
+            for start in range(0, len(piece), CHUNK_BYTES):
+                yield piece[start : start + CHUNK_BYTES]
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def close(self) -> None:
+        """The stream ends when its chunks do."""
+
+
+_WRITERS: Final[dict[Media, Callable[[QueryStream], Iterator[bytes]]]] = {
+    Media.NDJSON: _ndjson,
+    Media.CSV: _csv,
+    Media.ARROW: _arrow,
+}

@@ -1,0 +1,148 @@
+"""What a server serves: graphs by id, each with its gate and its stored queries. Fixed for as long as it serves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from omnigraph.api.access import Gate
+from omnigraph.api.graph import GraphApi
+from omnigraph.api.load import LoadReceipt
+from omnigraph.api.query import StoredQuery
+from omnigraph.engine.query.read import ReadOptions
+from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
+from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.policy.access import WITHOUT_RULES
+
+GRAPH_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+RESERVED_GRAPH_IDS: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
+
+
+class RuntimeState(StrEnum):
+    """How a server treats its callers. Settled when it starts."""
+
+    OPEN = "open"
+    """Nobody is asked who they are; everything that concerns one graph is allowed."""
+    DEFAULT_DENY = "default_deny"
+    """Everybody proves who they are and may read, nothing else."""
+    POLICY_ENABLED = "policy_enabled"
+    """Everybody proves who they are, and rules say what they may do."""
+
+
+class ServableGraph(GraphApi, Protocol):
+    """An open graph in this process: reads take limits, and its states can be had."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+    def snapshot(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Snapshot: ...
+
+    def query(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = ...,
+        **parameters: Any,
+    ) -> QueryResult: ...
+
+    def stream(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = ...,
+        **parameters: Any,
+    ) -> QueryStream: ...
+
+    def load_file(
+        self,
+        path: str | Path,
+        *,
+        mode: str,
+        branch: str = "main",
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt: ...
+
+    def load_lenient(
+        self,
+        data: Any,
+        *,
+        mode: str,
+        branch: str = "main",
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuerySource:
+    """A query that is offered by name: the text that declares it, and what callers are told of it."""
+
+    source: str
+    entry: StoredQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One graph that is served. `owned_by_cluster` means that its schema changes by `cluster apply` alone."""
+
+    graph_id: str
+    graph: ServableGraph
+    gate: Gate = WITHOUT_RULES
+    queries: Mapping[str, StoredQuerySource] = field(default_factory=dict)
+    owned_by_cluster: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Everything that is served, and how callers are treated. `quarantined` says why a graph is not served."""
+
+    graphs: Mapping[str, Served]
+    state: RuntimeState
+    gate: Gate = WITHOUT_RULES
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+    revision: int | None = None
+
+    @property
+    def requires_token(self) -> bool:
+        return self.state is not RuntimeState.OPEN
+
+    def graph(self, graph_id: str) -> Served:
+        if GRAPH_ID.fullmatch(graph_id) is None:
+            raise BadRequestError(f"'{graph_id}' is not a graph id: use 1 to 64 letters, digits and hyphens")
+        served = self.graphs.get(graph_id)
+        if served is None:
+            raise NotFoundError(f"graph '{graph_id}' not found")
+        return served
+
+    def close(self) -> None:
+        for served in self.graphs.values():
+            served.graph.close()

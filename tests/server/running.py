@@ -1,0 +1,148 @@
+"""A server of this process: the real application behind a real socket, for tests of what HTTP clients observe.
+
+    with running({"kb": graph}) as server:
+        server.client.post("/graphs/kb/query", json={"query": QUERY})
+
+Processes, workers and signals are tested with `tests.support.servers`, which starts the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import uvicorn
+
+from omnigraph import Graph
+from omnigraph.api.access import AccessRequest, Decision, Gate
+from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.server.application import Application, with_origins
+from omnigraph.server.call import Services
+from omnigraph.server.services import RequestRecord
+from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
+from omnigraph.server.settings import ServerLimits
+from omnigraph.server.stored_queries import NamedSource, stored_queries
+from omnigraph.server.stream_slots import StreamSlots
+from omnigraph.server.tokens import Given, Tokens
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class Recorder:
+    """Keeps what the server tells of itself, for tests to look at."""
+
+    records: list[RequestRecord] = field(default_factory=list)
+    decisions: list[tuple[str | None, AccessRequest, Decision]] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def began(self, operation_id: str) -> None:
+        self.counts[f"began {operation_id}"] += 1
+
+    def around(self, operation_id: str, work: Callable[[], Any]) -> Callable[[], Any]:
+        return work
+
+    def answered(self, record: RequestRecord) -> None:
+        self.records.append(record)
+
+    def decided(self, request_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
+        self.decisions.append((actor, request, decision))
+
+    def failed(self, request_id: str, operation_id: str, error: BaseException) -> None:
+        self.failures.append(error)
+
+    def stream_opened(self, graph_id: str) -> None:
+        self.counts["streams"] += 1
+
+    def stream_closed(self, graph_id: str) -> None:
+        self.counts["streams"] -= 1
+
+    def committed(self, graph_id: str) -> None:
+        self.counts["commits"] += 1
+
+    def conflicted(self, graph_id: str) -> None:
+        self.counts["conflicts"] += 1
+
+    def exposition(self) -> bytes:
+        return b"# nothing is counted here\n"
+
+
+class Unlimited:
+    """Admits everything; what is refused has tests of its own."""
+
+    def admitted(self, actor: str | None, size: int) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+@dataclass
+class RunningServer:
+    """`client` keeps connections; `recorder` has what was logged and counted."""
+
+    url: str
+    client: httpx.Client
+    recorder: Recorder
+    application: Application
+    services: Services
+
+    def graph(self, graph_id: str = "kb") -> str:
+        return f"{self.url}/graphs/{graph_id}"
+
+
+@contextlib.contextmanager
+def running(
+    graphs: Mapping[str, Graph],
+    *,
+    tokens: Mapping[str, str] | None = None,
+    gates: Mapping[str, Gate] | None = None,
+    server_gate: Gate = WITHOUT_RULES,
+    queries: str = "",
+    limits: ServerLimits | None = None,
+    origins: tuple[str, ...] = (),
+    owned_by_cluster: bool = False,
+    wrap: Callable[[Application], Application] = lambda application: application,
+) -> Iterator[RunningServer]:
+    """Serve some graphs. `tokens` maps actors to tokens; without any the server is open."""
+    recorder, limits = Recorder(), limits or ServerLimits()
+    served = {
+        graph_id: Served(
+            graph_id, graph, (gates or {}).get(graph_id, WITHOUT_RULES), _stored(graph, queries), owned_by_cluster
+        )
+        for graph_id, graph in graphs.items()
+    }
+    state = RuntimeState.OPEN
+    if tokens:
+        state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
+    serving = Serving(served, state, server_gate)
+    services = Services(serving, limits, Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test")
+    application = wrap(Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()])))
+    config = uvicorn.Config(
+        with_origins(application, origins), http="httptools", loop="uvloop", log_config=None, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started, "the server listens")
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        with httpx.Client(base_url=url, timeout=120) as client:
+            yield RunningServer(url, client, recorder, application, services)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:
+    if not text:
+        return {}
+    names = [
+        line.split("(")[0].removeprefix("query ").strip() for line in text.splitlines() if line.startswith("query ")
+    ]
+    return stored_queries([NamedSource(name, text) for name in names], graph.snapshot())
