@@ -16,6 +16,8 @@ from tests.server.conftest import LightServer, Room
 from tests.support.servers import ServerProcess, served
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("connections")  # two servers for all of it
+
 GET = b"GET /pid HTTP/1.1\r\nhost: here\r\n\r\n"
 
 
