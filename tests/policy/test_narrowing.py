@@ -32,7 +32,8 @@ node Person {
 }
 node Contract { number: String @key  public: Bool }
 edge Signed: Person -> Contract { on: Date? }
-edge Contract2: Person -> Contract
+node Twin { a: String @key }
+edge Twin: Twin -> Twin { b: Bool? }
 """
 
 
@@ -84,9 +85,10 @@ def test_rules_add_up(catalog: Catalog) -> None:
 
 
 def test_a_type_can_be_closed(catalog: Catalog) -> None:
-    lens = gate("rows: {Contract: 'false', 'edge:Signed': 'false'}").lens("ana", READ, catalog)
+    lens = gate("rows: {Contract: 'false', 'edge:Twin': 'false'}").lens("ana", READ, catalog)
     assert lens.of(catalog.nodes["Contract"]).rows == NO_ROW
-    assert lens.of(catalog.edges["Signed"]).rows == NO_ROW
+    assert lens.of(catalog.edges["Twin"]).rows == NO_ROW
+    assert lens.of(catalog.nodes["Twin"]).is_open
 
 
 def test_only_the_rules_that_allow_a_request_count(catalog: Catalog) -> None:
@@ -124,6 +126,7 @@ def test_every_actor_has_a_lens_of_its_own(catalog: Catalog) -> None:
         ("rows: {Person: salary = $actor}", ["rows of Person at column 1: T7: cannot compare I64? with String"]),
         ("rows: {Person: 'region != \"ue\"'}", ["'ue' is none of the values"]),
         ("rows: {Person: 'true', 'node:Person': 'true'}", ["rows of node:Person: the type is listed twice"]),
+        ("rows: {Twin: 'false'}", ["rows of Twin: a node and an edge type have this name; write 'node:Twin' or"]),
         ("hide: {Person: [salry, ssn]}", ["has no property 'salry'", "has no property 'ssn'"]),
         ("hide: {Person: [name]}", ["'name' belongs to the key, which everybody reads off the id"]),
         ("hide: {People: [name]}", ["hide of People: the graph has no type 'People'"]),

@@ -129,6 +129,9 @@ def _shown(rule: Rule, catalog: Catalog, findings: _Findings) -> _Shown:
 
 
 def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
+    if name in catalog.nodes and name in catalog.edges:
+        findings.add(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
+        return None
     try:
         return catalog.type_named(name)
     except BadRequestError as error:
