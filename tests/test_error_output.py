@@ -58,6 +58,7 @@ SAMPLES: list[OmniGraphError] = [
     errors.BlobIntegrityError("odd"),
     errors.UnauthorizedError("missing bearer token"),
     errors.PolicyError("not you"),
+    errors.PolicyEvaluationError(["no such action", "no such actor"]),
     errors.BootRefusedError(["no graph", "no token"]),
     errors.StorageError(errors.StorageErrorKind.TRANSIENT, "timeout"),
     errors.CommitOutcomeUnknownError("C1", "timeout"),

@@ -434,6 +434,14 @@ class PolicyError(OmniGraphError):
     http_status = 403
 
 
+class PolicyEvaluationError(OmniGraphError):
+    """Rules that can't be evaluated. Nobody was denied anything, and nothing was done."""
+
+    def __init__(self, details: Sequence[str]) -> None:
+        super().__init__(f"policy: policy evaluation failed: {'; '.join(details)}")
+        self.details = tuple(details)
+
+
 class BootRefusedError(OmniGraphError):
     """A server that does not start, with every reason. Nothing is served."""
 

@@ -20,7 +20,8 @@ import httpx
 import uvicorn
 
 from omnigraph import Graph
-from omnigraph.policy.access import WITHOUT_RULES, AccessRequest, Decision, Gate
+from omnigraph.api.access import AccessRequest, Decision, Gate
+from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.services import RequestRecord

@@ -14,6 +14,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
+from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.limits import Limits
 from omnigraph.cluster.catalog import Catalog
@@ -24,7 +25,8 @@ from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BootRefusedError, ExternalBlobPolicyError
-from omnigraph.policy.access import WITHOUT_RULES, AccessRequest, Decision, Gate
+from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.policy.gate import PolicyGate
 from omnigraph.server.boot import boot, runtime_state, store_graph_id
 from omnigraph.server.policies import PolicyLoader
 from omnigraph.server.serving import RuntimeState, Serving
@@ -283,7 +285,7 @@ class Rules:
         return Decision(request.action in self.source, self.label)
 
 
-def load_rules(source: str, kind: str, label: str) -> Gate:
+def load_rules(source: str, kind: str, label: str, graph_id: str | None = None) -> Gate:
     return Rules(source, kind, label)
 
 
@@ -347,14 +349,37 @@ def test_rules_that_do_not_load(cluster: Cluster, opened: Opened) -> None:
     assert "policy 'top': does not parse" in refusal(settings(cluster), opened, TOKEN, load_rules)
 
 
-def test_without_an_engine_rules_close_what_they_govern(cluster: Cluster, opened: Opened) -> None:
-    bound(cluster, main=("read", ("graph.kb",)))
+READERS = """\
+version: 1
+groups: {readers: [ana]}
+rules:
+  - id: readers-read
+    allow: {actors: {group: readers}, actions: [read]}
+"""
+LISTERS = READERS.replace("[read]", "[graph_list]")
+
+
+def test_bundles_are_compiled_by_themselves(cluster: Cluster, opened: Opened) -> None:
+    bound(cluster, main=(READERS, ("graph.kb",)), top=(LISTERS, ("cluster",)))
+    with Booted(settings(cluster), opened, TOKEN) as (serving, _):
+        assert serving.state is RuntimeState.POLICY_ENABLED
+        assert serving.gate.decide("ana", AccessRequest(PolicyAction.GRAPH_LIST)).matched_rule_id == "readers-read"
+        gate = serving.graph("kb").gate
+        assert gate.decide("ana", AccessRequest(PolicyAction.READ)).matched_rule_id == "readers-read"
+        assert not gate.decide("ana", AccessRequest(PolicyAction.CHANGE, "main")).allowed
+        assert isinstance(gate, PolicyGate)
+        assert 'Omnigraph::Graph::"kb"' in gate.rules.text
+
+
+def test_a_bundle_of_the_wrong_kind_closes_what_it_governs(cluster: Cluster, opened: Opened) -> None:
+    bound(cluster, main=(LISTERS, ("graph.kb",)))
     with Booted(settings(cluster), opened, TOKEN) as (serving, _):
         assert list(serving.graphs) == ["lab"]
-        assert "can't evaluate policy bundles" in serving.quarantined["kb"]
+        assert "policy 'main':5:" in serving.quarantined["kb"]
+        assert "Graph policy file" in serving.quarantined["kb"]
         assert serving.state is RuntimeState.POLICY_ENABLED
-    bound(cluster, top=("read", ("cluster",)))
-    assert "this version can't evaluate policy bundles" in refusal(settings(cluster), opened, TOKEN)
+    bound(cluster, top=(READERS, ("cluster",)))
+    assert "Server policy file" in refusal(settings(cluster), opened, TOKEN)
 
 
 # -- quarantine

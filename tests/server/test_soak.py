@@ -8,7 +8,7 @@ import omnigraph
 from tests.server.soak import SCHEMA, check, soak
 from tests.support.servers import served
 
-WRITES = 250
+WRITES = 120
 
 
 def test_every_acknowledged_write_is_there_once_though_workers_are_killed(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_every_acknowledged_write_is_there_once_though_workers_are_killed(tmp_pa
         tally, kills = soak(
             server,
             graph,
-            clients=24,
+            clients=16,
             go_on=lambda told: len(told.acknowledged) < WRITES,
             kill_every=1.0,
         )

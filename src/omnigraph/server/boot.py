@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.ledger import cluster_around
@@ -21,8 +22,9 @@ from omnigraph.engine.object_store import normal_uri, real_place
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, OmniGraphError
-from omnigraph.policy.access import WITHOUT_RULES, Gate
-from omnigraph.server.policies import Bindings, PolicyLoader, bind, refuse_policies
+from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.policy.gate import load_gate
+from omnigraph.server.policies import Bindings, PolicyLoader, bind
 from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, RuntimeState, ServableGraph, Served, Serving
 from omnigraph.server.settings import Settings
 from omnigraph.server.stored_queries import NamedSource, stored_queries
@@ -45,7 +47,7 @@ def boot(
     open_graph: OpenGraph,
     environment: Mapping[str, str],
     revision: int | None = None,
-    load_policy: PolicyLoader = refuse_policies,
+    load_policy: PolicyLoader = load_gate,
 ) -> tuple[Serving, Tokens]:
     """What a server serves, and whom it knows. Raises `BootRefusedError`.
 
@@ -167,7 +169,7 @@ def _opened(
         policy = bindings.graphs.get(graph_id)
         gate: Gate = WITHOUT_RULES
         if policy is not None:
-            gate = load_policy(policy.source, "graph", f"policy '{policy.name}'")
+            gate = load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
         opened = open_graph(graph.uri, graph.embedder(environment), graph.served_blobs(), limits)
         try:
             offered = stored_queries(queries[graph_id], opened.snapshot("main"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadPoint
 from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Route
@@ -16,7 +17,7 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, PreconditionFailedError
-from omnigraph.policy.access import AccessRequest, Decision, Gate, require
+from omnigraph.policy.access import require
 from omnigraph.server.answers import Answer, AnyAnswer, with_headers
 from omnigraph.server.entity_tags import matches_weakly, tag_of
 from omnigraph.server.services import Admission, Observer

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from omnigraph.policy.access import AccessRequest, Decision
+from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.server import logs
 from omnigraph.server.metrics import UNMATCHED, Metrics
 from omnigraph.server.services import RequestRecord

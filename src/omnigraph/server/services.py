@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from omnigraph.policy.access import AccessRequest, Decision
+from omnigraph.api.access import AccessRequest, Decision
 
 Result = TypeVar("Result")
 
