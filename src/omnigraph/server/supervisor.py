@@ -45,17 +45,16 @@ def serve(settings: Settings, program: Program) -> int:
 def _supervise(settings: Settings, program: Program) -> int:
     logs.configure()
     try:
-        listener = bound(settings.host, settings.port)
+        with (
+            bound(settings.host, settings.port) as listener,
+            Board(settings.workers) as board,
+            metrics.shared_directory() as directory,
+            _signals() as asked_to_end,
+        ):
+            return _Supervisor(settings, program, listener, board, directory, asked_to_end).run()
     except OmniGraphError as error:
         complain(str(error))
         return REFUSED
-    with (
-        listener,
-        Board(settings.workers) as board,
-        metrics.shared_directory() as directory,
-        _signals() as asked_to_end,
-    ):
-        return _Supervisor(settings, program, listener, board, directory, asked_to_end).run()
 
 
 @dataclass(slots=True)

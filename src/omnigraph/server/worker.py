@@ -193,6 +193,7 @@ class _Worker:
 def _maintained(serving: Serving) -> Mapping[str, Upkeep]:
     from omnigraph.engine.upkeep.maintainer import Maintainer
 
+    logger.info("this worker looks after %d graphs", len(serving.graphs))
     return {name: Maintainer(served.graph.workspace).start() for name, served in serving.graphs.items()}
 
 
