@@ -58,6 +58,7 @@ def test_told_to_end_it_finishes_what_is_under_way_and_exits_with_0(
     assert answer.endswith(b"held")
     assert b"connection: close" in answer
     assert server.wait() == 0
+    assert "killed" not in server.errors()
     assert server.lines == [f"OMNIGRAPH_LISTEN_ADDR=127.0.0.1:{server.port}"]
     assert all(room.has(f"closed-{pid}") for pid in serving)
 

@@ -208,12 +208,11 @@ class _Supervisor:
                 break  # asked again: whoever asks does not want to wait
             for sentinel in ended:
                 del waiting[sentinel]
-        for seat in alive:
+        for seat in waiting.values():
             assert seat.process is not None
-            if seat.process.exitcode is None:
-                logger.error("worker %d has not ended and is killed", seat.number)
-                seat.process.kill()
-                seat.process.join()
+            logger.error("worker %d has not ended and is killed", seat.number)
+            seat.process.kill()
+        for seat in alive:
             self._strike_off(seat)
 
 
