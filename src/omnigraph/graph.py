@@ -71,6 +71,7 @@ from omnigraph.engine.write.mutate import MutationRequest
 from omnigraph.engine.write.mutate import mutate as run_mutation
 from omnigraph.errors import ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
+from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
@@ -136,6 +137,11 @@ class Graph:
     def with_embedding(self, embedder: Embedder) -> Self:
         """A handle on the same graph that embeds the texts of `nearest` with this client."""
         return type(self)(replace(self._workspace, embedder=embedder))
+
+    def through(self, lens: Lens) -> Self:
+        """A handle on the same graph that shows, and lets be changed, what a lens shows. What can't be done in part
+        is refused."""
+        return type(self)(replace(self._workspace, lens=lens))
 
     def with_gate(self, gate: Gate) -> Self:
         """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""

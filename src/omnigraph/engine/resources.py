@@ -15,6 +15,7 @@ from omnigraph.api.limits import Limits
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError, PolicyError
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
 
@@ -36,6 +37,8 @@ class Resources:
     embedder: Embedder | None = None
     gate: Gate | None = None
     """The rules that govern writes through this handle. None: whoever has the handle may do everything."""
+    lens: Lens = OPEN
+    """What is seen and may be changed through this handle. Who makes it narrow also says whose it is."""
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
     """What the last commits changed and how the last states differed, for the pages of a large difference; kept and
     read by `engine.history` alone."""
@@ -53,6 +56,11 @@ class Resources:
         if not decision.allowed:
             raise PolicyError(f"policy: policy denied: {decision.message}")
 
+    def refuse_narrowed(self, what: str) -> None:
+        """For operations that show or change everything, and can't do so in part."""
+        if not self.lens.is_open:
+            raise narrowed_error(what)
+
     @property
     def uri(self) -> str:
         return self.root.location.uri
@@ -60,3 +68,7 @@ class Resources:
     @property
     def graph_id(self) -> str:
         return self.root.identity.graph_id
+
+
+def narrowed_error(what: str) -> PolicyError:
+    return PolicyError(f"policy: {what} needs a rule without rows and hide: it is about everything there is")

@@ -14,10 +14,10 @@ import pyarrow as pa
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.snapshots import SnapshotDataset, SnapshotListing
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.resources import Resources
+from omnigraph.engine.resources import Resources, narrowed_error
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.query.lens import OPEN, Lens
+from omnigraph.language.query.lens import Lens
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
@@ -28,12 +28,18 @@ INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 
 
 class Snapshot:
-    def __init__(self, resources: Resources, branch: str, entry: LogEntry, lens: Lens = OPEN) -> None:
+    def __init__(self, resources: Resources, branch: str, entry: LogEntry, lens: Lens | None = None) -> None:
+        """Without a lens of its own, a state is seen through that of its handle."""
         self.resources = resources
         self.branch = branch
         self.entry = entry
-        self.lens = lens
+        self._lens = lens
+
+    @property
+    def lens(self) -> Lens:
         """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
+        lens = self.resources.lens if self._lens is None else self._lens
+        return lens if lens.is_open else lens.on(self.catalog)
 
     @property
     def commit_id(self) -> str:
@@ -57,12 +63,11 @@ class Snapshot:
 
     def at(self, entry: LogEntry) -> Snapshot:
         """Another state of the same graph, read with the same settings."""
-        other = Snapshot(self.resources, entry.branch, entry)
-        return other if self.lens.is_open else other.through(self.lens)
+        return Snapshot(self.resources, entry.branch, entry, self._lens)
 
     def through(self, lens: Lens) -> Snapshot:
         """This state as somebody sees it. The lens may have been made for another schema of the graph."""
-        return Snapshot(self.resources, self.branch, self.entry, lens.on(self.catalog))
+        return Snapshot(self.resources, self.branch, self.entry, lens)
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""
@@ -85,9 +90,11 @@ class Snapshot:
         return self.table(same.type_key)
 
     def count(self, type_key: str, filter: str | None = None) -> int:
+        self._refuse_narrowed("counting rows of a table")
         return self.table(type_key).count(filter)
 
     def scan(self, type_key: str, columns: Sequence[str] | None = None, filter: str | None = None) -> pa.Table:
+        self._refuse_narrowed("reading a table as it is stored")
         return self.table(type_key).read(columns, filter=filter)
 
     def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
@@ -100,6 +107,7 @@ class Snapshot:
 
     def listing(self) -> SnapshotListing:
         """The tables of this state. Versions belong to no Lance branch, so none is named."""
+        self._refuse_narrowed("the listing of tables")
         published = self.table_versions()
         datasets = []
         for type_key in self.types():
@@ -110,6 +118,10 @@ class Snapshot:
                 SnapshotDataset(EntityKind(kind), name, state.path, version, state.version, None, state.rows)
             )
         return SnapshotListing(self.branch, self.version, FORMAT_VERSION, tuple(datasets))
+
+    def _refuse_narrowed(self, what: str) -> None:
+        if not self.lens.is_open:
+            raise narrowed_error(what)
 
     def requests(self) -> int:
         """Read requests that this process has sent to the store for this graph so far."""

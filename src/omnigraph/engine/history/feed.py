@@ -49,6 +49,7 @@ class _Place:
 
 def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
+    workspace.refuse_narrowed("the change feed")
     if sum(given is not None for given in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
     room = PageRoom.of(request.max_changes, request.max_bytes)
@@ -75,6 +76,7 @@ class CapturedBaseline:
 
 def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> CapturedBaseline:
     """Whoever writes the lines hands out the record only after the last of them was taken."""
+    workspace.refuse_narrowed("a baseline")
     head = workspace.head(branch)
     record = ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
     return CapturedBaseline(Snapshot(workspace, head.ref.branch, head.entry), scope, record)

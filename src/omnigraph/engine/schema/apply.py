@@ -50,6 +50,7 @@ def apply_schema(
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
+    workspace.refuse_narrowed("a schema change")
     change = _SchemaChange(text, allow_data_loss)
     published = workspace.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
     if change.evolution is None or change.head is None:

@@ -24,6 +24,7 @@ from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.blob_admission import admit_blobs
 from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
@@ -189,7 +190,11 @@ class _Load:
         mode = self.request.mode
         change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
         order = [change.by_type[key] for key in sorted(change.by_type)]
-        read_set = check_constraints(FinalImage(txn, change), order)
+        sight = AuthorSight(txn)
+        sight.refuse_partial_rows([each.type for each in order])
+        sight.refuse_unseen(change)
+        with sight.discreet():
+            read_set = check_constraints(FinalImage(txn, change), order)
         if mode is not LoadMode.MERGE:
             for key, typed in decoded.by_type.items():
                 refuse_repeated_ids(key, typed.rows.column("id"))

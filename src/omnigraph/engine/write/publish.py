@@ -27,6 +27,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetChangedError,
 )
+from omnigraph.language.query.lens import OPEN
 from omnigraph.storage.identifiers import new_commit_id, now_micros
 from omnigraph.storage.log.write_age import WriteAge
 from omnigraph.storage.log.writer_queue import QueuePlace
@@ -86,7 +87,8 @@ class WriteTxn:
 
     @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.resources, self.ref.branch, self.base)
+        """The head as it is: rules of the schema hold for all rows, whoever sees them."""
+        return Snapshot(self.resources, self.ref.branch, self.base, OPEN)
 
     def state(self, type_key: str) -> TableState:
         return self.snapshot.table(type_key).state

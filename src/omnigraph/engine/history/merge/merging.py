@@ -46,6 +46,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
     request = _checked(request)
     workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
+    workspace.refuse_narrowed("a merge")
     intent = _intent(request)
     published = _earlier(workspace, request, intent)
     if published is None:
@@ -69,6 +70,7 @@ def _checked(request: MergeRequest) -> MergeRequest:
 
 def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
     """The same decisions as `merge`, without any effect."""
+    workspace.refuse_narrowed("the preview of a merge")
     request = _checked(request)
     root = workspace.root
     source, target = root.branches.head(request.source), root.branches.head(request.target)

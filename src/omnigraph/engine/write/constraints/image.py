@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.publish import ReadSet, WriteTxn
 from omnigraph.language.catalog import Catalog
@@ -26,6 +27,7 @@ class FinalImage:
 
     def __init__(self, txn: WriteTxn, change: GraphChange) -> None:
         self.snapshot = txn.snapshot
+        self._sight = AuthorSight(txn)
         self.change = change
         self._workers = txn.root.workers
         self._tables: set[str] = set()
@@ -95,4 +97,7 @@ class FinalImage:
         return {name: probe.result() for name, probe in probes.items()}
 
     def _probe(self, type_key: str, ids: set[str]) -> set[str]:
-        return self.snapshot.table(type_key).existing_ids(ids)
+        """Those of some ids that exist for the author: an edge to a node that is not seen ends nowhere."""
+        if self._sight.is_open:
+            return self.snapshot.table(type_key).existing_ids(ids)
+        return self._sight.seen_among(self.catalog.nodes[type_key.partition(":")[2]], sorted(ids))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, type_records
+from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.mutate.cells import evaluate
 from omnigraph.engine.write.mutate.conditions import Condition
@@ -31,8 +32,9 @@ from omnigraph.language.violations import Sentence
 class Construction:
     """The state of a mutation that inserts and updates."""
 
-    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], limits: Limits) -> None:
+    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], limits: Limits, sight: AuthorSight) -> None:
         self._txn = txn
+        self._sight = sight
         self._values = values
         self._limits = limits
         self._waiting = WaitingInserts()
@@ -88,7 +90,7 @@ class Construction:
         assigned = self._assigned(update, number)
         pending = self._pending_of(update.type)
         self.tables_read.add(update.type.type_key)
-        rows = stored.matching(update.type, condition, pending.stored_columns)
+        rows = self._sight.matched(update.type, stored.matching(update.type, condition, pending.stored_columns))
         rows = rows.filter(pc.invert(pending.holds(rows.column("id"))))
         self.affected_nodes += pending.update(condition, rows, assigned, number)
         refuse_beyond(self._limits, update.type, len(pending), pending.nbytes(self._limits.bytes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.mutate.cells import evaluate
 from omnigraph.engine.write.mutate.conditions import Condition
@@ -21,8 +22,9 @@ from omnigraph.language.query.params import BoundValue
 class Destruction:
     """The state of a mutation that deletes."""
 
-    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue]) -> None:
+    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], sight: AuthorSight) -> None:
         self._txn = txn
+        self._sight = sight
         self._values = values
         self._removed: defaultdict[str, set[str]] = defaultdict(set)
         self._types: dict[str, TableType] = {}
@@ -44,7 +46,7 @@ class Destruction:
         conditions = [(s.type, Condition(s.where, evaluate(s.where.value, self._values))) for s in deletes]
         stored = StoredRows(self._txn, conditions)
         for delete, (type_, condition) in zip(deletes, conditions, strict=True):
-            matched = stored.matching(type_, condition, ["id"])
+            matched = self._sight.matched(type_, stored.matching(type_, condition, ["id"]))
             self.tables_read.add(type_.type_key)
             self._remove(type_, matched.column("id").to_pylist())
             if isinstance(delete, ir.DeleteNodes) and matched.num_rows:

@@ -15,6 +15,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.load import MutationReceipt
 from omnigraph.engine.rows.kernels import TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.blob_admission import admit_blobs
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
@@ -88,14 +89,22 @@ class _Mutation:
         plan = query.write_plan
         now_millis = self.intent.authored_at // 1_000
         values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
-        made = Destruction(txn, values) if plan.is_destructive else Construction(txn, values, self.workspace.limits)
+        sight = AuthorSight(txn)
+        sight.refuse_hidden_names(plan.statements)
+        made = (
+            Destruction(txn, values, sight)
+            if plan.is_destructive
+            else Construction(txn, values, self.workspace.limits, sight)
+        )
         made.run(plan.statements)
         change = made.change()
         if not change.by_type:
             return None
+        sight.refuse_unseen(change)
         _check_values(change)
         order = [*change.nodes(), *change.edges()]
-        checked = check_constraints(FinalImage(txn, change), order)
+        with sight.discreet():
+            checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
