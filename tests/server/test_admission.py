@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, suppress
 from multiprocessing.connection import Connection
 
 import pytest
@@ -131,6 +131,49 @@ def test_what_is_admitted_is_what_a_plain_sum_admits(events: list[tuple], reques
                         entry[3].__exit__(None, None, None)
         for *_, entered in inside:
             entered.__exit__(None, None, None)
+
+
+class PreemptedBoard(Board):
+    """Another worker goes in at the n-th step of the first one: before it reads or writes, or right behind that."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers)
+        self.steps = 0
+        self.at = -1
+        self.other: Callable[[], None] = lambda: None
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps == self.at:
+            self.at = -1
+            self.other()
+
+    def post(self, worker: int, slot: int, digest: bytes, requests: int, volume: int) -> None:
+        self._step()
+        super().post(worker, slot, digest, requests, volume)
+        self._step()
+
+    def in_flight(self, worker: int, digest: bytes) -> tuple[int, int]:
+        self._step()
+        found = super().in_flight(worker, digest)
+        self._step()
+        return found
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_whoever_comes_between_two_steps_is_seen(step: int) -> None:
+    inside: list[str] = []
+    with PreemptedBoard(WORKERS) as board, ExitStack() as held:
+        first, second = (Admission(board, number, 1, 1000) for number in range(2))
+
+        def enter(admission: Admission, name: str) -> None:
+            with suppress(TooManyRequestsError):
+                held.enter_context(admission.admitted("ada", 1))
+                inside.append(name)
+
+        board.at, board.other = step, lambda: enter(second, "second")
+        enter(first, "first")
+        assert len(inside) == 1
 
 
 def test_processes_that_race_never_have_more_inside_than_the_cap(board: Board) -> None:

@@ -22,12 +22,16 @@ class Terminal(io.StringIO):
 def _own_logging() -> Iterator[None]:
     """Configuring the log of a process must not outlive a test."""
     root, ours = logging.getLogger(), logging.getLogger("omnigraph")
-    before = root.handlers, root.level, ours.level
+    found_out = ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing")
+    before = {name: getattr(logging, name) for name in found_out}
+    handlers, levels = root.handlers, (root.level, ours.level)
     yield
-    root.handlers, root.level, ours.level = before
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
+    root.handlers = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
     logging.captureWarnings(False)
+    for name, value in before.items():
+        setattr(logging, name, value)
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -39,7 +43,7 @@ def test_a_request_is_one_json_object_with_these_members() -> None:
     logs.configure({}, worker=3, stream=stream)
     logs.request("r1", "mutate", 200, 12.3456, graph="kb", actor="ada", received=10, sent=20)
     (line,) = lines(stream)
-    assert line.pop("time").endswith("+00:00")
+    assert line.pop("time").endswith("Z")
     assert line == {
         "level": "info",
         "logger": "omnigraph.server.request",
@@ -79,6 +83,13 @@ def test_of_an_exception_the_class_and_the_places_are_told_and_not_the_text() ->
         assert "planted" not in told
         assert told.count("builtins.KeyError") == told.count("builtins.ValueError") == 2
         assert "test_logs.py:" in told
+
+
+def test_what_is_not_text_is_logged_nevertheless() -> None:
+    stream = io.StringIO()
+    logs.configure({}, stream=stream)
+    logs.request("r1", "query", 200, 1.0, actor="a\ud800\n")
+    assert lines(stream)[0]["actor"] == "a\\ud800\n"
 
 
 def test_on_a_terminal_people_read_it_and_nothing_moves_the_cursor() -> None:

@@ -117,10 +117,11 @@ def test_it_serves_the_graph_under_the_last_part_of_its_uri(client: httpx.Client
     assert answer.json()["rows"] == []
 
 
-def test_upkeep_runs_in_one_worker_and_shows(client: httpx.Client) -> None:
+def test_upkeep_runs_in_one_worker_and_shows(server: ServerProcess, client: httpx.Client) -> None:
     found = samples(client.get("/metrics").text)
     assert found["omnigraph_upkeep_runs_total", "graph=kb"] == 0
     assert found[("omnigraph_workers",)] == 2
+    assert server.errors().count("looks after 1 graphs") == 1
 
 
 def test_logs_and_metrics_hold_no_token_text_value_or_row(server: ServerProcess, client: httpx.Client) -> None:
@@ -129,7 +130,7 @@ def test_logs_and_metrics_hold_no_token_text_value_or_row(server: ServerProcess,
     client.get("/planted-path", headers={"x-planted": "planted-header"})
     client.request("PLANTED", "/healthz")
     metrics = client.get("/metrics").text
-    wait_until(lambda: '"operation": "metrics"' in server.errors(), "the requests are logged")
+    wait_until(lambda: '"operation":"metrics"' in server.errors(), "the requests are logged")
     for told in (server.errors(), metrics):
         assert "planted" not in told.lower()
     requests = [json.loads(line) for line in server.errors().splitlines()]

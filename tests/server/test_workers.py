@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from omnigraph.server.settings import Settings
+from omnigraph.server.worker import Assignment
 from tests.server.conftest import LightServer, Room
+from tests.server.light import PROGRAM
 from tests.server.test_protocol import GET, one_answer, status_of, until_closed
 from tests.support.processes import is_stopped
 from tests.support.servers import ServerProcess, is_alive
@@ -55,6 +58,7 @@ def test_told_to_end_it_finishes_what_is_under_way_and_exits_with_0(
     assert answer.endswith(b"held")
     assert b"connection: close" in answer
     assert server.wait() == 0
+    assert "killed" not in server.errors()
     assert server.lines == [f"OMNIGRAPH_LISTEN_ADDR=127.0.0.1:{server.port}"]
     assert all(room.has(f"closed-{pid}") for pid in serving)
 
@@ -135,21 +139,8 @@ def test_an_address_that_is_taken_is_named(light: LightServer, light_refused: Ca
         assert f"can't bind 127.0.0.1:{port}" in errors
 
 
-def test_a_dead_worker_is_replaced_on_the_same_revision(light: LightServer, room: Room) -> None:
-    server = light(workers=2)
-    first = set(server.workers())
-    victim = min(first)
-    os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: len(set(server.workers()) - {victim}) == 2, "there are two workers again")
-    (fresh,) = set(server.workers()) - first
-    wait_until(lambda: int(fetched(server, "/pid")) == fresh, "the new worker answers")
-    assert sorted(room.revisions_booted(), key=str) == [7, 7, None]
-    assert server.terminate() == 0
-    assert "was ended by SIGKILL" in server.errors()
-
-
-def test_clients_never_notice_that_a_worker_is_missing(light: LightServer, room: Room) -> None:
-    """The socket belongs to all: while one is dead the other takes every connection."""
+def test_while_a_worker_is_dead_the_other_serves_until_it_is_replaced(light: LightServer, room: Room) -> None:
+    """The socket belongs to all. Whoever comes later serves what the first one found, however often it is tried."""
     server = light(workers=2)
     room.put("refuse", "2")  # whoever starts now does not come up
     left, victim = server.workers()
@@ -158,7 +149,19 @@ def test_clients_never_notice_that_a_worker_is_missing(light: LightServer, room:
     assert pids_that_answer(server) == {left}
     (room.path / "refuse").unlink()
     wait_until(lambda: "serves again" in server.errors(), "another one serves")
+    (fresh,) = set(server.workers()) - {left}
+    wait_until(lambda: int(fetched(server, "/pid")) == fresh, "the new worker answers")
+    first, *others = sorted(room.revisions_booted(), key=lambda revision: revision or 0)
+    assert first is None
+    assert set(others) == {7}
+    assert "was ended by SIGKILL" in server.errors()
     assert server.terminate() == 0
+
+
+def test_one_seat_looks_after_the_graphs_whoever_sits_in_it() -> None:
+    settings = Settings(store="g", workers=3, maintain=True)
+    assert [Assignment(settings, PROGRAM, number).maintains for number in range(3)] == [True, False, False]
+    assert not Assignment(Settings(store="g"), PROGRAM).maintains
 
 
 def test_workers_end_when_their_supervisor_was_killed(light: LightServer, room: Room) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
+from heapq import heappop, heappush
 from typing import Final
 
 from omnigraph.errors import TooManyRequestsError
@@ -55,7 +56,7 @@ class Admission:
         self._requests_cap = requests
         self._bytes_cap = volume
         self._held: dict[str, _Held] = {}
-        self._free = list(range(SLOTS - 1, -1, -1))
+        self._free = list(range(SLOTS))
         self._lock = threading.Lock()
 
     @contextmanager
@@ -95,12 +96,12 @@ class Admission:
             if not self._free:
                 return False
             digest = blake2b(actor.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            held = self._held[actor] = _Held(self._free.pop(), digest)
+            held = self._held[actor] = _Held(heappop(self._free), digest)  # the lowest: others read up to it
         held.requests += requests
         held.volume += volume
         self._board.post(self._worker, held.slot, held.digest, held.requests, held.volume)
         if not held.requests:
-            self._free.append(held.slot)
+            heappush(self._free, held.slot)
             del self._held[actor]
         return True
 

@@ -17,10 +17,13 @@ from typing import Any, Final
 SLOTS: Final = 1024
 """So many actors can have writes in flight in one worker at the same moment."""
 
-_CONNECTIONS: Final = struct.Struct("=Q")
+_NUMBER: Final = struct.Struct("=Q")
+_USED_AT: Final = 8
 _HEAD: Final = 32
+"""The connections, and how many slots were ever used: the rest need not be read."""
 _SLOT: Final = struct.Struct("=16sQQ")
 _AREA: Final = _HEAD + _SLOT.size * SLOTS
+_READ_AT_ONCE: Final = _HEAD + _SLOT.size * 16
 
 
 class Board:
@@ -28,6 +31,7 @@ class Board:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._used = [0] * workers
         self._file = _memory_file()
         os.ftruncate(self._file, _AREA * workers)
 
@@ -44,41 +48,50 @@ class Board:
 
     def clear(self, worker: int) -> None:
         """Strike off a worker that is dead."""
+        self._used[worker] = 0
         os.pwrite(self._file, bytes(_AREA), worker * _AREA)
 
     # Writes in flight, by the digest of an actor
 
     def post(self, worker: int, slot: int, digest: bytes, requests: int, volume: int) -> None:
         """Say what is in flight. Nothing in flight frees the slot."""
+        if slot >= self._used[worker]:
+            # Before the slot itself: who reads a slot has read that there is one.
+            self._used[worker] = slot + 1
+            os.pwrite(self._file, _NUMBER.pack(slot + 1), worker * _AREA + _USED_AT)
         entry = _SLOT.pack(digest if requests else bytes(16), requests, volume)
         os.pwrite(self._file, entry, worker * _AREA + _HEAD + slot * _SLOT.size)
 
     def in_flight(self, worker: int, digest: bytes) -> tuple[int, int]:
         """Requests and bytes of an actor in one worker, as of now."""
-        slots = os.pread(self._file, _AREA - _HEAD, worker * _AREA + _HEAD)
-        at = slots.find(digest)
-        while at >= 0 and at % _SLOT.size:
-            at = slots.find(digest, at + 1)
+        area = os.pread(self._file, _READ_AT_ONCE, worker * _AREA)
+        end = _HEAD + _SLOT.size * _NUMBER.unpack_from(area, _USED_AT)[0]
+        if end > _READ_AT_ONCE:
+            area = os.pread(self._file, end, worker * _AREA)
+        at = area.find(digest, _HEAD, end)
+        while at >= 0 and (at - _HEAD) % _SLOT.size:
+            at = area.find(digest, at + 1, end)
         if at < 0:
             return 0, 0
-        _, requests, volume = _SLOT.unpack_from(slots, at)
+        _, requests, volume = _SLOT.unpack_from(area, at)
         return requests, volume
 
     # Connections
 
     def post_connections(self, worker: int, count: int) -> None:
-        os.pwrite(self._file, _CONNECTIONS.pack(count + 1), worker * _AREA)
+        os.pwrite(self._file, _NUMBER.pack(count + 1), worker * _AREA)
 
     def fewest_connections_but(self, worker: int) -> int | None:
         """Of the other workers that serve, how many connections the one has that has the fewest."""
-        others = (os.pread(self._file, _CONNECTIONS.size, w * _AREA) for w in range(self.workers) if w != worker)
-        counts = [count - 1 for raw in others if (count := _CONNECTIONS.unpack(raw)[0])]
+        others = (os.pread(self._file, _NUMBER.size, w * _AREA) for w in range(self.workers) if w != worker)
+        counts = [count - 1 for raw in others if (count := _NUMBER.unpack(raw)[0])]
         return min(counts, default=None)
 
 
 def _received_board(duplicate: Any, workers: int) -> Board:
     board = Board.__new__(Board)
     board.workers = workers
+    board._used = [0] * workers
     board._file = duplicate.detach()
     return board
 

@@ -7,7 +7,6 @@ of an exception may quote data.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -17,6 +16,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, TextIO
+
+import msgspec
 
 REQUESTS: Final = logging.getLogger("omnigraph.server.request")
 DECISIONS: Final = logging.getLogger("omnigraph.server.policy")
@@ -34,6 +35,7 @@ _LEVELS: Final = {
 FIELDS: Final = "fields"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FRAMES: Final = 40
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 
 
 def request(
@@ -102,6 +104,9 @@ def configure(
     root.setLevel(max(wanted, logging.WARNING))
     logging.getLogger("omnigraph").setLevel(wanted)
     logging.captureWarnings(True)
+    # Nothing of this is printed, and finding it out for every record costs more than the line.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     if unknown is not None:
         logging.getLogger("omnigraph.server").warning("%s is no log level; 'info' is used", unknown)
 
@@ -135,7 +140,7 @@ class _JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(round(record.created, 3), UTC),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage().strip(),
@@ -145,7 +150,10 @@ class _JsonLines(logging.Formatter):
         line |= {name: value for name, value in getattr(record, FIELDS, {}).items() if value is not None}
         if (failure := _failure(record)) is not None:
             line["failure"] = failure
-        return json.dumps(line, ensure_ascii=False, default=str)
+        try:
+            return _ENCODER.encode(line).decode()
+        except UnicodeEncodeError:
+            return _ENCODER.encode({name: _encodable(value) for name, value in line.items()}).decode()
 
 
 class _Readable(logging.Formatter):
@@ -160,6 +168,11 @@ class _Readable(logging.Formatter):
             lines.append(f"    {cause['error']}")
             lines += [f"      {frame}" for frame in cause["at"]]
         return "\n".join(lines)
+
+
+def _encodable(value: Any) -> Any:
+    """A text that came from outside may not be one."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from prometheus_client import (
     multiprocess,
     values,
 )
+
+from omnigraph.errors import StorageError, StorageErrorKind
 
 if TYPE_CHECKING:
     from omnigraph.server.serving import Served
@@ -52,6 +55,7 @@ class Metrics:
         self._upkeep: Mapping[str, Upkeep] = {}
         self._seen: dict[tuple[Any, ...], float] = {}
         self._directory = directory
+        self._refreshing = threading.Lock()  # the event loop and whoever answers `GET /metrics` both do it
         if directory is None:
             values.ValueClass = values.MutexValue
         else:
@@ -61,7 +65,7 @@ class Metrics:
         self._requests = self._counter("requests", "Requests answered.", "operation", "method", "status")
         self._latency = Histogram(
             "omnigraph_request_seconds",
-            "Time from the first byte of a request to the last byte of its answer.",
+            "Time from the head of a request to the end of its answer.",
             ["operation"],
             buckets=_SECONDS,
             registry=self._registry,
@@ -125,7 +129,8 @@ class Metrics:
         if connections is not None:
             self._connections.set(connections)
         if self._graphs:
-            self._look_at_engine()
+            with self._refreshing:
+                self._look_at_engine()
 
     def _look_at_engine(self) -> None:
         from omnigraph.engine.shared_memory import SHARED_MEMORY
@@ -181,7 +186,11 @@ def method_label(method: str) -> str:
 @contextmanager
 def shared_directory() -> Iterator[str]:
     """A place for the numbers of several workers, for as long as they are supervised."""
-    directory = tempfile.mkdtemp(prefix="omnigraph-metrics-")
+    try:
+        directory = tempfile.mkdtemp(prefix="omnigraph-metrics-")
+    except OSError as error:
+        reason = f"workers need a directory for temporary files: {error.strerror}; set TMPDIR to one"
+        raise StorageError(StorageErrorKind.CONFIGURATION, reason) from None
     try:
         yield directory
     finally:

@@ -45,17 +45,16 @@ def serve(settings: Settings, program: Program) -> int:
 def _supervise(settings: Settings, program: Program) -> int:
     logs.configure()
     try:
-        listener = bound(settings.host, settings.port)
+        with (
+            bound(settings.host, settings.port) as listener,
+            Board(settings.workers) as board,
+            metrics.shared_directory() as directory,
+            _signals() as asked_to_end,
+        ):
+            return _Supervisor(settings, program, listener, board, directory, asked_to_end).run()
     except OmniGraphError as error:
         complain(str(error))
         return REFUSED
-    with (
-        listener,
-        Board(settings.workers) as board,
-        metrics.shared_directory() as directory,
-        _signals() as asked_to_end,
-    ):
-        return _Supervisor(settings, program, listener, board, directory, asked_to_end).run()
 
 
 @dataclass(slots=True)
@@ -141,31 +140,38 @@ class _Supervisor:
 
     def _news(self, timeout: float | None) -> Iterator[tuple[_Seat, Ready | Refused | None]]:
         """What workers say, None when one has ended; returns at least when the server is asked to end."""
-        pipes = {seat.pipe: seat for seat in self.seats if seat.pipe is not None}
-        heard: list[Any] = wait([self.asked_to_end, *pipes], timeout)
+        pipes: dict[Any, _Seat] = {seat.pipe: seat for seat in self.seats if seat.pipe is not None}
+        ends: dict[Any, _Seat] = {seat.process.sentinel: seat for seat in self.seats if seat.process is not None}
+        heard: list[Any] = wait([self.asked_to_end, *pipes, *ends], timeout)
         if self.asked_to_end in heard:
             self.asked_to_end.recv(16)
             self.ending = True
             return
-        for pipe, seat in pipes.items():
-            if pipe in heard:
-                try:
-                    news = pipe.recv()
-                except (EOFError, OSError):
-                    # Its end of the pipe closed: the process has ended, or is about to.
-                    assert seat.process is not None
-                    seat.process.join()
-                    yield seat, None
-                    continue
-                if isinstance(news, Ready):
-                    seat.ready, self.revision = True, news.revision
-                yield seat, news
+        # What somebody said before it ended is heard first.
+        for pipe in [pipe for pipe in pipes if pipe in heard]:
+            if (news := self._heard(pipes[pipe])) is not None:
+                yield pipes[pipe], news
+        for sentinel in [sentinel for sentinel in ends if sentinel in heard]:
+            yield ends[sentinel], None
+
+    def _heard(self, seat: _Seat) -> Ready | Refused | None:
+        assert seat.pipe is not None
+        try:
+            news: Ready | Refused = seat.pipe.recv()
+        except (EOFError, OSError):
+            # Its end of the pipe has closed; the process ends soon, and that is heard too.
+            seat.pipe.close()
+            seat.pipe = None
+            return None
+        if isinstance(news, Ready):
+            seat.ready, self.revision = True, news.revision
+        return news
 
     def _let_go(self, seat: _Seat) -> None:
         """Have a worker that is ready take connections."""
-        assert seat.pipe is not None
-        with suppress(BrokenPipeError):  # it has died meanwhile, and its pipe will say so
-            seat.pipe.send(Go())
+        if seat.pipe is not None:
+            with suppress(OSError):  # it has died meanwhile, which will be heard
+                seat.pipe.send(Go())
 
     def _bury(self, seat: _Seat) -> None:
         """A worker is dead: what it had in flight is not any more, and another takes its place after a while."""
@@ -179,8 +185,9 @@ class _Supervisor:
 
     def _strike_off(self, seat: _Seat) -> None:
         assert seat.process is not None
-        assert seat.pipe is not None
-        seat.pipe.close()
+        if seat.pipe is not None:
+            seat.pipe.close()
+        seat.process.join()
         seat.process.close()
         seat.pipe = seat.process = None
         self.board.clear(seat.number)
@@ -201,17 +208,17 @@ class _Supervisor:
                 break  # asked again: whoever asks does not want to wait
             for sentinel in ended:
                 del waiting[sentinel]
-        for seat in alive:
+        for seat in waiting.values():
             assert seat.process is not None
-            if seat.process.exitcode is None:
-                logger.error("worker %d has not ended and is killed", seat.number)
-                seat.process.kill()
-                seat.process.join()
+            logger.error("worker %d has not ended and is killed", seat.number)
+            seat.process.kill()
+        for seat in alive:
             self._strike_off(seat)
 
 
 def _how_it_ended(seat: _Seat) -> str:
     assert seat.process is not None
+    seat.process.join()
     code = seat.process.exitcode
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"

@@ -93,7 +93,10 @@ def serve_alone(settings: Settings, program: Program) -> int:
         except OmniGraphError as error:
             complain(str(error))
             return REFUSED
-        worker.serve(listener, lambda: announce(listener))
+        try:
+            worker.serve(listener, lambda: announce(listener))
+        finally:
+            worker.close()
     return 0
 
 
@@ -110,10 +113,13 @@ def work(assignment: Assignment, listener: socket.socket, board: Board, supervis
     try:
         supervisor.send(Ready(revision))
         supervisor.recv()
+        if not worker.serve(listener, supervisor=supervisor) and assignment.metrics_directory is not None:
+            discard(assignment.metrics_directory)
     except (EOFError, OSError):
-        return  # nobody is left to serve for
-    if not worker.serve(listener, supervisor=supervisor) and assignment.metrics_directory is not None:
-        discard(assignment.metrics_directory)
+        pass  # nobody is left to serve for
+    finally:
+        worker.close()
+    leave(0)  # a thread that is stuck in the store must not keep its replacement waiting
 
 
 class _Worker:
@@ -170,10 +176,9 @@ class _Worker:
         server.run([listener])
         if server.force_exit:
             leave(0)
-        self._close()
         return not server.orphaned
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Close the graphs, unless a thread that is stuck holds them."""
         assert self._serving is not None
         closing = threading.Thread(target=self._serving.close, daemon=True)
@@ -188,6 +193,7 @@ class _Worker:
 def _maintained(serving: Serving) -> Mapping[str, Upkeep]:
     from omnigraph.engine.upkeep.maintainer import Maintainer
 
+    logger.info("this worker looks after %d graphs", len(serving.graphs))
     return {name: Maintainer(served.graph.workspace).start() for name, served in serving.graphs.items()}
 
 
