@@ -30,6 +30,7 @@ SAMPLES: list[OmniGraphError] = [
     errors.ConstraintError(ConstraintRule.RECORD, message="not JSON"),
     errors.RowsRejectedError(3, ["first", "second"], 1, rule=ConstraintRule.ID, type_key="node:Person", line=4),
     errors.NotFoundError("gone"),
+    errors.PolicyEvaluationError("torn"),
     errors.BranchNotFoundError("review", "create it"),
     errors.HistoricalVersionReclaimedError("12345678901234567890", "reclaimed"),
     errors.ConflictError("busy"),

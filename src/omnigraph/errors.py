@@ -434,6 +434,10 @@ class PolicyError(OmniGraphError):
     http_status = 403
 
 
+class PolicyEvaluationError(OmniGraphError):
+    """The rules of a scope can't be evaluated. That is a fault, and never taken for a denial."""
+
+
 class BootRefusedError(OmniGraphError):
     """A server that does not start, with every reason. Nothing is served."""
 

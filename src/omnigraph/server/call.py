@@ -15,7 +15,7 @@ from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError, PreconditionFailedError
+from omnigraph.errors import BadRequestError, PolicyEvaluationError, PreconditionFailedError
 from omnigraph.policy.access import AccessRequest, Decision, Gate, require
 from omnigraph.server.answers import Answer, AnyAnswer, with_headers
 from omnigraph.server.entity_tags import matches_weakly, tag_of
@@ -114,7 +114,10 @@ class Call:
         gate: Gate | None = None,
     ) -> Decision:
         request = AccessRequest(action, branch, target_branch)
-        decision = (gate or self.served.gate).decide(self.actor, request)
+        try:
+            decision = (gate or self.served.gate).decide(self.actor, request)
+        except Exception as error:
+            raise PolicyEvaluationError(f"the rules for '{action}' can't be evaluated: {error}") from error
         self.services.observer.decided(self.request_id, self.actor, request, decision)
         return decision
 

@@ -26,7 +26,7 @@ class Exchange:
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.query_string: bytes = scope.get("query_string", b"")
         self.all_headers = _headers(scope["headers"])
-        self.headers = {name: values[-1] for name, values in self.all_headers.items()}
+        self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
         self.receive = receive
         self.began = time.perf_counter()
         self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))

@@ -97,6 +97,7 @@ def _run_mutation(
 @handles("invoke_query")
 def invoke_query(call: Call) -> AnyAnswer:
     stored, request = _stored(call)
+    _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     if not stored.entry.mutation:
         return answer_query(
             call,
@@ -110,7 +111,6 @@ def invoke_query(call: Call) -> AnyAnswer:
                 request.at,
             ),
         )
-    _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     return _invoke_mutation(call, stored, request, None)
 
 
