@@ -153,11 +153,13 @@ class Call:
         *,
         immutable: bool = True,
         of_branch: bool = True,
+        text: str = "",
     ) -> AnyAnswer:
         """One read of one state, once the actor may read it.
 
-        What is read of a commit never changes: it gets a tag, and a client that has it already is told so. A read
-        that is of no branch in particular is asked about without one.
+        What is read of a commit never changes: it gets a tag, and a client that has it already is told so. `text` is
+        the query where the request only names it. A read that is of no branch in particular is asked about without
+        one.
         """
         point = checked_point(point)
         if point.snapshot is None:
@@ -167,7 +169,8 @@ class Call:
         state = self._allowed_state(point, PolicyAction.READ)
         if not immutable:
             return read(state)
-        tag = tag_of(state.commit_id, self.route.operation_id, self.headers.get("accept", ""), self.raw_request)
+        accept = self.headers.get("accept", "")
+        tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})
