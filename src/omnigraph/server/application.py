@@ -41,7 +41,7 @@ from omnigraph.errors import (
 )
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
-from omnigraph.server.call import HANDLERS, Call, Services
+from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import FeedDelivery
@@ -182,10 +182,11 @@ class Application:
             raise UnsupportedMediaTypeError(f"the body must be records by line: send it as '{Media.NDJSON}'")
         parameters: LoadParameters = decoded_parameters(call.route, exchange.query_string)
         call = replace(call, parameters=parameters)
-        await self._pools.read(lambda: load_target(call, parameters.branch, parameters.base))
+        target = await self._pools.read(lambda: load_target(call, parameters.branch, parameters.base))
         ceiling, seconds = self._ceiling(call.route), self._limits.body_seconds
-        async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as received:
-            exchange.received = received.size
+        async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as (path, size):
+            exchange.received = size
+            received = ReceivedFile(path, size, target)
             answer = await self._in_time(exchange, call, lambda: _handled(replace(call, received_file=received)))
         assert isinstance(answer, Answer)
         await exchange.answer(answer, call.route)

@@ -44,11 +44,22 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadTarget:
+    """Where a load goes, once it may. `creates_from` is the base only if the actor was asked for a new branch: a
+    branch that is deleted after it was found must not come into being again without anybody's leave."""
+
+    branch: str
+    base: str | None
+    creates_from: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A body that was too large to be kept in memory while it came."""
+    """A load that was too large to be kept in memory while it came, and where it goes."""
 
     path: Path
     size: int
+    target: LoadTarget
 
 
 @dataclass(frozen=True, slots=True)
