@@ -46,6 +46,7 @@ from omnigraph.server.decoding import decoded_body, decoded_parameters, media_ty
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import FeedDelivery
 from omnigraph.server.handlers import blobs, changes, reads, service, streaming, writes
+from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
 from omnigraph.server.pools import Pools
@@ -193,6 +194,7 @@ class Application:
 
     async def _poll(self, exchange: Exchange, call: Call) -> None:
         call = replace(call, parameters=decoded_parameters(call.route, exchange.query_string))
+        await self._pools.read(lambda: require_feed(call))
         if exchange.is_head or chosen_media(exchange.headers.get("accept"), call.route.media) is Media.JSON:
             await exchange.answer(await self._waiting().answer(call, exchange), call.route)
             return
