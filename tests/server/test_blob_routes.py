@@ -15,6 +15,7 @@ from omnigraph.engine.blobs import LONGEST_READ
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BlobRangeError
 from omnigraph.server.blob_delivery import Delivery, delivery
+from tests.server import raw
 from tests.server.running import RunningServer, running
 from tests.server.sample import PEOPLE, PHOTO, SCHEMA, blob, people, person
 
@@ -169,6 +170,20 @@ def test_if_none_match_is_compared_weakly(
     assert "omnigraph-snapshot-id" in answer.headers
     if status == 304:
         assert answer.content == b""
+
+
+def test_a_connection_lives_on_after_an_answer_without_a_body(server: RunningServer, tag: str) -> None:
+    query = "entity=node&type=Person&id=Ada&property=photo"
+    with raw.connected(server) as connection:
+        for number in range(3):
+            headers = {"If-None-Match": tag, "X-Request-Id": f"known-{number}"}
+            connection.sendall(raw.head("GET", f"/graphs/kb/blob?{query}", headers))
+            assert raw.answer(connection)[0].status == 304
+        connection.sendall(raw.head("GET", f"/graphs/kb/blob?{query}", {}))
+        assert raw.answer(connection)[1] == PHOTO
+    records = [record for record in server.recorder.records if record.request_id.startswith("known-")]
+    assert [(record.status, record.broke_off) for record in records] == [(304, False)] * 3
+    assert not server.recorder.failures
 
 
 def test_a_condition_over_two_lines_is_one_list(server: RunningServer, tag: str) -> None:
