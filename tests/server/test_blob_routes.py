@@ -43,6 +43,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def server(graph: Graph) -> Iterator[RunningServer]:
     with running({"kb": graph}) as server:
         yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 def get(server: RunningServer, id: str = "Ada", method: str = "GET", **headers: str) -> httpx.Response:

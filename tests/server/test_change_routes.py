@@ -33,6 +33,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def server(graph: Graph) -> Iterator[RunningServer]:
     with running({"kb": graph}) as server:
         yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 @pytest.fixture
