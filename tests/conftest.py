@@ -15,6 +15,10 @@ from tests.support.s3 import ACCESS, S3Server, ensure_bucket
 
 BUCKET = "omnigraph-tests"
 
+# Lance divides the building of an index of trigrams among many workers, each of which costs the same for five rows as
+# for a million: some 2 CPU seconds an index. It reads this once, before the first; started processes inherit it.
+os.environ.setdefault("LANCE_NGRAM_NUM_PARTITIONS", "1")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cpu", nargs="?", type=int, const=60, metavar="N", help="show the N dearest tests by CPU time")

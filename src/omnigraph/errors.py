@@ -435,7 +435,11 @@ class PolicyError(OmniGraphError):
 
 
 class PolicyEvaluationError(OmniGraphError):
-    """The rules of a scope can't be evaluated. That is a fault, and never taken for a denial."""
+    """Rules that can't be evaluated. Nobody was denied anything, and nothing was done."""
+
+    def __init__(self, details: Sequence[str]) -> None:
+        super().__init__(f"policy: policy evaluation failed: {'; '.join(details)}")
+        self.details = tuple(details)
 
 
 class BootRefusedError(OmniGraphError):

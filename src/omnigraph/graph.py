@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from omnigraph.api import upkeep
+from omnigraph.api.access import Gate
 from omnigraph.api.blobs import BlobCell
 from omnigraph.api.changes import (
     EVERYTHING,
@@ -135,6 +136,10 @@ class Graph:
     def with_embedding(self, embedder: Embedder) -> Self:
         """A handle on the same graph that embeds the texts of `nearest` with this client."""
         return type(self)(replace(self._workspace, embedder=embedder))
+
+    def with_gate(self, gate: Gate) -> Self:
+        """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""
+        return type(self)(replace(self._workspace, gate=gate))
 
     def close(self) -> None:
         self._workspace.close()

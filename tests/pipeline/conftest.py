@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.file.model import SparkSettings
 from omnigraph.pipeline.spark.session import start_session
+from tests.support.processes import REPOSITORY
 
 # Plans of a few rows: compiling them to bytecode, and that to machine code, would take longer than running them.
 QUICK = {
@@ -20,6 +22,7 @@ QUICK = {
     "spark.default.parallelism": "2",
     "spark.driver.memory": "1g",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "tests.pipeline.warm_daemon",
 }
 
 
@@ -33,6 +36,9 @@ def no_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = start_session(SparkSettings("local[2]", conf=QUICK), "omnigraph tests")
+    with pytest.MonkeyPatch.context() as patch:
+        # Where Java finds our daemon, from whatever directory the tests are run.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]))
+        session = start_session(SparkSettings("local[2]", conf=QUICK), "omnigraph tests")
     yield session
     session.stop()

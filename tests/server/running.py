@@ -14,12 +14,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 import uvicorn
 
 from omnigraph import Graph
-from omnigraph.policy.access import WITHOUT_RULES, AccessRequest, Decision, Gate
+from omnigraph.api.access import AccessRequest, Decision, Gate
+from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.services import RequestRecord
@@ -42,6 +44,9 @@ class Recorder:
 
     def began(self, operation_id: str) -> None:
         self.counts[f"began {operation_id}"] += 1
+
+    def around(self, operation_id: str, work: Callable[[], Any]) -> Callable[[], Any]:
+        return work
 
     def answered(self, record: RequestRecord) -> None:
         self.records.append(record)

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.routes import ROUTES, Body, Route
-from omnigraph.policy.access import AccessRequest, Decision
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running

@@ -13,9 +13,9 @@ import pytest
 
 from omnigraph import Graph
 from tests.conftest import Place
+from tests.support.costs import settle, settled
 from tests.support.s3 import RequestLog, S3Server
 from tests.support.tables import PEOPLE, append, append_one, new_graph, nodes
-from tests.support.waiting import wait_until
 
 APPEND_REQUESTS = 6
 APPEND_ROUNDS = 5
@@ -23,32 +23,18 @@ FOLD_REQUESTS = 20
 COLD_OPEN_REQUESTS = 7
 
 
-def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
-    """The requests of `work`, its background hint included."""
-    with server.logged() as log:
-        work()
-        quiesce(graph)
-    return log
-
-
-def quiesce(graph: Graph) -> None:
-    """Wait for the hint that a commit writes in the background, so that it is counted where it belongs."""
-    root = graph.workspace.root
-    wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
-
-
 def serial_rounds(server: S3Server, graph: Graph, work: Callable[[], object]) -> int:
     """How many answers `work` has to wait for, one after another. Nobody waits for what is done in the background."""
     with server.logged() as log, server.in_rounds():
         work()
-    quiesce(graph)
+    settle(graph)
     return log.serial_rounds("/hints/", "queues")
 
 
 def append_costs(graph: Graph, server: S3Server, branch: str, label: str) -> list[RequestLog]:
     """Five commits in a row: at most one of them folds the table's tail, whatever depth they start at."""
     graph.snapshot(branch)
-    quiesce(graph)
+    settle(graph)
     return [settled(graph, server, lambda i=i: append_one(graph, f"{label}-{i}", branch)) for i in range(5)]
 
 
@@ -90,7 +76,7 @@ def deepen(graph: Graph, depth: int) -> None:
 def test_an_append_commit_waits_for_at_most_five_answers(s3_server: S3Server, s3_place: Place) -> None:
     graph = new_graph(s3_place.uri)
     append_one(graph, "warm")
-    quiesce(graph)
+    settle(graph)
     names = (f"p{i}" for i in itertools.count())
     rounds = [serial_rounds(s3_server, graph, lambda: append_one(graph, next(names))) for _ in range(4)]
     assert max(rounds) == APPEND_ROUNDS, rounds
@@ -100,7 +86,7 @@ def test_a_multi_table_commit_stages_its_tables_in_parallel(s3_server: S3Server,
     graph = new_graph(s3_place.uri, extra_tables=6)
     keys = [PEOPLE, *(f"node:Extra{i}" for i in range(6))]
     append(graph, {key: nodes({"warm": 1}) for key in keys})
-    quiesce(graph)
+    settle(graph)
     seven = serial_rounds(s3_server, graph, lambda: append(graph, {key: nodes({"more": 1}) for key in keys}))
     assert seven <= APPEND_ROUNDS, "one after another the seven tables alone would be 21 rounds"
 
@@ -109,7 +95,7 @@ def test_a_warm_head_check_is_one_request(s3_server: S3Server, s3_place: Place) 
     graph = new_graph(s3_place.uri)
     append_one(graph, "a")
     graph.create_branch("side")
-    quiesce(graph)
+    settle(graph)
     for branch in ("main", "side"):
         graph.snapshot(branch)
         with s3_server.logged() as log:
@@ -130,7 +116,7 @@ def test_a_handle_that_is_a_little_behind_catches_up_in_two_rounds(s3_server: S3
 def test_a_commit_that_queues_costs_three_requests_more(s3_server: S3Server, s3_place: Place) -> None:
     graph = new_graph(s3_place.uri)
     append_one(graph, "warm")
-    quiesce(graph)
+    settle(graph)
     graph.workspace.root.writer_queue.saw_others("main")
     with s3_server.logged() as log:
         append_one(graph, "queued")
@@ -146,7 +132,7 @@ def test_creating_a_branch_is_a_pin_a_head_check_and_one_object(
 ) -> None:
     graph = new_graph(s3_place.uri, extra_tables=extra_tables)
     append_one(graph, "a")
-    quiesce(graph)
+    settle(graph)
     with s3_server.logged() as log:
         graph.create_branch("side")
         graph.close()  # the pin is removed in the background
@@ -160,7 +146,7 @@ def test_creating_a_branch_from_a_named_one_needs_no_pin(s3_server: S3Server, s3
     graph = new_graph(s3_place.uri)
     graph.create_branch("side")
     append_one(graph, "a", "side")
-    quiesce(graph)
+    settle(graph)
     with s3_server.logged() as log:
         graph.create_branch("twig", source="side")
     assert [(r.method, r.status) for r in log.requests] == [("GET", 404), ("PUT", 200)]
@@ -188,7 +174,7 @@ def test_a_handle_that_is_far_behind_lists_instead_of_probing(s3_server: S3Serve
     reader.snapshot()
     for i in range(40):
         append_one(writer, f"a{i}")
-    quiesce(writer)
+    settle(writer)
     with s3_server.logged() as log:
         assert reader.snapshot().version == 41
     assert len(log) <= 5, log.lines()
@@ -208,7 +194,7 @@ def test_a_commit_is_found_by_id_without_walking_history(s3_server: S3Server, s3
     graph = new_graph(s3_place.uri)
     commits = [append_one(graph, f"a{i}").commit_id for i in range(30)]
     graph.create_branch("side")
-    quiesce(graph)
+    settle(graph)
     with s3_server.logged() as log:
         found = Graph.open(s3_place.uri).get_commit(commits[2])
     assert found.version == 4
@@ -219,7 +205,7 @@ def test_a_commit_is_found_by_id_without_walking_history(s3_server: S3Server, s3
 def test_rounds_tell_what_waits_for_what(s3_server: S3Server, s3_place: Place) -> None:
     """Of the way of counting itself."""
     graph = new_graph(s3_place.uri)
-    quiesce(graph)
+    settle(graph)
     objects = graph.workspace.root.objects
     with ThreadPoolExecutor(8) as workers, s3_server.logged() as log, s3_server.in_rounds():
         list(workers.map(objects.exists, [f"at once {i}" for i in range(8)]))

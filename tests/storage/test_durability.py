@@ -22,6 +22,7 @@ from omnigraph.errors import (
 )
 from omnigraph.storage.local_disk import LocalDisk
 from omnigraph.storage.models import LogEntry
+from tests.support.costs import settle
 from tests.support.disks import FailingCalls, PowerCuts, path_of, small_disk
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes, remove_person
 
@@ -37,12 +38,6 @@ def graph(tmp_path: Path) -> Graph:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> FailingCalls:
     return FailingCalls(monkeypatch)
-
-
-def settle(graph: Graph) -> None:
-    """Nothing is written in the background any more."""
-    while graph.workspace.root.log.hints_pending():
-        pass
 
 
 def state(graph: Graph) -> dict[str, list[str]]:

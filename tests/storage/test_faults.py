@@ -179,13 +179,13 @@ def test_of_two_racing_inits_one_wins_and_the_other_cleans_up(place: Place) -> N
 
 def test_a_store_without_create_if_absent_is_refused(s3_server: S3Server, s3_place: Place, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """A gateway that ignores the condition would let two writers take one slot."""
-    original = s3_server._ask_moto
+    original = s3_server._do
 
     def ignore_condition(environ):  # type: ignore[no-untyped-def]
         environ.pop("HTTP_IF_NONE_MATCH", None)
         return original(environ)
 
-    monkeypatch.setattr(s3_server, "_ask_moto", ignore_condition)
+    monkeypatch.setattr(s3_server, "_do", ignore_condition)
     with pytest.raises(StorageError, match="create-if-absent") as refused:
         new_graph(s3_place.uri)
     assert refused.value.kind is StorageErrorKind.CONFIGURATION

@@ -9,10 +9,15 @@ from tests.support.s3 import RequestLog, S3Server
 from tests.support.waiting import wait_until
 
 
+def settle(graph: Graph) -> None:
+    """Wait until the handle writes nothing in the background any more."""
+    root = graph.workspace.root
+    wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
+
+
 def settled(graph: Graph, server: S3Server, work: Callable[[], object]) -> RequestLog:
     """The requests of `work`, with the hint that a commit writes in the background."""
     with server.logged() as log:
         work()
-        root = graph.workspace.root
-        wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
+        settle(graph)
     return log

@@ -1,4 +1,4 @@
-"""A real S3 protocol server in a thread (moto behind werkzeug) that logs, delays and breaks requests.
+"""A real S3 protocol server in a thread (moto, with short ways to its objects) that logs, delays and breaks requests.
 
 Tests count requests from its log, count serial round trips by holding answers back until nobody does anything but wait
 for them, and inject the failures a real store produces: 500s, 503s, and responses lost after the server did the work.
@@ -6,18 +6,18 @@ for them, and inject the failures a real store produces: 500s, 503s, and respons
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 from moto.server import create_backend_app
-from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
+from tests.support import s3_shortcuts
+from tests.support.http_server import Answer, HttpServer
 from tests.support.quiet import all_others_sleep
 
 ACCESS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
@@ -122,35 +122,23 @@ class Rounds:
                     self._changed.notify_all()
 
 
-class _KeepAliveHandler(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log(self, type: str, message: str, *args: Any) -> None:
-        """The request log of the server object is the log; nothing goes to the terminal."""
-
-
 class S3Server:
-    """Conditional writes are linearizable: a lock makes one step of what are two in moto."""
+    """Conditional writes are linearizable: requests take turns."""
 
     def __init__(self) -> None:
         self.fault: FaultRule | None = None
         self.concurrency: int | None = None
         # Not the dispatcher in front of it, which looks through the sources of all services at every request.
         self._app = create_backend_app("s3")
-        # moto checks `If-None-Match` and stores the object in two steps; S3 does it in one.
-        self._writes = threading.Lock()
+        self._turn = threading.Lock()
         self._logs: list[RequestLog] = []
         self._slots: threading.Semaphore | None = None
         self._rounds: Rounds | None = None
-        self._server: BaseWSGIServer = make_server(
-            "127.0.0.1", 0, self._serve, threaded=True, request_handler=_KeepAliveHandler
-        )
-        self._thread = threading.Thread(target=self._server.serve_forever, name="s3-server", daemon=True)
-        self._thread.start()
+        self._server = HttpServer(self._serve)
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self._server.port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -211,47 +199,43 @@ class S3Server:
             self.fault = None
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        self._server.close()
 
-    def _serve(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def _serve(self, environ: dict[str, Any]) -> Answer | None:
         slots = self._slots
         if slots is None:
-            return self._answer(environ, start_response)
+            return self._answer(environ)
         with slots:
-            return self._answer(environ, start_response)
+            return self._answer(environ)
 
-    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def _answer(self, environ: dict[str, Any]) -> Answer | None:
         started = time.monotonic()
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         fault = self.fault(method, path) if self.fault else None
         rounds = self._rounds
         round_number = rounds.wait() if rounds else 0
         if fault is not None and fault.status:
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             status, headers, body = f"{fault.status} Injected", [("Content-Length", "0")], b""
         else:
-            status, headers, body = self._ask_moto(environ)
+            status, headers, body = self._do(environ)
         query = environ.get("QUERY_STRING", "")
         record = Request(method, path, query, int(status[:3]), started, time.monotonic(), round_number)
         for log in list(self._logs):
             log.requests.append(record)
         if fault is not None and not fault.status:
-            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-            raise ConnectionAbortedError("injected: the work was done, the response is lost")
-        start_response(status, headers)
-        return [body]
+            return None  # the work was done, the response is lost
+        return status, headers, body
 
-    def _ask_moto(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+    def _do(self, environ: dict[str, Any]) -> Answer:
+        """One request after another: moto checks `If-None-Match` and stores the object in two steps, S3 in one."""
+        with self._turn:
+            return s3_shortcuts.answer(environ) or self.ask_moto(environ)
+
+    def ask_moto(self, environ: dict[str, Any]) -> Answer:
         answer: dict[str, Any] = {}
 
         def capture(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
             answer["status"], answer["headers"] = status, headers
 
-        if environ["REQUEST_METHOD"] in {"PUT", "POST", "DELETE"}:
-            with self._writes:
-                body = b"".join(self._app(environ, capture))
-        else:
-            body = b"".join(self._app(environ, capture))
+        body = b"".join(self._app(environ, capture))
         return answer["status"], answer["headers"], body

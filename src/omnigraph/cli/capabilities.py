@@ -67,6 +67,7 @@ RULES: dict[str, Rule] = {
     "cleanup": _UPKEEP,
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
+    "serve": _rule(Capability.DIRECT, "cluster", "store"),
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
@@ -124,6 +125,8 @@ def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
     if rule.capability is Capability.DIRECT:
+        if path == "serve":
+            return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
         cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
     return ""

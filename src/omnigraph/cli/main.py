@@ -36,12 +36,14 @@ from omnigraph.cli.commands import (
     profile,
     query,
     schema,
+    serve,
     snapshot,
     version,
 )
 from omnigraph.cli.deprecated import spelled_out
 from omnigraph.cli.flags import GlobalFlags, hoisted
 from omnigraph.cli.invocation import path_of
+from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
 from omnigraph.cli.quick_start import leave_pandas_out
 from omnigraph.cli.usage import UsageError
@@ -90,6 +92,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "fmt": fmt.fmt,
     "profile list": profile.list_,
     "profile show": profile.show,
+    "serve": serve.serve,
     "version": version.version,
 }
 
@@ -109,6 +112,28 @@ class GuardedCommand(TyperCommand):
                 # A pipeline prints an object per line, everything else one object.
                 print_error(error, in_lines=path_of(ctx) == "pipeline run")
             raise
+
+
+class ServeCommand(GuardedCommand):
+    """`serve` has a flag per limit of a server, under headings of their own."""
+
+    _limits = LimitFlags()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, *self._limits.parameters, help_option]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for heading, parameters in {"Options": super().get_params(ctx), **self._limits.groups}.items():
+            with formatter.section(heading):
+                formatter.write_dl([record for p in parameters if (record := p.get_help_record(ctx)) is not None])
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.meta[KEY] = {p.name: ctx.params.pop(p.name, None) for p in self._limits.parameters}
+        return super().invoke(ctx)
+
+
+COMMAND_CLASSES: dict[str, type[GuardedCommand]] = {"serve": ServeCommand}
 
 
 def print_error(error: OmniGraphError | UsageError, *, in_lines: bool = False) -> None:
@@ -169,8 +194,8 @@ def _built() -> typer.Typer:
     for path, function in COMMANDS.items():
         family, _, second = path.partition(" ")
         home = families[family] if second else app
-        options: dict[str, Any] = {"cls": GuardedCommand, "epilog": flags_line(path), "hidden": path in HIDDEN}
-        home.command(second or family, **options)(function)
+        options: dict[str, Any] = {"epilog": flags_line(path), "hidden": path in HIDDEN}
+        home.command(second or family, cls=COMMAND_CLASSES.get(path, GuardedCommand), **options)(function)
     for name, family_app in families.items():
         family_app.callback(help=FAMILIES[name])(_family)
         app.add_typer(family_app, name=name)

@@ -8,21 +8,24 @@ was stopped, and nothing is ever overwritten. The lock of a cluster is a courtes
 from __future__ import annotations
 
 import hashlib
+import random
 import re
 import secrets
+import time
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.state import State, UnsupportedStateVersionError, decode_state, encode_state
+from omnigraph.cluster.state import State, decode_state, encode_state
 from omnigraph.engine.object_store import ObjectStore
-from omnigraph.errors import NotFoundError, StorageError
+from omnigraph.errors import FormatVersionError, IntegrityError, NotFoundError, StorageError
 
 CLUSTER_FOLDER: Final = "__cluster"
 STATE_FOLDER: Final = f"{CLUSTER_FOLDER}/state"
 _OTHER_FORMAT: Final = f"{CLUSTER_FOLDER}/state.json"
+_ATTEMPTS: Final = 5
 _REVISION: Final = re.compile(r"([1-9][0-9]{0,17})\.json")
 _INSIDE: Final = re.compile(r"(?P<root>.+)/graphs/[A-Za-z_][A-Za-z0-9_-]*\.omni")
 
@@ -113,17 +116,8 @@ class Ledger:
         revision = 1 if after is None else after.revision + 1
         stamped = msgspec.structs.replace(state, state_revision=revision, operation_id=secrets.token_hex(16))
         made = Recorded(stamped, encode_state(stamped))
-        try:
-            if self._store.create(made.path, made.text):
-                if after is None:
-                    self._prove_create_if_absent(made)
-                return made
-        except StorageError as error:
-            open_ = "; whether it happened is open, read the ledger" if error.may_have_happened else ""
-            raise ClusterError.of("state_write_error", made.path, f"{error}{open_}") from error
-        # An answer can be lost and the request repeated: then the state that stands there is this one.
-        standing = self._stored(revision)
-        if standing.text == made.text:
+        standing = self._created(made, is_first=after is None)
+        if standing is None:
             return made
         expected = "no state" if after is None else f"revision {after.revision} ({after.state_cas})"
         raise ClusterError.of(
@@ -132,6 +126,29 @@ class Ledger:
             f"another writer has changed the state since {expected} was read, and made revision {revision} "
             f"({standing.state_cas}); nothing was written, run the command again",
         )
+
+    def _created(self, made: Recorded, *, is_first: bool) -> Recorded | None:
+        """Create a revision. The state of the writer that was faster, None when it is ours that stands."""
+        answered = False
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                created = self._store.create(made.path, made.text)
+                answered = True
+                if created:
+                    if is_first:
+                        self._prove_create_if_absent(made)
+                    return None
+                text = self._store.read(made.path)
+            except StorageError as error:
+                is_open = answered or error.may_have_happened
+                doubt = "; whether it stands is open, read the ledger again" if is_open else ""
+                raise ClusterError.of("state_write_error", made.path, f"{error}{doubt}") from error
+            # An answer can be lost and the request repeated: then the state that stands there is this one.
+            if text is not None:
+                return None if text == made.text else _decoded(made.revision, text)
+            # S3 also says that a name is taken while another writer still tries to take it.
+            time.sleep(random.uniform(0, 0.05 * 2**attempt))
+        raise ClusterError.of("state_write_error", made.path, "the store says that it is there and that it is not")
 
     def _prove_create_if_absent(self, made: Recorded) -> None:
         """The one thing asked of a store; a gateway that ignores the condition would lose states silently. Asked once
@@ -160,11 +177,11 @@ class Ledger:
 def _decoded(revision: int, data: bytes) -> Recorded:
     path = revision_path(revision)
     try:
-        state = decode_state(data)
-    except UnsupportedStateVersionError as error:
+        state = decode_state(path, data)
+    except FormatVersionError as error:
         raise ClusterError.of("unsupported_state_version", path, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ClusterError.of("invalid_state_json", path, f"it is no state of a cluster: {error}") from None
+    except IntegrityError as error:
+        raise ClusterError.of("invalid_state_json", path, error.reason) from None
     if state.state_revision != revision:
         raise ClusterError.of("invalid_state_json", path, f"it claims to be revision {state.state_revision}")
     return Recorded(state, data)

@@ -12,10 +12,11 @@ from msgspec import Meta, Struct
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
+from omnigraph.errors import FormatVersionError, IntegrityError
 
 STATE_VERSION: Final = 1
 
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 """Lower-case SHA-256. It becomes part of a path, so nothing else may stand here."""
 
 
@@ -147,19 +148,18 @@ _VERSIONED: Final = msgspec.json.Decoder(_Versioned)
 _STATE: Final = msgspec.json.Decoder(State)
 
 
-class UnsupportedStateVersionError(Exception):
-    """A text that is a ledger, of another format."""
-
-
-def decode_state(data: bytes) -> State:
-    """A revision from its text. Raises `msgspec.DecodeError`, which says what is wrong, for a text that is none."""
-    found = _VERSIONED.decode(data).version
-    if found != STATE_VERSION:
-        raise UnsupportedStateVersionError(f"it has version {found}, this omnigraph reads version {STATE_VERSION}")
-    state = _STATE.decode(data)
+def decode_state(path: str, data: bytes) -> State:
+    """A revision from its text. The version is looked at before anything else; `path` only shows in messages."""
+    try:
+        found = _VERSIONED.decode(data).version
+        if found != STATE_VERSION:
+            raise FormatVersionError(path, found, STATE_VERSION)
+        state = _STATE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise IntegrityError(path, f"is no state of a cluster ({error})") from None
     for address in state.resources:
         if Address.parse(address) is None:
-            raise msgspec.ValidationError(f"`$.applied_revision.resources` has the unknown address '{address}'")
+            raise IntegrityError(path, f"names a resource of an unknown kind: '{address}'")
     return state
 
 

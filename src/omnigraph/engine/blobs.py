@@ -12,6 +12,7 @@ from typing import Final
 
 from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
 from omnigraph.api.query import ReadPoint
+from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
@@ -122,11 +123,13 @@ def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: Re
     type_, prop = _selected(workspace, snapshot, cell)
     table = snapshot.table(type_.type_key)
     rows = table.rows_among("id", [cell.id], [prop.column], row_ids=True)
-    if not rows.num_rows:
+    if not rows.num_rows or not seen_entities(snapshot, type_, row_ids_of(rows)).all():
         raise NotFoundError(f"Blob cell not found: there is no {cell.kind} {cell.type} with the id '{cell.id}'")
     if rows.num_rows > 1:
         raise BlobIntegrityError(f"{rows.num_rows} rows of {cell.type} have the id '{cell.id}'")
     blob = stored_blob(rows.column(prop.column)[0].as_py())
+    if prop.name in snapshot.lens.of(type_).hidden:
+        blob = None
     if blob is None:
         raise NotFoundError(f"Blob cell not found: {cell.property} of {cell.type} '{cell.id}' is null")
     return BlobRead(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from omnigraph.api.changes import EVERYTHING, ChangeScope
 from omnigraph.api.enums import FileFormat
 from omnigraph.api.export import ByteWriter, ExportedFile
+from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.export_form import record_lines
 from omnigraph.engine.rows.type_state import TypeState
@@ -34,7 +35,7 @@ _CHUNK_BYTES = 64 << 10
 def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
     for state in _chosen(snapshot, types, scope):
-        yield from entity_lines(state, _all_rows(state))
+        yield from entity_lines(state, _all_rows(state, snapshot))
 
 
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
@@ -62,7 +63,7 @@ def export_files(
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_write_file(state, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
+        return [_write_file(state, snapshot, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
@@ -80,9 +81,12 @@ def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> l
     ]
 
 
-def _all_rows(state: TypeState) -> RowIds:
-    """Every row of a type, in id order."""
-    return row_ids_of(state.keys_of_all()) if state.state.rows else np.empty(0, np.int64)
+def _all_rows(state: TypeState, snapshot: Snapshot) -> RowIds:
+    """Every row of a type that the reader of the snapshot sees, in id order."""
+    if not state.state.rows:
+        return np.empty(0, np.int64)
+    rows = row_ids_of(state.keys_of_all())
+    return rows if snapshot.lens.is_open else rows[seen_entities(snapshot, state.type, rows)]
 
 
 def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
@@ -96,12 +100,12 @@ def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
         yield from record_lines(state.type, rows)
 
 
-def _write_file(state: TypeState, folder: Path, format: FileFormat) -> ExportedFile:
+def _write_file(state: TypeState, snapshot: Snapshot, folder: Path, format: FileFormat) -> ExportedFile:
     path = folder / f"{state.type.kind}.{state.type.name}.{format.value}"
     schema = _file_schema(state.type)
     written = 0
     with _writer(path, schema, format) as writer:
-        for rows in entity_batches(state, _all_rows(state)):
+        for rows in entity_batches(state, _all_rows(state, snapshot)):
             writer.write_table(rows.rename_columns(schema.names).cast(schema))
             written += rows.num_rows
     return ExportedFile(state.type_key, str(path), written)

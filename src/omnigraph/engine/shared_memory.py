@@ -2,7 +2,8 @@
 
 Each part holds values that are named by immutable content, so handles of one process share them whatever their
 settings are, nothing goes stale, and forgetting costs time and never an answer. Each part has a byte limit of its
-own; `held` says how much of it is used. What belongs to one handle alone lives in `engine.resources` instead.
+own; `held` says how much of it is used, `lookups` how often it helped. What belongs to one handle alone lives in
+`engine.resources` instead.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 
@@ -28,7 +30,22 @@ class Part(Protocol):
 
     def held_bytes(self) -> int: ...
 
+    @property
+    def lookups(self) -> Lookups: ...
+
     def clear(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Lookups:
+    """How often something was looked for, and found. For people to read: threads may lose one now and then."""
+
+    hits: int = 0
+    misses: int = 0
+
+    def count(self, hits: int, misses: int) -> None:
+        self.hits += hits
+        self.misses += misses
 
 
 class Use(NamedTuple):
@@ -57,6 +74,9 @@ class SharedMemory:
     def held(self) -> dict[str, Use]:
         return {name: Use(part.held_bytes(), part.limit) for name, part in sorted(self._parts.items())}
 
+    def lookups(self) -> dict[str, Lookups]:
+        return {name: part.lookups for name, part in sorted(self._parts.items())}
+
     def clear(self) -> None:
         for part in self._parts.values():
             part.clear()
@@ -70,6 +90,7 @@ class ByteBoundCache(Generic[Kept]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.lookups = Lookups()
         self._values: OrderedDict[Hashable, Kept] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -78,6 +99,9 @@ class ByteBoundCache(Generic[Kept]):
         with self._lock:
             if (value := self._values.get(key)) is not None:
                 self._values.move_to_end(key)
+                self.lookups.hits += 1
+            else:
+                self.lookups.misses += 1
             return value
 
     def keep(self, key: Hashable, value: Kept) -> Kept:

@@ -17,6 +17,7 @@ from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
@@ -27,10 +28,12 @@ INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 
 
 class Snapshot:
-    def __init__(self, resources: Resources, branch: str, entry: LogEntry) -> None:
+    def __init__(self, resources: Resources, branch: str, entry: LogEntry, lens: Lens = OPEN) -> None:
         self.resources = resources
         self.branch = branch
         self.entry = entry
+        self.lens = lens
+        """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
 
     @property
     def commit_id(self) -> str:
@@ -54,7 +57,12 @@ class Snapshot:
 
     def at(self, entry: LogEntry) -> Snapshot:
         """Another state of the same graph, read with the same settings."""
-        return Snapshot(self.resources, entry.branch, entry)
+        other = Snapshot(self.resources, entry.branch, entry)
+        return other if self.lens.is_open else other.through(self.lens)
+
+    def through(self, lens: Lens) -> Snapshot:
+        """This state as somebody sees it. The lens may have been made for another schema of the graph."""
+        return Snapshot(self.resources, self.branch, self.entry, lens.on(self.catalog))
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""

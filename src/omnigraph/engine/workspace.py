@@ -34,7 +34,7 @@ from omnigraph.language.schema.compile import accept_schema
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
-from omnigraph.storage.log.fair_lock import BRANCH_LOCKS
+from omnigraph.storage.log.fair_lock import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import create_root, open_root
 from omnigraph.storage.tracing import Trace
@@ -239,3 +239,8 @@ def opened(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
         yield workspace
     finally:
         workspace.close()
+
+
+def waits_of_writers() -> Waits:
+    """How writers of one branch in this process have waited for each other so far."""
+    return BRANCH_LOCKS.waits

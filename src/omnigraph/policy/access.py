@@ -6,39 +6,13 @@ it is its own business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import PolicyError
 
 SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRequest:
-    """What an actor wants to do: the action, and the branches it is about where it is about any."""
-
-    action: PolicyAction
-    branch: str | None = None
-    target_branch: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The answer, the sentence that says so, and the rule that allowed it."""
-
-    allowed: bool
-    message: str
-    matched_rule_id: str | None = None
-
-
-class Gate(Protocol):
-    """The rules of one scope."""
-
-    def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-        """Whether the actor may do it. Raises when the rules can't be evaluated, which is not a denial."""
-        ...
 
 
 class WithoutRules:

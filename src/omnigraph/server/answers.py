@@ -98,7 +98,7 @@ def error_output(error: Exception, request_id: str, route: Route | None = None) 
 def _sentence(error: Exception, route: Route | None, request_id: str) -> str:
     what = "internal error"
     if isinstance(error, PolicyEvaluationError):
-        what = "policy: the rules can't be evaluated"
+        what = "policy: policy evaluation failed"
     elif route is not None and route.tag == "changes":
         what = "internal error while reading changes"
     elif route is not None and route.tag == "blobs":

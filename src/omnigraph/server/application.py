@@ -210,9 +210,10 @@ class Application:
     async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], AnyAnswer]) -> AnyAnswer:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because nobody could tell its caller what became of it."""
-        running = asyncio.get_running_loop().run_in_executor(self._pools.of(call.route), work)
-        if call.route.writes:
-            return await running
+        work = self._services.observer.around(call.route.operation_id, work)
+        if call.writes:
+            return await self._pools.write(work)
+        running = self._pools.read(work)
         gone = exchange.gone()
         either: set[asyncio.Future[Any]] = {running, gone}
         await asyncio.wait(either, timeout=self._limits.query_seconds, return_when=asyncio.FIRST_COMPLETED)

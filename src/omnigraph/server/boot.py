@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.ledger import cluster_around
@@ -21,8 +22,9 @@ from omnigraph.engine.object_store import normal_uri, real_place
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, OmniGraphError
-from omnigraph.policy.access import WITHOUT_RULES, Gate
-from omnigraph.server.policies import Bindings, PolicyLoader, bind, refuse_policies
+from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.policy.gate import load_gate
+from omnigraph.server.policies import Bindings, PolicyLoader, bind
 from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, RuntimeState, ServableGraph, Served, Serving
 from omnigraph.server.settings import Settings
 from omnigraph.server.stored_queries import NamedSource, stored_queries
@@ -36,6 +38,7 @@ what an open graph has by itself: a provider of the environment, no external blo
 
 _OPENED_AT_ONCE: Final = 4
 _STORE_ID: Final = "default"
+_QUARANTINED: Final = "graph '%s' is quarantined: %s"
 _TOKEN_SOURCES: Final = f"{TOKENS_FILE}, {TOKENS_JSON}, {TOKEN} or {TOKENS_AWS_SECRET}"
 
 
@@ -44,7 +47,7 @@ def boot(
     open_graph: OpenGraph,
     environment: Mapping[str, str],
     revision: int | None = None,
-    load_policy: PolicyLoader = refuse_policies,
+    load_policy: PolicyLoader = load_gate,
 ) -> tuple[Serving, Tokens]:
     """What a server serves, and whom it knows. Raises `BootRefusedError`.
 
@@ -153,18 +156,20 @@ def _opened(
     load_policy: PolicyLoader,
 ) -> tuple[dict[str, Served], dict[str, str]]:
     """The graphs that can be served, and why the others can't."""
+    for graph_id, reason in plan.snapshot.quarantined.items():
+        logger.warning(_QUARANTINED, graph_id, reason)
     queries: defaultdict[str, list[NamedSource]] = defaultdict(list)
     for query in plan.snapshot.queries:
         queries[query.graph_id].append(NamedSource(query.name, query.source))
 
     def serve(graph: ClusterGraph) -> Served:
         graph_id = graph.graph_id
-        if (reason := _unservable(graph_id)) is not None:
-            raise BadRequestError(reason)
+        if (flaw := _unservable(graph_id)) is not None:
+            raise BadRequestError(flaw)
         policy = bindings.graphs.get(graph_id)
         gate: Gate = WITHOUT_RULES
         if policy is not None:
-            gate = load_policy(policy.source, "graph", f"policy '{policy.name}'")
+            gate = load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
         opened = open_graph(graph.uri, graph.embedder(environment), graph.served_blobs(), limits)
         try:
             offered = stored_queries(queries[graph_id], opened.snapshot("main"))
@@ -195,10 +200,10 @@ def _opened(
 def _reason(graph_id: str, error: Exception) -> str:
     """Why a graph is not served, noted in the log."""
     if isinstance(error, OmniGraphError | OSError):
-        logger.warning("graph '%s' is quarantined: %s", graph_id, error)
+        logger.warning(_QUARANTINED, graph_id, error)
         return str(error)
     # Something unforeseen harms one graph and not its neighbours; its text may hold anything, so it is only logged.
-    logger.error("graph '%s' is quarantined: %s", graph_id, type(error).__name__, exc_info=error)
+    logger.error(_QUARANTINED, graph_id, type(error).__name__, exc_info=error)
     return f"it failed to open ({type(error).__name__}); the server's log says more"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadPoint
 from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Route
@@ -15,8 +16,8 @@ from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError, PolicyEvaluationError, PreconditionFailedError
-from omnigraph.policy.access import AccessRequest, Decision, Gate, require
+from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
+from omnigraph.policy.access import require
 from omnigraph.server.answers import Answer, AnyAnswer, with_headers
 from omnigraph.server.entity_tags import matches_weakly, tag_of
 from omnigraph.server.services import Admission, Observer
@@ -92,6 +93,14 @@ class Call:
         return self.served.graph
 
     @property
+    def writes(self) -> bool:
+        """Whether this call changes the graph. Of a stored query only its name tells."""
+        if self.route.operation_id != "invoke_query":
+            return self.route.writes
+        stored = self.served.queries.get(self.path["name"])
+        return stored is not None and stored.entry.mutation
+
+    @property
     def limits(self) -> ServerLimits:
         return self.services.limits
 
@@ -127,8 +136,10 @@ class Call:
         request = AccessRequest(action, branch, target_branch)
         try:
             decision = (gate or self.served.gate).decide(self.actor, request)
+        except OmniGraphError:
+            raise
         except Exception as error:
-            raise PolicyEvaluationError(f"the rules for '{action}' can't be evaluated: {error}") from error
+            raise PolicyEvaluationError([f"the rules for '{action}' broke: {error}"]) from error
         self.services.observer.decided(self.request_id, self.actor, request, decision)
         return decision
 

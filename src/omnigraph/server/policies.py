@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn, Protocol
+from typing import Protocol
 
+from omnigraph.api.access import Gate
 from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind
 from omnigraph.cluster.serving import ClusterPolicy
-from omnigraph.errors import BadRequestError, BootRefusedError
-from omnigraph.policy.access import Gate
-
-Scope = Literal["graph", "server"]
+from omnigraph.errors import BootRefusedError
+from omnigraph.policy.bundle import ScopeKind
 
 
 class PolicyLoader(Protocol):
-    """Turns the text of a bundle into the gate of a scope. Raises when it can't; `label` says whose text it is."""
+    """Turns the text of a bundle into the gate of a scope. Raises when it can't: rules that can't be evaluated must
+    never be taken for rules that allow. `label` says whose text it is; the server itself has no graph id."""
 
-    def __call__(self, source: str, kind: Scope, label: str) -> Gate: ...
-
-
-def refuse_policies(source: str, kind: Scope, label: str) -> NoReturn:
-    """Rules that can't be evaluated must never be taken for rules that allow."""
-    raise BadRequestError(f"{label}: this version can't evaluate policy bundles")
+    def __call__(self, source: str, kind: ScopeKind, label: str, graph_id: str | None = None) -> Gate: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from omnigraph.api.routes import Route
 from omnigraph.server.settings import ServerLimits
 
 Result = TypeVar("Result")
@@ -21,11 +20,11 @@ class Pools:
         self._writes = ThreadPoolExecutor(limits.write_threads, "omnigraph-write")
         self._streams = ThreadPoolExecutor(limits.read_threads, "omnigraph-stream")
 
-    def of(self, route: Route) -> ThreadPoolExecutor:
-        return self._writes if route.writes else self._reads
-
-    def read(self, work: Callable[[], Result]) -> Awaitable[Result]:
+    def read(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
         return asyncio.get_running_loop().run_in_executor(self._reads, work)
+
+    def write(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
+        return asyncio.get_running_loop().run_in_executor(self._writes, work)
 
     def stream(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
         return asyncio.get_running_loop().run_in_executor(self._streams, work)

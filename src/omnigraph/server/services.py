@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from omnigraph.policy.access import AccessRequest, Decision
+from omnigraph.api.access import AccessRequest, Decision
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,10 @@ class Observer(Protocol):
     """Logs, counters and traces."""
 
     def began(self, operation_id: str) -> None: ...
+    def around(self, operation_id: str, work: Callable[[], Result]) -> Callable[[], Result]:
+        """The part of a request that is done in a thread, with whatever watches it."""
+        ...
+
     def answered(self, record: RequestRecord) -> None: ...
     def decided(self, request_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None: ...
     def failed(self, request_id: str, operation_id: str, error: BaseException) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from omnigraph.api.access import Gate
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.query import StoredQuery
@@ -18,7 +19,7 @@ from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.policy.access import WITHOUT_RULES, Gate
+from omnigraph.policy.access import WITHOUT_RULES
 
 GRAPH_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 RESERVED_GRAPH_IDS: Final = frozenset({"policies", "healthz", "openapi", "graphs"})

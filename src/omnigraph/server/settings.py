@@ -5,38 +5,72 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from enum import StrEnum
+from typing import Any, Final
 
 from omnigraph.api.limits import DEFAULT_BYTES, DEFAULT_QUERY_MEMORY_BYTES, DEFAULT_ROWS
 
 DEFAULT_BIND: Final = "127.0.0.1:8080"
+UNAUTHENTICATED: Final = "OMNIGRAPH_UNAUTHENTICATED"
+REQUIRE_ALL_GRAPHS: Final = "OMNIGRAPH_REQUIRE_ALL_GRAPHS"
 _UNSET: Final = ("", "0", "false")
+
+
+class LimitGroup(StrEnum):
+    """What a limit is about, as the help of `omnigraph serve` groups them."""
+
+    REQUESTS = "Limits of a request"
+    ACTORS = "Limits of an actor, over all workers"
+    CONNECTIONS = "Connections, of each worker"
+    WORK = "Work, of each worker"
+
+
+def _limit(default: float, group: LimitGroup, meaning: str, *, least: float = 1, environment: str = "") -> Any:
+    """A limit with its default, the line that explains its flag, and the variable that is asked when there is none."""
+    metadata = {"group": group, "meaning": meaning, "least": least, "environment": environment}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
     """What one request, one actor and one process may use. Each field is a flag of `omnigraph serve`."""
 
-    body_bytes: int = 1 << 20
-    load_body_bytes: int = 32 << 20
-    load_bytes: int = DEFAULT_BYTES
-    load_rows: int = DEFAULT_ROWS
-    query_seconds: float = 60.0
-    query_memory_bytes: int = DEFAULT_QUERY_MEMORY_BYTES
-    result_rows: int = 1_000_000
-    streams_per_graph: int = 8
-    header_bytes: int = 64 << 10
-    header_seconds: float = 20.0
-    body_seconds: float = 60.0
-    send_seconds: float = 60.0
-    keep_alive_seconds: float = 75.0
-    connections: int = 16_384
-    wait_ms: int = 60_000
-    actor_requests: int = 16
-    actor_bytes: int = 4 << 30
-    read_threads: int = 8
-    write_threads: int = 16
-    drain_seconds: float = 30.0
+    body_bytes: int = _limit(1 << 20, LimitGroup.REQUESTS, "Bytes of a body.")
+    load_body_bytes: int = _limit(32 << 20, LimitGroup.REQUESTS, "Bytes of a load in one JSON body.")
+    load_bytes: int = _limit(DEFAULT_BYTES, LimitGroup.REQUESTS, "Bytes of a load in lines.")
+    load_rows: int = _limit(DEFAULT_ROWS, LimitGroup.REQUESTS, "Rows of a load.")
+    query_seconds: float = _limit(60.0, LimitGroup.REQUESTS, "Seconds of a read.", least=0.001)
+    query_memory_bytes: int = _limit(DEFAULT_QUERY_MEMORY_BYTES, LimitGroup.REQUESTS, "Bytes of memory of a read.")
+    result_rows: int = _limit(1_000_000, LimitGroup.REQUESTS, "Rows of an answer that is not streamed.")
+    wait_ms: int = _limit(60_000, LimitGroup.REQUESTS, "Milliseconds that a poll for changes may wait.", least=0)
+    header_bytes: int = _limit(64 << 10, LimitGroup.CONNECTIONS, "Bytes of the headers of a request.")
+    header_seconds: float = _limit(20.0, LimitGroup.CONNECTIONS, "Seconds in which headers must arrive.", least=0.001)
+    body_seconds: float = _limit(
+        60.0, LimitGroup.CONNECTIONS, "Seconds without a byte of a body that is awaited.", least=0.001
+    )
+    send_seconds: float = _limit(
+        60.0, LimitGroup.CONNECTIONS, "Seconds without a byte taken of an answer.", least=0.001
+    )
+    keep_alive_seconds: float = _limit(
+        75.0, LimitGroup.CONNECTIONS, "Seconds that a connection may be idle.", least=0.001
+    )
+    connections: int = _limit(16_384, LimitGroup.CONNECTIONS, "Open connections.")
+    actor_requests: int = _limit(
+        16,
+        LimitGroup.ACTORS,
+        "Writes in flight; 0 refuses every write.",
+        least=0,
+        environment="OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX",
+    )
+    actor_bytes: int = _limit(
+        4 << 30, LimitGroup.ACTORS, "Bytes of writes in flight.", least=0, environment="OMNIGRAPH_PER_ACTOR_BYTES_MAX"
+    )
+    streams_per_graph: int = _limit(8, LimitGroup.WORK, "Streams of a graph at a time.")
+    read_threads: int = _limit(8, LimitGroup.WORK, "Reads at a time.")
+    write_threads: int = _limit(16, LimitGroup.WORK, "Writes at a time.")
+    drain_seconds: float = _limit(
+        30.0, LimitGroup.WORK, "Seconds to finish what is under way when told to end.", least=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,9 @@ from omnigraph.storage.models import TableState
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader
 from tests.engine.upkeep.test_cleanup_clock import turn_clock
+from tests.support.costs import settle
 from tests.support.disks import small_disk
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
-from tests.support.waiting import wait_until
 
 NO_GRACE = timedelta(0)
 
@@ -42,7 +42,7 @@ def grown(uri: str, commits: int = 5) -> Graph:
 
 def files(graph: Graph) -> dict[str, int]:
     """The sizes of all files of the graph, once the hint of the last commit is written in the background."""
-    wait_until(lambda: not graph.workspace.root.log.hints_pending(), "the hint of the last commit is written")
+    settle(graph)
     root = Path(graph.uri)
     return {str(p.relative_to(root)): p.stat().st_size for p in root.rglob("*") if p.is_file()}
 

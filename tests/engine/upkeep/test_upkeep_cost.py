@@ -7,6 +7,7 @@ import pytest
 from omnigraph import Graph
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, reader
+from tests.support.costs import settle
 from tests.support.s3 import S3Server
 
 
@@ -28,8 +29,10 @@ def test_reads_of_an_untended_table_cost_at_most_three_times_those_of_a_tidy_one
     for i in range(commits):
         graph.load(reader(f"r{i}", name="n"), mode="append")
     point = "id = 'r0'"
+    settle(graph)
     untended = [requests(s3_server, s3_place.uri, filter) for filter in (point, None)]
     graph.optimize()
+    settle(graph)
     tidy = [requests(s3_server, s3_place.uri, filter) for filter in (point, None)]
     assert untended[0] <= 3 * tidy[0]
     assert untended[1] <= 3 * tidy[1]

@@ -5,7 +5,7 @@ Made once per query by `run`. It finds tables and answers what a constant is wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,10 +23,12 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import RowIds
 
 ConstantValue = ir.ParameterValue | ir.Constant | ir.Now
 Plain = str | int | float | bool | None
@@ -52,9 +54,14 @@ class ReadContext:
     profiler: Profiler
     properties: Properties
     embedder: Embedder | None = None
+    lens: Lens = OPEN
+    visible_rows: Callable[[NodeType | EdgeType], RowIds | None] = lambda _: None
+    """The rows of a type that are seen, ascending; None for all of them."""
     share: float = 1.0
     """How much of all its input a plan works on now. What pays is judged for all of it."""
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
+    sighted: dict[int, tuple[RowSpace, Mask]] = field(default_factory=dict)
+    """By the id of a narrowed type, the rows that were looked at and which of them are seen; `sight` keeps it."""
     _marks: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _tables: dict[int, Table] = field(default_factory=dict)
 

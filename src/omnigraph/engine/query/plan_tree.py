@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 
@@ -57,6 +59,18 @@ def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
             case ir.Aggregate():
                 for column in operator.columns:
                     yield column.value.argument if isinstance(column.value, ir.AggregateValue) else column.value
+
+
+def property_values(part: object) -> Iterator[ir.PropertyValue]:
+    """Every property that a plan names, wherever it stands: in values, predicates, rankings, sort keys."""
+    if isinstance(part, ir.PropertyValue):
+        yield part
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from property_values(item)
+    elif isinstance(part, Struct) and type(part).__module__ == ir.__name__:
+        for name in part.__struct_fields__:
+            yield from property_values(getattr(part, name))
 
 
 def label(plan: ir.ReadOperator) -> str:

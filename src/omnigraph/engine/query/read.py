@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,18 +17,21 @@ from omnigraph.api.query import ReadTarget
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
 from omnigraph.engine.query.operators.pushdown import split_pushed
-from omnigraph.engine.query.plan_tree import inputs_of, label
+from omnigraph.engine.query.plan_tree import inputs_of, label, property_values
 from omnigraph.engine.query.profile import Profiler
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.traversal.mode import TraversalMode
+from omnigraph.engine.query.traversal.sight import visible_rows
 from omnigraph.engine.query.values.properties import Properties
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
 from omnigraph.language.query.compile import compile_queries
-from omnigraph.language.query.params import Host, bind_parameters
+from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.params import BoundValue, Host, bind_parameters
 from omnigraph.storage.identifiers import now_micros
 
 
@@ -91,21 +95,46 @@ def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[i
     source, name, params = asked
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog).query(name).read_plan
+    lens = snapshot.lens if snapshot.lens.is_open else snapshot.lens.on(catalog)
+    _refuse_hidden(plan, lens)
     bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
+    return plan, context_of(snapshot, catalog, lens, bound, options)
+
+
+def context_of(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    lens: Lens,
+    parameters: Mapping[str, BoundValue],
+    options: ReadOptions = DEFAULT_OPTIONS,
+) -> ReadContext:
+    """What the operators of one read share."""
     cancellation = options.cancellation or Cancellation()
     budget = MemoryBudget(options.memory_bytes, cancellation)
     context = ReadContext(
         snapshot=snapshot,
         catalog=catalog,
-        parameters=bound,
+        parameters=parameters,
         mode=TraversalMode.from_environment(),
         budget=budget,
         cancellation=cancellation,
         profiler=Profiler(snapshot.requests if options.profile else None),
         properties=Properties(budget),
         embedder=options.embedder or snapshot.resources.embedder,
+        lens=lens,
     )
-    return plan, context
+    if not lens.is_open:
+        context.visible_rows = partial(visible_rows, context=context)
+    return context
+
+
+def _refuse_hidden(plan: ir.ReadPlan, lens: Lens) -> None:
+    """A query may not name what its reader must not see: sorting by it, or counting where it is set, would tell it."""
+    if lens.is_open:
+        return
+    for value in property_values(plan.root):
+        if value.prop.name in lens.of(value.owner).hidden:
+            raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
 
 
 def _charged(batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterator[pa.RecordBatch]:

@@ -37,17 +37,25 @@ class TypeState:
     reader: TableReader
     type: TableType
     state: TableState
+    hidden: frozenset[str] = frozenset()
+    """Columns that read as null, whatever is stored."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, type_: TableType) -> TypeState:
+        """One type of a snapshot, with what its reader may not see as null."""
+        hidden = frozenset(type_.properties[name].column for name in snapshot.lens.of(type_).hidden)
+        return cls(snapshot.root.reader, type_, snapshot.entry.tables[type_.type_key], hidden)
 
     @classmethod
     def all_of(cls, snapshot: Snapshot) -> dict[str, TypeState]:
         """Every type of a snapshot, by type key."""
         catalog = snapshot.catalog
         states = {}
-        for type_key, state in snapshot.entry.tables.items():
+        for type_key in snapshot.entry.tables:
             type_ = type_of(catalog, type_key)
             if type_ is None:
                 raise IntegrityError(f"schemas/{snapshot.entry.schema}.json", f"has no type for the table {type_key}")
-            states[type_key] = cls(snapshot.root.reader, type_, state)
+            states[type_key] = cls.of(snapshot, type_)
         return states
 
     @property
@@ -96,7 +104,7 @@ class TypeState:
 
     def stored_columns(self, skipped: frozenset[str] = frozenset()) -> list[str]:
         """The columns of complete rows that the table of this snapshot has."""
-        present = frozenset(self.table.columns) - skipped
+        present = frozenset(self.table.columns) - skipped - self.hidden
         return [name for name in dict.fromkeys(rows_schema(self.type).names) if name in present]
 
     def complete(self, stored: pa.Table, row_ids: RowIds) -> pa.Table:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.schema.declared_indexes import table_types
@@ -48,6 +49,7 @@ def apply_schema(
     workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool, actor: str | None = None
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
+    workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
     change = _SchemaChange(text, allow_data_loss)
     published = workspace.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
     if change.evolution is None or change.head is None:

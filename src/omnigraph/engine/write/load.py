@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.api.enums import LoadMode
+from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.load import LoadReceipt
 from omnigraph.engine.rows.kernels import DecodedInput, Grammar, TypedRows, decode
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
@@ -140,6 +140,7 @@ def _encoded(piece: str | bytes) -> bytes:
 
 def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
+    workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     attempt = _Load(workspace, request)
     try:
         # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
@@ -156,6 +157,7 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
 
 def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
     base = request.base or ""
+    workspace.require(request.actor, PolicyAction.BRANCH_CREATE, base.strip(), request.branch.strip())
     attempt.read_input(workspace.state_of(base))
     try:
         creating = replace(attempt, creates_branch=True)

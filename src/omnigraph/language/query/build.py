@@ -10,6 +10,7 @@ from typing import Any
 
 from omnigraph.language.lexical import UnsupportedEscape, unquote
 from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.row_syntax import AllOf, AnyOf, RowTest
 from omnigraph.language.query.syntax import Name, Place
 from omnigraph.language.query.tokens import Lexeme
 
@@ -272,3 +273,14 @@ class TreeBuilder:
     def predicate(self, parts: list[Any]) -> ast.Predicate:
         name, operator, value = parts
         return ast.Predicate(_name(name), ast.Comparison(operator), value, Place(name.start_pos, value.at.end))
+
+    # ---- row filters ------------------------------------------------------------------------------------
+
+    def row_filter(self, parts: list[RowTest]) -> RowTest:
+        return parts[0]
+
+    def any_of(self, parts: list[RowTest]) -> RowTest:
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts), Place(parts[0].at.start, parts[-1].at.end))
+
+    def all_of(self, parts: list[RowTest]) -> RowTest:
+        return parts[0] if len(parts) == 1 else AllOf(tuple(parts), Place(parts[0].at.start, parts[-1].at.end))

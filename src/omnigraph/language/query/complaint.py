@@ -112,7 +112,8 @@ def _way_out(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> str
             f"'{' '.join(previous[-3:])}' reads as a traversal over an edge named '{previous[-2]}'; "
             "put a property or a literal on the left of a string predicate"
         )
-    if token in ("and", "or") or last in ("and", "or"):
+    # Where a parenthesis may follow, the words were understood: that is a row filter, which joins by them.
+    if (token in ("and", "or") or last in ("and", "or")) and "LPAR" not in accepted:
         return "clauses follow each other without a word between them and must all hold"
     if token in ("asc", "desc"):
         return "nearest(...) always ranks the closest first and takes no direction"

@@ -1,7 +1,8 @@
 """Parses `.gq` text into a `QueryFile`, or says everything that is wrong with its syntax.
 
-`parse_queries` is the only entry. The fast path parses the whole file at once; only when that fails is the
-text cut at query boundaries, so that each broken query is reported. Never looks at a catalog.
+`parse_queries` is the entry for files. The fast path parses the whole file at once; only when that fails is the
+text cut at query boundaries, so that each broken query is reported. `parse_row_filter` reads a single filter with the
+same words. Neither looks at a catalog.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lark.parsers.lalr_parser_state import ParserState
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
 from omnigraph.language.query.complaint import SYNTAX, describe_unexpected
+from omnigraph.language.query.row_syntax import RowTest
 from omnigraph.language.query.syntax import QueryFile
 from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
 from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText
@@ -27,26 +29,44 @@ from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceTe
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.
 MAX_NESTING = 64
 
+_FILE = "file"
+_ROW_FILTER = "row_filter"
+
 
 def parse_queries(text: str, path: str | None = None) -> QueryFile:
     """The queries of one file. Raises `CompileError` with one finding per broken query, in source order."""
+    source = _source(text, path)
+    scan = Scan(text)
+    whole = _parse(scan.tokens, scan.end, source, _FILE)
+    if isinstance(whole, Diagnostic):
+        raise CompileError(list(islice(_problems(source), MOST_DIAGNOSTICS)) or [whole])
+    return cast(QueryFile, whole)
+
+
+def parse_row_filter(text: str, path: str | None = None) -> RowTest:
+    """Tests of the properties of one row, joined by `and` and `or`. Raises `CompileError`."""
+    source = _source(text, path)
+    scan = Scan(text)
+    parsed = _parse(scan.tokens, scan.end, source, _ROW_FILTER)
+    if isinstance(parsed, Diagnostic):
+        raise CompileError([parsed])
+    return cast(RowTest, parsed)
+
+
+def _source(text: str, path: str | None) -> SourceText:
     source = SourceText(text, path)
     surrogate = LONE_SURROGATE.search(text)
     if surrogate is not None:
         message = "the text holds half of a surrogate pair, which no file can"
         raise CompileError([source.diagnostic(SYNTAX, message, *surrogate.span())])
-    scan = Scan(text)
-    whole = _parse(scan.tokens, scan.end, source)
-    if isinstance(whole, QueryFile):
-        return whole
-    raise CompileError(list(islice(_problems(source), MOST_DIAGNOSTICS)) or [whole])
+    return source
 
 
 def _problems(source: SourceText) -> Iterator[Diagnostic]:
     """One finding per broken query. Tokens know what they were taken for, so the text is scanned anew."""
     scan = Scan(source.text)
     for piece, end in _pieces(source.text, scan):
-        outcome = _parse(piece, end, source)
+        outcome = _parse(piece, end, source, _FILE)
         if isinstance(outcome, Diagnostic):
             yield outcome
 
@@ -75,10 +95,11 @@ def _begins_query(text: str, tokens: Sequence[Lexeme], i: int) -> bool:
     return i == 0 or tokens[i - 1] == "}" or "\n" in text[tokens[i - 1].end_pos : tokens[i].start_pos]
 
 
-def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFile | Diagnostic:
+def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str) -> object:
+    """What the builder makes of the tokens, or the `Diagnostic` of why they make nothing."""
     lark = _lark()
     words = _spellings()
-    run = lark.parse_interactive()
+    run = lark.parse_interactive(start=start)
     state = run.parser_state
     feed = state.feed_token
     depth = 0
@@ -102,7 +123,7 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText) -> QueryFi
                     depth -= 1
             feed(token)
         token = end
-        return cast(QueryFile, feed(end, True))
+        return cast(object, feed(end, True))
     except MalformedTokenError as malformed:
         return source.diagnostic(SYNTAX, malformed.message, malformed.start, malformed.end)
     except UnexpectedToken:
@@ -138,7 +159,7 @@ def _fits(terminal: str, state: ParserState[int]) -> bool:
 def _lark() -> Lark:
     """Built on first use: it takes a few times longer than parsing a large file."""
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, start="file", parser="lalr", lexer="basic", transformer=TreeBuilder())
+    return Lark(grammar, start=[_FILE, _ROW_FILTER], parser="lalr", lexer="basic", transformer=TreeBuilder())
 
 
 @cache

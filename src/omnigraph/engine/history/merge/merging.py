@@ -14,7 +14,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from omnigraph.api.changes import EntityChange
-from omnigraph.api.enums import MergeOutcome
+from omnigraph.api.enums import MergeOutcome, PolicyAction
 from omnigraph.api.merge import MergeConflict, MergePreview, MergeRequest, MergeResult
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import diff
@@ -45,6 +45,7 @@ _TOLD = "merge"
 def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
     request = _checked(request)
+    workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
     intent = _intent(request)
     published = _earlier(workspace, request, intent)
     if published is None:
@@ -223,6 +224,7 @@ def _delete_source(
     try:
         if published is not None and published.replayed and not _is_as_merged(workspace, request, published):
             return False, f"branch '{request.source}' is no longer the one that was merged"
+        workspace.require(request.actor, PolicyAction.BRANCH_DELETE, target_branch=request.source)
         workspace.root.branches.delete(request.source, actor=request.actor)
     except BranchNotFoundError as error:
         return (True, None) if published is not None and published.replayed else (False, str(error))

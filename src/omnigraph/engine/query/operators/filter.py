@@ -17,6 +17,7 @@ from omnigraph.engine.query.values.compare import compared, compared_with_consta
 from omnigraph.engine.query.values.properties import Located
 from omnigraph.engine.query.values.values import Evaluated, evaluate, load_together
 from omnigraph.language.query import ir
+from omnigraph.language.query.lens import AllOf, RowFilter, comparisons
 
 # Rows of two columns that are compared between two looks at the clock: texts are compared one by one.
 _ROWS_PER_CHECK = 1 << 16
@@ -46,6 +47,21 @@ def satisfied(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> 
         part = slice(start, start + _ROWS_PER_CHECK)
         masks.append(compared(left.part(part).gathered(), predicate.operator, right.part(part).gathered()))
     return np.concatenate(masks)
+
+
+def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
+    """Which rows satisfy a filter made of several comparisons."""
+    load_together([side for c in comparisons(test) for side in (c.left, c.right)], rows, context)
+    return _holds(test, rows, context)
+
+
+def _holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
+    if isinstance(test, ir.Compare):
+        return satisfied(test, rows, context)
+    masks = [_holds(part, rows, context) for part in test.tests]
+    if isinstance(test, AllOf):
+        return np.logical_and.reduce(masks) if masks else np.ones(rows.length, dtype=bool)
+    return np.logical_or.reduce(masks) if masks else np.zeros(rows.length, dtype=bool)
 
 
 def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int) -> Mask:

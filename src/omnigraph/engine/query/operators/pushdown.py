@@ -15,6 +15,7 @@ import numpy as np
 from omnigraph.engine.query.context import Plain, ReadContext
 from omnigraph.engine.query.search.text_lookup import equals_any, lookup_column
 from omnigraph.language.query import ir
+from omnigraph.language.query.lens import AllOf, RowFilter
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.storage.tables.predicates import quoted
 
@@ -46,6 +47,19 @@ def split_pushed(
     if NEVER in texts:
         return NEVER, ()
     return " AND ".join(texts) or None, tuple(rest)
+
+
+def pushed_filter(test: RowFilter, context: ReadContext) -> str | None:
+    """The filter text of several comparisons, None when one of them can't be pushed."""
+    if isinstance(test, ir.Compare):
+        return pushed(test, context)
+    is_all = isinstance(test, AllOf)
+    parts = [pushed_filter(part, context) for part in test.tests]
+    if any(part is None for part in parts):
+        return None
+    if not parts:
+        return "true" if is_all else NEVER
+    return "(" + (" AND " if is_all else " OR ").join(str(part) for part in parts) + ")"
 
 
 def pushed(predicate: ir.Predicate, context: ReadContext) -> str | None:

@@ -55,7 +55,8 @@ def ranked_nodes(
     table, prop = context.table(rank.field.owner), rank.field.prop
     candidates = _candidates(rows, filter)
     if isinstance(rank, ir.Bm25Rank):
-        return search.bm25(table, prop.column, str(query), candidates, keep)
+        seen = context.visible_rows(rank.field.owner)
+        return search.bm25(table, prop.column, str(query), candidates, keep, seen)
     if isinstance(query, str):
         vector = query_vector(context.embedder, rank.field.owner.name, prop, query)
     else:

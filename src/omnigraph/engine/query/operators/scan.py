@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.filter import filtered
-from omnigraph.engine.query.operators.pushdown import split_pushed
+from omnigraph.engine.query.operators.filter import filtered, holds
+from omnigraph.engine.query.operators.pushdown import pushed_filter, split_pushed
 from omnigraph.engine.query.operators.ranking import matching_rows
 from omnigraph.engine.query.values.bindings import Bindings
 from omnigraph.language.query import ir
+from omnigraph.language.query.lens import EVERY_ROW, RowFilter
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
@@ -26,16 +27,36 @@ class Narrowed:
     filter: str | None
     rows: RowIds | None
     rest: tuple[ir.Predicate, ...]
+    sight: RowFilter | None = None
+    """What is seen of the type, where a scan can't tell by itself."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the filter and the row ids say everything."""
+        return not self.rest and self.sight is None
 
 
 def narrowed(plan: ir.Scan, context: ReadContext) -> Narrowed:
     filter_, rest = split_pushed(plan.predicates, context)
+    filter_, sight = _within_sight(plan, filter_, context)
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.
         rows = matching_rows(predicate, rows, context, filter=filter_)
     rest = tuple(p for p in rest if not isinstance(p, ir.TextMatch))
-    return Narrowed(filter_ if rows is None else None, rows, rest)
+    return Narrowed(filter_ if rows is None else None, rows, rest, sight)
+
+
+def _within_sight(plan: ir.Scan, filter_: str | None, context: ReadContext) -> tuple[str | None, RowFilter | None]:
+    """The filter of a scan with what is seen of the type. What can't be pushed is handed back, to be tested on rows."""
+    lens = context.lens.of(plan.type)
+    if lens.rows == EVERY_ROW:
+        return filter_, None
+    test = lens.rows_of(plan.variable)
+    text = pushed_filter(test, context)
+    if text is None:
+        return filter_, test
+    return (text if filter_ is None else f"{filter_} AND {text}"), None
 
 
 def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, limit: int | None = None) -> Bindings:
@@ -52,19 +73,20 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
     if rows is None:
         columns = eager_columns(plan, wanted, context)
         table = context.table(plan.type)
-        enough = None if part.rest else limit
+        enough = limit if part.is_exact else None
         read = by_row_id(table.read(columns, filter=part.filter, limit=enough, row_ids=True))
         rows = row_ids_of(read)
         context.budget.step(rows.nbytes)
         context.properties.remember(table, plan.variable, rows, read)
     bound = Bindings({plan.variable: rows}, len(rows))
-    return filtered(bound, part.rest, context)
+    found = filtered(bound, part.rest, context)
+    return found if part.sight is None else found.where(holds(part.sight, found, context))
 
 
 def scan_candidates(plan: ir.Scan, context: ReadContext) -> tuple[RowIds | None, str | None]:
     """What a ranking above the scan may choose from: row ids, or a filter text, or neither."""
     part = narrowed(plan, context)
-    if not part.rest:
+    if part.is_exact:
         return part.rows, part.filter
     return scan(plan, (), context).rows[plan.variable], None
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.engine.shared_memory import SHARED_MEMORY
+from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.search import analysed
 
@@ -49,11 +49,14 @@ class _KnownWords:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.lookups = Lookups()
         self._tokens: dict[str, tuple[str, ...]] = {}
 
     def among(self, words: Collection[str]) -> dict[str, tuple[str, ...]]:
         tokens_of = self._tokens
-        return {word: tokens for word in words if (tokens := tokens_of.get(word)) is not None}
+        found = {word: tokens for word in words if (tokens := tokens_of.get(word)) is not None}
+        self.lookups.count(len(found), len(words) - len(found))
+        return found
 
     def learn(self, fresh: Mapping[str, tuple[str, ...]]) -> None:
         if self.held_bytes() + len(fresh) * _BYTES_PER_WORD > self.limit:

@@ -88,16 +88,18 @@ def bm25(
     text: str,
     candidates: Candidates = EVERY_ROW,
     k: int | None = None,
+    seen: RowIds | None = None,
 ) -> RankedRows:
     """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
 
-    The statistics are those of the whole column, so a filter never changes a score. `k` keeps the best k; pass it
-    whenever nothing between the ranking and the limit can drop rows, it saves scoring everything.
+    The statistics are those of the whole column, so a filter never changes a score; of the rows that are `seen`, when
+    others must not show in any score. `k` keeps the best k; pass it whenever nothing between the ranking and the limit
+    can drop rows, it saves scoring everything.
     """
     terms = _terms(text)
     if not terms or k == 0:
         return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
-    corpus = Corpus(table, column)
+    corpus = Corpus(table, column) if seen is None else SeenCorpus(table, column, seen)
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
         row_ids, scores = _scored_rows(table, column, candidates, formula)
@@ -142,6 +144,27 @@ class Corpus:
         everywhere = self.indexed is not None and self.indexed.moved.size
         fragments = None if everywhere else frozenset(content.fragment_id for content in self._loose)
         return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=fragments))
+
+
+class SeenCorpus(Corpus):
+    """As if the column held the texts of some rows alone. No index can count for one reader, so all are analysed."""
+
+    def __init__(self, table: Table, column: str, seen: RowIds) -> None:
+        super().__init__(table, column, indexed=False)
+        self._seen = [contained(part.row_ids, seen) for part in self.analysed]
+
+    @cached_property
+    def documents(self) -> int:
+        return sum(int(mask.sum()) for mask in self._seen)
+
+    @cached_property
+    def average_length(self) -> float:
+        tokens = sum(int(part.lengths[mask].sum()) for part, mask in zip(self.analysed, self._seen, strict=True))
+        return tokens / max(self.documents, 1)
+
+    def documents_with(self, term: Term) -> int:
+        parts = zip(self.analysed, self._seen, strict=True)
+        return sum(int(mask[part.occurrences(term.token)[0]].sum()) for part, mask in parts)
 
 
 class Formula:

@@ -13,6 +13,7 @@ from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.traversal.edge_lookup import explored
 from omnigraph.engine.query.traversal.layered import Neighbours
 from omnigraph.engine.query.traversal.mode import TraversalMode
+from omnigraph.engine.query.traversal.sight import is_narrowed, within_sight
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
@@ -44,8 +45,16 @@ class Choice:
 
 
 def neighbours_of(plan: ir.Expand, nodes: RowIds, context: ReadContext) -> Neighbours:
-    """An adjacency that knows at least everything within reach of `nodes`."""
-    shape = Shape.NEIGHBOURS if plan.edge_variable is None else Shape.EDGES
+    """An adjacency that knows at least everything within reach of `nodes`, and nothing that is not seen."""
+    looks_at_edges = is_narrowed(plan.edge, context)
+    shape = Shape.EDGES if plan.edge_variable is not None or looks_at_edges else Shape.NEIGHBOURS
+    found = _found(plan, nodes, shape, context)
+    if not looks_at_edges and not is_narrowed(plan.destination_type, context):
+        return found
+    return within_sight(found, plan, nodes, with_edges=shape is Shape.EDGES, context=context)
+
+
+def _found(plan: ir.Expand, nodes: RowIds, shape: Shape, context: ReadContext) -> Neighbours:
     key = topology_key(plan, shape, context)
     choice = choose(plan, math.ceil(len(nodes) / context.share), key, context)
     if choice.mode is TraversalMode.INDEXED:

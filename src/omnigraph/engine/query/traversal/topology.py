@@ -23,7 +23,7 @@ from omnigraph.engine.query.traversal.layered import LayeredAdjacency, Neighbour
 from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, built
 from omnigraph.engine.query.traversal.topology_change import derived, rows_to_read
 from omnigraph.engine.query.values.bindings import RowSpace
-from omnigraph.engine.shared_memory import SHARED_MEMORY
+from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction
 from omnigraph.storage.models import TableState
@@ -177,6 +177,7 @@ class TopologyCache:
 
     def __init__(self, budget: int | None = None) -> None:
         self.limit = budget if budget is not None else int(os.environ.get(CACHE_VARIABLE, _DEFAULT_CACHE_BYTES))
+        self.lookups = Lookups()
         self._held: OrderedDict[TopologyKey, Topology] = OrderedDict()
         self._absent: OrderedDict[TopologyKey, _Absent] = OrderedDict()
         self._making: dict[TopologyKey, threading.Lock] = {}
@@ -213,7 +214,9 @@ class TopologyCache:
     def get(self, root: GraphRoot, key: TopologyKey, check: Callable[[], None] = lambda: None) -> tuple[Topology, str]:
         """The topology, and where it came from. `check` is called while it is built and may raise."""
         if (found := self.held(key)) is not None:
+            self.lookups.hits += 1
             return found, "in memory"
+        self.lookups.misses += 1
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         try:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.load import MutationReceipt
 from omnigraph.engine.rows.kernels import TypedRows, check_values
 from omnigraph.engine.workspace import Workspace
@@ -46,6 +47,7 @@ class MutationRequest:
 
 def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     """Run a mutation to its commit. Insert-only ones follow a moving branch, others report the conflict."""
+    workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     intent = Intent(
         kind="mutation",
         actor=request.actor,

@@ -1,0 +1,93 @@
+"""`omnigraph serve`: an HTTP server over the graphs of a cluster, or over one graph. `omnigraph-server` is the same."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.limit_flags import KEY, limits_of
+from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.errors import BadRequestError
+
+DEFAULT_BIND = "127.0.0.1:8080"
+_NEEDED = {"uvicorn", "httptools", "starlette", "prometheus_client"}
+
+
+def serve(
+    ctx: typer.Context,
+    bind: Annotated[
+        str, typer.Option("--bind", help="Where to listen; port 0 takes a free one.", metavar="ADDR:PORT")
+    ] = DEFAULT_BIND,
+    unauthenticated: Annotated[
+        bool,
+        typer.Option("--unauthenticated", help="Let everybody do everything; else OMNIGRAPH_UNAUTHENTICATED."),
+    ] = False,
+    require_all_graphs: Annotated[
+        bool,
+        typer.Option(
+            "--require-all-graphs", help="Do not start without every graph; else OMNIGRAPH_REQUIRE_ALL_GRAPHS."
+        ),
+    ] = False,
+    workers: Annotated[int, typer.Option("--workers", help="Processes that serve.", metavar="N", min=1, max=1024)] = 1,
+    maintain: Annotated[
+        bool, typer.Option("--maintain", help="Compact and clean up in the background, in one of the workers.")
+    ] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", help="Let pages of this origin call; may be repeated.", metavar="ORIGIN"),
+    ] = None,
+) -> None:
+    """Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP."""
+    flags = Invocation.of(ctx).flags
+    host, port = address(bind)
+    at_most_one(("--cluster", flags.cluster), ("--store", flags.store))
+    if flags.cluster is None and flags.store is None:
+        raise BadRequestError(
+            "a server boots from a cluster: give --cluster <directory or URI>, or --store <graph> to serve a single one"
+        )
+    limits = limits_of(ctx.meta.get(KEY, {}), os.environ)
+    from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, Settings, is_set
+
+    settings = Settings(
+        cluster=flags.cluster,
+        store=flags.store,
+        host=host,
+        port=port,
+        unauthenticated=unauthenticated or is_set(UNAUTHENTICATED),
+        require_all_graphs=require_all_graphs or is_set(REQUIRE_ALL_GRAPHS),
+        workers=workers,
+        maintain=maintain,
+        allow_origins=tuple(allow_origin or ()),
+        limits=limits,
+    )
+    raise typer.Exit(_run(settings))
+
+
+def _run(settings: Any) -> int:
+    try:
+        from omnigraph.server.process import Program
+        from omnigraph.server.supervisor import serve as run
+    except ModuleNotFoundError as error:
+        if error.name in _NEEDED:
+            raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
+        raise
+    return run(settings, Program(SERVED_GRAPH, prepare=QUICK_START))
+
+
+SERVED_GRAPH = "omnigraph.cli.server:open_graph"
+QUICK_START = "omnigraph.cli.quick_start:leave_pandas_out"
+
+
+def address(bind: str) -> tuple[str, int]:
+    """The two parts of ADDR:PORT; an IPv6 address stands in brackets."""
+    host, colon, port = bind.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise UsageError(f"--bind takes ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; '{bind}' is something else")
+    return host, int(port)

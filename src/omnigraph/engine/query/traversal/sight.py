@@ -1,0 +1,119 @@
+"""Traversal through a lens: an edge exists only where it is seen itself and both of its ends are.
+
+What a topology or a lookup found is walked from the nodes that a query starts at, and only what is seen is walked on
+from. The small adjacency that comes out is what the operators run on, so counting, closing, hops and edges need to know
+nothing of it. Rows are looked at once per query, and only those that a traversal meets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.operators.filter import holds
+from omnigraph.engine.query.operators.pushdown import pushed_filter
+from omnigraph.engine.query.traversal.adjacency import Adjacency, of_edges, of_pairs
+from omnigraph.engine.query.traversal.layered import Neighbours
+from omnigraph.engine.query.values.bindings import Bindings, Mask, RowSpace
+from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.query import ir
+from omnigraph.language.query.lens import EVERY_ROW
+from omnigraph.storage.ordered import merged
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+
+
+def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
+    """Whether some rows of a type may not be seen."""
+    return context.lens.of(type_).rows != EVERY_ROW
+
+
+def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> Mask:
+    """Which of these rows of a type are seen, by their own properties."""
+    if not is_narrowed(type_, context):
+        return np.ones(len(rows), dtype=bool)
+    known = context.sighted.get(type_.id)
+    space, mask = known if known is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
+    fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
+    if len(fresh):
+        variable = f"#sight:{type_.type_key}"
+        found = holds(context.lens.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh)), context)
+        both = RowSpace(merged(space.rows, fresh.rows))
+        joined = np.zeros(len(both), dtype=bool)
+        joined[both.positions(space.rows)] = mask
+        joined[both.positions(fresh.rows)] = found
+        space, mask = both, joined
+        context.sighted[type_.id] = space, mask
+    return mask[space.positions(rows)]
+
+
+def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
+    """All rows of a type that are seen by their own properties, ascending; None when all of them are."""
+    if not is_narrowed(type_, context):
+        return None
+    table = context.table(type_)
+    text = pushed_filter(context.lens.of(type_).rows_of(f"#sight:{type_.type_key}"), context)
+    rows = np.sort(row_ids_of(table.read([], filter=text, row_ids=True)))
+    return rows if text is not None else rows[seen(type_, rows, context)]
+
+
+def within_sight(
+    found: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
+) -> Adjacency:
+    """What is seen of an adjacency within reach of `nodes`, which are seen themselves.
+
+    `with_edges` says whether entries are single edges: those are needed to look at edges, and are not kept when the
+    plan does not bind them.
+    """
+    sources: list[RowIds] = []
+    ends: list[RowIds] = []
+    edges: list[RowIds] = []
+    ranks: list[RowIds] = []
+    frontier = RowSpace.of(nodes)
+    visited = frontier
+    for _ in range(plan.max_hops):
+        if not len(frontier):
+            break
+        context.cancellation.check()
+        entries = found.entries(frontier.rows)
+        source = np.repeat(frontier.rows, entries.counts)
+        end = found.rows_at(entries.at)
+        context.budget.step(source.nbytes + end.nbytes)
+        mask = seen(plan.destination_type, end, context)
+        if with_edges:
+            assert isinstance(found, Adjacency)
+            assert found.ranks is not None
+            edge = found.edges_at(entries.at)
+            mask &= seen(plan.edge, edge, context)
+            edges.append(edge[mask])
+            ranks.append(np.asarray(found.ranks[entries.at], np.int64)[mask])
+        sources.append(source[mask])
+        ends.append(end[mask])
+        fresh = RowSpace.of(end[mask])
+        frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
+        visited = RowSpace(merged(visited.rows, frontier.rows))
+    return _adjacency(nodes, sources, ends, edges, ranks, plan, found)
+
+
+def _adjacency(
+    nodes: RowIds,
+    sources: list[RowIds],
+    ends: list[RowIds],
+    edges: list[RowIds],
+    ranks: list[RowIds],
+    plan: ir.Expand,
+    found: Neighbours,
+) -> Adjacency:
+    source, end = _joined(sources), _joined(ends)
+    one_type = plan.edge.is_symmetric
+    near = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
+    far = near if one_type else RowSpace.of(end)
+    at, to = near.positions(source), far.positions(end)
+    if plan.edge_variable is None:
+        return of_pairs(near, far, at, to)
+    assert isinstance(found, Adjacency)
+    assert found.edges is not None
+    return of_edges(near, far, at, to, _joined(ranks), found.edges)
+
+
+def _joined(parts: list[RowIds]) -> RowIds:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -1,0 +1,159 @@
+"""What one actor sees of a graph: which rows of each type, and which of their properties read as null.
+
+Policies make a `Lens` for an actor; whoever plans a read or checks a write looks through it. Nothing in it is left to
+bind: the actor has become a constant, so a query that has a parameter of the same name can't take its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.query import ir
+
+ROW: Final = "#row"
+"""The variable that a row filter speaks of. No query can spell it."""
+
+
+class AllOf(Struct, frozen=True):
+    """True when every test is; without tests, always."""
+
+    tests: tuple[RowFilter, ...] = ()
+
+
+class AnyOf(Struct, frozen=True):
+    """True when a test is; without tests, never."""
+
+    tests: tuple[RowFilter, ...] = ()
+
+
+RowFilter: TypeAlias = ir.Compare | AllOf | AnyOf
+"""A test of one row. A comparison with null is not true, and nothing here negates, so there is no third outcome."""
+
+EVERY_ROW: Final = AllOf()
+NO_ROW: Final = AnyOf()
+
+
+def all_of(tests: Iterable[RowFilter]) -> RowFilter:
+    """The conjunction, without what is always true."""
+    parts = list(_flat(tests, AllOf))
+    if NO_ROW in parts:
+        return NO_ROW
+    return parts[0] if len(parts) == 1 else AllOf(tuple(dict.fromkeys(parts)))
+
+
+def any_of(tests: Iterable[RowFilter]) -> RowFilter:
+    """The disjunction, without what is never true."""
+    parts = list(_flat(tests, AnyOf))
+    if EVERY_ROW in parts:
+        return EVERY_ROW
+    return parts[0] if len(parts) == 1 else AnyOf(tuple(dict.fromkeys(parts)))
+
+
+def _flat(tests: Iterable[RowFilter], kind: type[AllOf] | type[AnyOf]) -> Iterator[RowFilter]:
+    for test in tests:
+        if isinstance(test, kind):
+            yield from test.tests
+        else:
+            yield test
+
+
+def mapped(test: RowFilter, change: Callable[[ir.Compare], RowFilter]) -> RowFilter:
+    """The same filter with every comparison replaced by what `change` makes of it."""
+    match test:
+        case ir.Compare():
+            return change(test)
+        case AllOf():
+            return all_of(mapped(part, change) for part in test.tests)
+        case AnyOf():
+            return any_of(mapped(part, change) for part in test.tests)
+
+
+def comparisons(test: RowFilter) -> Iterator[ir.Compare]:
+    """Every comparison of a filter, in source order."""
+    if isinstance(test, ir.Compare):
+        yield test
+    else:
+        for part in test.tests:
+            yield from comparisons(part)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeLens:
+    """What is seen of one type: the rows that satisfy `rows`, with the properties of these names as null."""
+
+    type: NodeType | EdgeType
+    rows: RowFilter = EVERY_ROW
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        return self.rows == EVERY_ROW and not self.hidden
+
+    def rows_of(self, variable: str) -> RowFilter:
+        """The filter of the rows, about the node or edge that a variable of a plan is bound to."""
+
+        def renamed(value: ir.Value) -> ir.Value:
+            return replace(value, variable=variable) if isinstance(value, ir.PropertyValue) else value
+
+        return mapped(self.rows, lambda test: ir.Compare(renamed(test.left), test.operator, renamed(test.right)))
+
+
+@dataclass(frozen=True, slots=True)
+class Lens:
+    """What an actor sees. A type that is not in `types` (by type key) is seen whole."""
+
+    types: Mapping[str, TypeLens] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everything is seen: what some operations ask for."""
+        return not self.types
+
+    def of(self, type_: NodeType | EdgeType) -> TypeLens:
+        return self.types.get(type_.type_key) or TypeLens(type_)
+
+    def on(self, catalog: Catalog) -> Lens:
+        """The same lens for a state with another schema: an older one, or that of another branch.
+
+        Types and properties are found by their ids, so a rename does not open anything; what was dropped and declared
+        anew is found by its name, for the same reason. A property that the state lacks, or has with another type, is
+        null there as far as a filter can tell, so the comparison is not true.
+        """
+        by_id = {lens.type.id: lens for lens in self.types.values()}
+        types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+        found = ((by_id.get(type_.id) or self.types.get(type_.type_key), type_) for type_ in types)
+        return narrowed(_transposed(lens, type_) for lens, type_ in found if lens is not None)
+
+
+def narrowed(lenses: Iterable[TypeLens]) -> Lens:
+    """The lens of those that narrow anything."""
+    return Lens({lens.type.type_key: lens for lens in lenses if not lens.is_open})
+
+
+OPEN: Final = Lens()
+
+
+def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:
+    properties = {prop.id: prop for prop in type_.property_list}
+
+    def moved(value: ir.Value) -> ir.Value | None:
+        if not isinstance(value, ir.PropertyValue):
+            return value
+        prop = properties.get(value.prop.id) or type_.properties.get(value.prop.name)
+        if prop is None or not prop.type.compatible_with(value.type):
+            return None
+        return ir.PropertyValue(value.variable, type_, prop)
+
+    def change(test: ir.Compare) -> RowFilter:
+        left, right = moved(test.left), moved(test.right)
+        return NO_ROW if left is None or right is None else ir.Compare(left, test.operator, right)
+
+    hidden_ids = {prop.id for prop in lens.type.property_list if prop.name in lens.hidden}
+    hidden = frozenset(p.name for p in type_.property_list if p.id in hidden_ids or p.name in lens.hidden)
+    return TypeLens(type_, mapped(lens.rows, change), hidden)

@@ -1,0 +1,215 @@
+"""Rules as Cedar policies: what is generated, and what Cedar says to a request.
+
+A bundle becomes one policy set and one set of entities, parsed once and validated strictly against the schema. Cedar
+alone decides which rules allow a request; nothing here looks at a rule to find out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from typing import Final
+
+import cedarpy
+
+from omnigraph.api.access import AccessRequest
+from omnigraph.api.enums import PolicyAction
+from omnigraph.errors import PolicyEvaluationError
+from omnigraph.language.query.syntax import Place
+from omnigraph.language.source import LONE_SURROGATE
+from omnigraph.policy.access import SERVER_ACTIONS
+from omnigraph.policy.rules import BranchScope, Bundle, Rule
+
+_NAMESPACE: Final = "Omnigraph"
+_SERVER: Final = "root"
+_MOST_REMEMBERED: Final = 100_000
+
+SCHEMA: Final = f"""\
+namespace {_NAMESPACE} {{
+  type Branches = {{
+    has_branch: Bool,
+    branch: String,
+    has_target_branch: Bool,
+    target_branch: String,
+    branch_is_protected: Bool,
+    target_branch_is_protected: Bool,
+  }};
+
+  entity Group;
+  entity Actor in [Group];
+  entity Graph;
+  entity Server;
+
+  action {", ".join(f'"{action}"' for action in PolicyAction if action not in SERVER_ACTIONS)}
+    appliesTo {{ principal: [Actor], resource: [Graph], context: Branches }};
+  action {", ".join(f'"{action}"' for action in PolicyAction if action in SERVER_ACTIONS)}
+    appliesTo {{ principal: [Actor], resource: [Server], context: Branches }};
+}}
+"""
+
+
+@cache
+def _schema() -> cedarpy.Schema:
+    return cedarpy.Schema.from_str(SCHEMA)
+
+
+class Standing(Enum):
+    """What rules can tell of a branch of a request. Its name makes no other difference."""
+
+    ABSENT = 0
+    UNPROTECTED = 1
+    PROTECTED = 2
+
+
+class CompiledRules:
+    """The rules of one scope, ready to be asked. Safe to share between threads."""
+
+    def __init__(self, bundle: Bundle, graph_id: str) -> None:
+        """Raises `CompileError` for rules that Cedar does not take."""
+        _refuse_repeated_actions(bundle)
+        self.text = policy_text(bundle, graph_id)
+        self._bundle = bundle
+        self._graph_id = graph_id
+        checked = cedarpy.validate_policies(self.text, _schema())
+        if not checked.validation_passed:
+            lines = "".join(f"\n{error}" for error in checked.errors)
+            bundle.refuse(f"policy validation failed:{lines}", Place(0, 0))
+        self._policies = cedarpy.PolicySet.from_str(self.text)
+        self._entities = cedarpy.Entities.from_json_str(json.dumps(list(_entities(bundle, graph_id))), _schema())
+        self._remembered: dict[tuple[str, PolicyAction, Standing, Standing], tuple[str, ...]] = {}
+
+    def allowing(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
+        """The ids of the rules that allow a request, in string order; none when it is denied.
+
+        The actor is one of the bundle's: whoever is in no group is nobody that rules could speak of. The answer is
+        remembered by actor, action and the standing of the branches. Raises `PolicyEvaluationError`.
+        """
+        key = (actor, request.action, self._standing(request.branch), self._standing(request.target_branch))
+        rules = self._remembered.get(key)
+        if rules is None:
+            rules = self._evaluated(actor, request, key[2], key[3])
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = rules
+        return rules
+
+    def _standing(self, branch: str | None) -> Standing:
+        if branch is None:
+            return Standing.ABSENT
+        return Standing.PROTECTED if branch in self._bundle.protected_branches else Standing.UNPROTECTED
+
+    def _evaluated(
+        self, actor: str, request: AccessRequest, branch: Standing, target_branch: Standing
+    ) -> tuple[str, ...]:
+        of_server = request.action in SERVER_ACTIONS
+        asked = {
+            "principal": _uid("Actor", actor),
+            "action": _uid("Action", request.action),
+            "resource": _uid("Server", _SERVER) if of_server else _uid("Graph", self._graph_id),
+            "context": {
+                "has_branch": branch is not Standing.ABSENT,
+                "branch": _readable(request.branch),
+                "branch_is_protected": branch is Standing.PROTECTED,
+                "has_target_branch": target_branch is not Standing.ABSENT,
+                "target_branch": _readable(request.target_branch),
+                "target_branch_is_protected": target_branch is Standing.PROTECTED,
+            },
+        }
+        answer = cedarpy.is_authorized(asked, self._policies, self._entities, _schema())
+        found = answer.diagnostics
+        if found.errors or answer.decision is cedarpy.Decision.NoDecision:
+            raise PolicyEvaluationError(found.errors or ["Cedar came to no decision"])
+        if not answer.allowed:
+            return ()
+        # Cedar numbers the policies of a text; their own ids are in the annotation.
+        ids = found.id_annotations_by_reason
+        missing = [reason for reason in found.reasons if reason not in ids]
+        if missing or not found.reasons:
+            raise PolicyEvaluationError(["Cedar allowed it and did not say by which rule"])
+        return tuple(sorted({_rule_id(ids[reason]) for reason in found.reasons}))
+
+
+def policy_text(bundle: Bundle, graph_id: str) -> str:
+    """One `permit` for each action of each rule, in file order."""
+    return "\n".join(_permit(rule, action, graph_id) for rule in bundle.rules for action in rule.actions)
+
+
+def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
+    of_server = action in SERVER_ACTIONS
+    resource = _entity("Server", _SERVER) if of_server else _entity("Graph", graph_id)
+    lines = [
+        f"@id({_quoted(_policy_id(rule, action))})",
+        "permit (",
+        f"  principal in {_entity('Group', rule.group)},",
+        f"  action == {_entity('Action', action)},",
+        f"  resource == {resource}",
+        ")",
+    ]
+    condition = _condition("branch", rule.branch_scope) or _condition("target_branch", rule.target_branch_scope)
+    if condition is not None:
+        lines.append(f"when {{ {condition} }}")
+    return "\n".join(lines) + ";\n"
+
+
+def _condition(branch: str, scope: BranchScope | None) -> str | None:
+    match scope:
+        case None:
+            return None
+        case BranchScope.ANY:
+            return "true"
+        case BranchScope.PROTECTED:
+            return f"context.has_{branch} && context.{branch}_is_protected"
+        case BranchScope.UNPROTECTED:
+            return f"context.has_{branch} && context.{branch}_is_protected == false"
+
+
+def _entities(bundle: Bundle, graph_id: str) -> Iterator[dict[str, object]]:
+    for group in bundle.groups:
+        yield _declared(_uid("Group", group))
+    for actor, groups in bundle.groups_of.items():
+        yield _declared(_uid("Actor", actor), [_uid("Group", group) for group in sorted(groups)])
+    yield _declared(_uid("Graph", graph_id))
+    if any(action in SERVER_ACTIONS for rule in bundle.rules for action in rule.actions):
+        yield _declared(_uid("Server", _SERVER))
+
+
+def _declared(uid: dict[str, str], parents: list[dict[str, str]] | None = None) -> dict[str, object]:
+    return {"uid": uid, "attrs": {}, "parents": parents or []}
+
+
+def _refuse_repeated_actions(bundle: Bundle) -> None:
+    for rule in bundle.rules:
+        for i, action in enumerate(rule.actions):
+            if action in rule.actions[:i]:
+                message = f"policy rule '{rule.id}' lists action '{action}' twice: two policies would have the id "
+                bundle.refuse(f"{message}'{_policy_id(rule, action)}'", rule.actions_at[i])
+
+
+def _policy_id(rule: Rule, action: PolicyAction) -> str:
+    return f"{rule.id}:{action}"
+
+
+def _rule_id(policy_id: str) -> str:
+    """No action has a colon in its name, so the last one ends the id of the rule."""
+    return policy_id.rpartition(":")[0]
+
+
+def _uid(kind: str, id_: str) -> dict[str, str]:
+    return {"type": f"{_NAMESPACE}::{kind}", "id": str(id_)}
+
+
+def _entity(kind: str, id_: str) -> str:
+    return f"{_NAMESPACE}::{kind}::{_quoted(id_)}"
+
+
+def _quoted(text: str) -> str:
+    """A Cedar string. Whatever could end it, or look like something else, is written by its number."""
+    plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\u{{{ord(c):x}}}" for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def _readable(branch: str | None) -> str:
+    """The name as Cedar is told it. A name that is no Unicode text is still one branch like others."""
+    return LONE_SURROGATE.sub("\ufffd", branch or "")

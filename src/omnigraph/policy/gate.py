@@ -1,0 +1,73 @@
+"""The gate of a scope that has a bundle: Cedar decides, and the answer is put into words.
+
+`load_gate` is how servers come by one. A gate is immutable and shared by all requests.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.errors import CompileError, PolicyEvaluationError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query.lens import Lens
+from omnigraph.policy.access import require
+from omnigraph.policy.bundle import ScopeKind, align, read_bundle
+from omnigraph.policy.cedar import CompiledRules
+from omnigraph.policy.narrowing import Narrowing
+from omnigraph.policy.rules import Bundle, Rule
+
+SERVER_LABEL: Final = "root"
+"""What the server goes by where a graph would have its id."""
+
+
+class PolicyGate:
+    """The rules of a bundle for one scope. Raises `CompileError` when they can't be compiled."""
+
+    def __init__(self, bundle: Bundle, graph_id: str = SERVER_LABEL) -> None:
+        self.bundle = bundle
+        self.rules = CompiledRules(bundle, graph_id)
+        self._narrowing = Narrowing(bundle)
+        self._by_id = {rule.id: rule for rule in bundle.rules}
+
+    def decide(self, actor: str | None, request: AccessRequest) -> Decision:
+        """Raises `PolicyEvaluationError`, which denies nobody and lets nobody in."""
+        if actor is None:
+            return Decision(False, f"{_denied(request)}: nobody said who asks")
+        if actor not in self.bundle.groups_of:
+            return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
+        rules = self.rules.allowing(actor, request)
+        if not rules:
+            return Decision(False, f"{_denied(request)} for actor '{actor}'")
+        return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
+
+    def matching(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
+        """The rules that allow a request, in the order of their ids."""
+        if actor is None or actor not in self.bundle.groups_of:
+            return ()
+        return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
+
+    def lens(self, actor: str | None, request: AccessRequest, catalog: Catalog) -> Lens:
+        """What the actor sees of a graph when it does this. Raises `PolicyError` when it may not do it at all, and
+        `PolicyEvaluationError` when the rules do not fit the schema: then it sees nothing."""
+        require(self.decide(actor, request))
+        assert actor is not None, "nobody is allowed anything without a name"
+        try:
+            return self._narrowing.lens(actor, self.matching(actor, request), catalog)
+        except CompileError as error:
+            # Callers are told no more than that: which rows a rule shows is none of their business.
+            told = "what rules show of a type does not fit the schema; validate the bundle against it"
+            raise PolicyEvaluationError([told]) from error
+
+
+def _denied(request: AccessRequest) -> str:
+    on = "" if request.branch is None else f" on branch '{request.branch}'"
+    targeting = "" if request.target_branch is None else f" targeting branch '{request.target_branch}'"
+    return f"policy denied action '{request.action}'{on}{targeting}"
+
+
+def load_gate(source: str, kind: ScopeKind, label: str, graph_id: str | None = None) -> PolicyGate:
+    """The gate of a bundle's text. `label` says whose text it is; without a graph id the gate is the server's."""
+    bundle = read_bundle(source, label)
+    align(bundle, kind)
+    return PolicyGate(bundle, SERVER_LABEL if kind == "server" or graph_id is None else graph_id)

@@ -1,0 +1,97 @@
+"""The rules of a bundle: groups, protected branches, and what the members of a group may do. Immutable.
+
+`bundle` reads them from a file and has checked them; places are kept, so that whoever finds fault later can show where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, NoReturn
+
+from omnigraph.api.enums import PolicyAction
+from omnigraph.errors import CompileError
+from omnigraph.language.query.syntax import Place
+from omnigraph.language.source import SourceText
+
+INVALID: Final = "policy_invalid"
+
+
+class BranchScope(StrEnum):
+    """Which branches a rule is about."""
+
+    ANY = "any"
+    PROTECTED = "protected"
+    UNPROTECTED = "unprotected"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """`rows`: of this type, the rows that satisfy a filter."""
+
+    type_name: str
+    filter: str
+    at: Place
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenProperties:
+    """`hide`: of this type, properties that read as null."""
+
+    type_name: str
+    properties: tuple[str, ...]
+    at: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the members of a group may do. At most one of the two scopes is set; None asks nothing of a branch.
+
+    `actions_at` are the places of the actions, one each.
+    """
+
+    id: str
+    group: str
+    actions: tuple[PolicyAction, ...]
+    branch_scope: BranchScope | None
+    target_branch_scope: BranchScope | None
+    rows: tuple[ShownRows, ...]
+    hide: tuple[HiddenProperties, ...]
+    actions_at: tuple[Place, ...]
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it shows less than everything."""
+        return bool(self.rows or self.hide)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The rules of one file."""
+
+    groups: Mapping[str, tuple[str, ...]]
+    protected_branches: frozenset[str]
+    rules: tuple[Rule, ...]
+    source: SourceText = field(repr=False, compare=False)
+    groups_of: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    """The groups of every actor that is in one."""
+
+    def __post_init__(self) -> None:
+        groups_of: dict[str, set[str]] = {}
+        for group, members in self.groups.items():
+            for actor in members:
+                groups_of.setdefault(actor, set()).add(group)
+        frozen = {actor: frozenset(groups) for actor, groups in groups_of.items()}
+        object.__setattr__(self, "groups_of", MappingProxyType(frozen))
+
+    @property
+    def actors(self) -> frozenset[str]:
+        return frozenset(self.groups_of)
+
+    def rule(self, rule_id: str) -> Rule:
+        return next(rule for rule in self.rules if rule.id == rule_id)
+
+    def refuse(self, message: str, at: Place) -> NoReturn:
+        raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])

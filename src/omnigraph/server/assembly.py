@@ -1,0 +1,35 @@
+"""The application of a worker, put together from what it serves and what surrounds it."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from starlette.types import ASGIApp
+
+from omnigraph import __version__
+from omnigraph.server.application import Application, with_origins
+from omnigraph.server.call import Services
+from omnigraph.server.observing import Observing
+from omnigraph.server.serving import Serving
+from omnigraph.server.stream_slots import StreamSlots
+from omnigraph.server.surroundings import Surroundings
+from omnigraph.server.tokens import Tokens
+
+SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
+
+
+def application(serving: Serving, tokens: Tokens, around: Surroundings) -> ASGIApp:
+    limits = around.settings.limits
+    services = Services(
+        serving,
+        limits,
+        around.admission,
+        Observing(around.metrics, around.tracing),
+        StreamSlots(limits.streams_per_graph),
+        __version__,
+        os.environ.get(SOURCE_VERSION) or None,
+    )
+    answering = Application(services, tokens)
+    around.draining.then(answering.drain)
+    return around.tracing.traced(with_origins(answering, around.settings.allow_origins))

@@ -1,0 +1,181 @@
+"""The log of a server: one line per request, per decision of a policy, and per event, on stderr.
+
+Lines are JSON objects, or readable text on a terminal. They never hold a token, a parameter, a query text or a row:
+callers name fields one by one, and of an exception only its class and the places it passed are told, because the text
+of an exception may quote data.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, TextIO
+
+REQUESTS: Final = logging.getLogger("omnigraph.server.request")
+DECISIONS: Final = logging.getLogger("omnigraph.server.policy")
+
+LEVEL_VARIABLES: Final = ("OMNIGRAPH_LOG", "RUST_LOG")
+_LEVELS: Final = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+FIELDS: Final = "fields"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_FRAMES: Final = 40
+
+
+def request(
+    request_id: str,
+    operation: str,
+    status: int,
+    ms: float,
+    *,
+    graph: str | None = None,
+    actor: str | None = None,
+    received: int = 0,
+    sent: int = 0,
+    broke_off: bool = False,
+) -> None:
+    """One request has been answered. `operation` is an operation id of the route table, not a path."""
+    if REQUESTS.isEnabledFor(logging.INFO):
+        fields = {
+            "request_id": request_id,
+            "operation": operation,
+            "graph": graph,
+            "status": status,
+            "ms": round(ms, 2),
+            "actor": actor,
+            "received": received,
+            "sent": sent,
+            "broke_off": broke_off or None,
+        }
+        REQUESTS.info("request", extra={FIELDS: fields})
+
+
+def decision(
+    request_id: str,
+    action: str,
+    allowed: bool,
+    *,
+    branch: str | None = None,
+    target_branch: str | None = None,
+    actor: str | None = None,
+    rule: str | None = None,
+) -> None:
+    """A gate was asked."""
+    if DECISIONS.isEnabledFor(logging.INFO):
+        fields = {
+            "request_id": request_id,
+            "action": action,
+            "allowed": allowed,
+            "branch": branch,
+            "target_branch": target_branch,
+            "actor": actor,
+            "rule": rule,
+        }
+        DECISIONS.info("decision", extra={FIELDS: fields})
+
+
+def configure(
+    environment: Mapping[str, str] = os.environ, *, worker: int | None = None, stream: TextIO | None = None
+) -> None:
+    """Send everything that is logged in this process to stderr, in one form."""
+    stream = sys.stderr if stream is None else stream
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Readable() if stream.isatty() else _JsonLines(worker))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    wanted, unknown = level(environment)
+    # Libraries tell at INFO what only concerns themselves.
+    root.setLevel(max(wanted, logging.WARNING))
+    logging.getLogger("omnigraph").setLevel(wanted)
+    logging.captureWarnings(True)
+    if unknown is not None:
+        logging.getLogger("omnigraph.server").warning("%s is no log level; 'info' is used", unknown)
+
+
+def level(environment: Mapping[str, str]) -> tuple[int, str | None]:
+    """The level that the environment asks for, and the name of the variable that makes no sense.
+
+    `RUST_LOG` may list levels per target (`warn,omnigraph=debug`): ours counts, else the one without a target.
+    """
+    for variable in LEVEL_VARIABLES:
+        if not (text := environment.get(variable, "").strip()):
+            continue
+        general = ours = None
+        for directive in text.lower().split(","):
+            target, named, value = directive.strip().rpartition("=")
+            if not named:
+                general = value if value in _LEVELS else general
+            elif target.startswith("omnigraph"):
+                ours = value if value in _LEVELS else ours
+        if (found := ours or general) is not None:
+            return _LEVELS[found], None
+        if "=" not in text:
+            return logging.INFO, variable
+    return logging.INFO, None
+
+
+class _JsonLines(logging.Formatter):
+    def __init__(self, worker: int | None) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage().strip(),
+        }
+        if self._worker is not None:
+            line["worker"] = self._worker
+        line |= {name: value for name, value in getattr(record, FIELDS, {}).items() if value is not None}
+        if (failure := _failure(record)) is not None:
+            line["failure"] = failure
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class _Readable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        fields = getattr(record, FIELDS, {})
+        told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        text = f"{at} {record.levelname:<7} {record.name.removeprefix('omnigraph.')}: {record.getMessage().strip()}"
+        # What came from outside can't move the cursor or begin a line of its own.
+        lines = [_CONTROL.sub("�", f"{text} {told}".rstrip())]
+        for cause in _failure(record) or ():
+            lines.append(f"    {cause['error']}")
+            lines += [f"      {frame}" for frame in cause["at"]]
+        return "\n".join(lines)
+
+
+def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:
+    """The exception of a record and its causes: classes and places, no texts."""
+    if not record.exc_info or record.exc_info[1] is None:
+        return None
+    error: BaseException | None = record.exc_info[1]
+    told: list[dict[str, Any]] = []
+    while error is not None and len(told) < 8:
+        told.append(
+            {"error": f"{type(error).__module__}.{type(error).__qualname__}", "at": _places(error.__traceback__)}
+        )
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return told
+
+
+def _places(passed: TracebackType | None) -> list[str]:
+    frames = [f"{f.f_code.co_filename}:{line} {f.f_code.co_name}" for f, line in traceback.walk_tb(passed)]
+    return frames[-_FRAMES:]

@@ -1,0 +1,198 @@
+"""What a server measures of itself, as Prometheus reads it at `GET /metrics`, summed over all workers.
+
+Labels are operation ids, methods, statuses, graph ids and names of ours: never what a caller sent. Each worker keeps
+its numbers in files of a directory that all of them read. A worker that takes the place of a dead one goes on with its
+counters; gauges of the dead are dropped by the supervisor (`forget`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+    values,
+)
+
+if TYPE_CHECKING:
+    from omnigraph.server.serving import Served
+
+UNMATCHED: Final = "unknown"
+"""The operation of a request that no route takes."""
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_OTHER_METHOD: Final = "OTHER"
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class Upkeep(Protocol):
+    """What is watched of a thread that looks after a graph."""
+
+    looks: int
+    last_error: Exception | None
+
+
+class Metrics:
+    """The numbers of one worker. `directory` is where workers put theirs together; a single one needs none."""
+
+    def __init__(self, graphs: Mapping[str, Served], *, worker: int = 0, directory: str | None = None) -> None:
+        self._graphs = graphs
+        self._upkeep: Mapping[str, Upkeep] = {}
+        self._seen: dict[tuple[Any, ...], float] = {}
+        self._directory = directory
+        if directory is None:
+            values.ValueClass = values.MutexValue
+        else:
+            os.environ[_DIRECTORY] = directory
+            values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        self._requests = self._counter("requests", "Requests answered.", "operation", "method", "status")
+        self._latency = Histogram(
+            "omnigraph_request_seconds",
+            "Time from the first byte of a request to the last byte of its answer.",
+            ["operation"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._in_flight = self._gauge("requests_in_flight", "Requests being answered.")
+        self._refusals = self._counter("admission_refusals", "Writes refused because of a cap per actor.", "cap")
+        self._commits = self._counter("commits", "Commits made by requests.", "graph")
+        self._conflicts = self._counter("conflicts", "Writes that lost to another one.", "graph")
+        self._store = self._counter("store_requests", "Requests for control objects of a graph.", "graph", "kind")
+        self._cache_bytes = self._gauge("cache_bytes", "Bytes that a cache holds.", "cache")
+        self._cache_limit = self._gauge("cache_limit_bytes", "Bytes that a cache may hold.", "cache")
+        self._lookups = self._counter("cache_lookups", "Lookups in a cache.", "cache", "outcome")
+        self._lock_asked = self._counter("branch_lock_requests", "Writes that asked for the lock of their branch.")
+        self._lock_waits = self._counter("branch_lock_waits", "Writes that waited for another one in the same worker.")
+        self._lock_seconds = self._counter("branch_lock_wait_seconds", "Time that writes waited for others.")
+        self._streams = self._gauge("streams_open", "Answers that are being streamed.", "graph")
+        self._connections = self._gauge("connections_open", "Connections of clients.")
+        self._workers = self._gauge("workers", "Workers that serve.")
+        self._upkeep_runs = self._counter("upkeep_runs", "Looks at a graph by background upkeep.", "graph")
+        self._upkeep_failing = self._gauge("upkeep_failing", "Whether the last look at a graph failed.", "graph")
+        self._workers.set(1)
+        self._latency.labels(UNMATCHED)  # every file is open before the first request
+
+    # What the application tells
+
+    def answered(self, operation: str, method: str, status: int, seconds: float) -> None:
+        self._requests.labels(operation, method_label(method), str(status)).inc()
+        self._latency.labels(operation).observe(seconds)
+
+    def began(self) -> None:
+        self._in_flight.inc()
+
+    def ended(self) -> None:
+        self._in_flight.dec()
+
+    def refused(self, cap: str) -> None:
+        """Admission said no."""
+        self._refusals.labels(cap).inc()
+
+    def committed(self, graph: str) -> None:
+        self._commits.labels(graph).inc()
+
+    def conflicted(self, graph: str) -> None:
+        self._conflicts.labels(graph).inc()
+
+    def stream_opened(self, graph: str) -> None:
+        self._streams.labels(graph).inc()
+
+    def stream_closed(self, graph: str) -> None:
+        self._streams.labels(graph).dec()
+
+    # What is looked at from time to time
+
+    def watch_upkeep(self, maintainers: Mapping[str, Upkeep]) -> None:
+        self._upkeep = maintainers
+        for graph in maintainers:
+            self._upkeep_runs.labels(graph)
+
+    def refresh(self, connections: int | None = None) -> None:
+        """Take over what graphs, caches and locks have counted. Workers do it every few seconds, and when asked."""
+        if connections is not None:
+            self._connections.set(connections)
+        if self._graphs:
+            self._look_at_engine()
+
+    def _look_at_engine(self) -> None:
+        from omnigraph.engine.shared_memory import SHARED_MEMORY
+        from omnigraph.engine.workspace import waits_of_writers
+
+        for graph, served in self._graphs.items():
+            for kind, count in served.graph.workspace.root.objects.counts.items():
+                self._reached(self._store, count, graph, kind)
+        for cache, use in SHARED_MEMORY.held().items():
+            name = cache.replace(" ", "_")
+            self._cache_bytes.labels(name).set(use.held)
+            self._cache_limit.labels(name).set(use.limit)
+        for cache, lookups in SHARED_MEMORY.lookups().items():
+            name = cache.replace(" ", "_")
+            self._reached(self._lookups, lookups.hits, name, "hit")
+            self._reached(self._lookups, lookups.misses, name, "miss")
+        waits = waits_of_writers()
+        self._reached(self._lock_asked, waits.asked)
+        self._reached(self._lock_waits, waits.waited)
+        self._reached(self._lock_seconds, waits.seconds)
+        for graph, maintainer in self._upkeep.items():
+            self._reached(self._upkeep_runs, maintainer.looks, graph)
+            self._upkeep_failing.labels(graph).set(maintainer.last_error is not None)
+
+    def text(self) -> bytes:
+        """Everything, in the text format of Prometheus."""
+        self.refresh()
+        registry = self._registry
+        if self._directory is not None:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry, self._directory)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+    def _reached(self, counter: Counter, total: float, *labels: str) -> None:
+        """Bring a counter to what somebody else has counted in this process so far."""
+        key = (counter, *labels)
+        if (more := total - self._seen.get(key, 0)) > 0:
+            (counter.labels(*labels) if labels else counter).inc(more)
+            self._seen[key] = total
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
+        return Counter(f"omnigraph_{name}", help_, labels, registry=self._registry)
+
+    def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
+        return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode="livesum")
+
+
+def method_label(method: str) -> str:
+    """A method as a label: a caller may send any word."""
+    return method if method in _METHODS else _OTHER_METHOD
+
+
+@contextmanager
+def shared_directory() -> Iterator[str]:
+    """A place for the numbers of several workers, for as long as they are supervised."""
+    directory = tempfile.mkdtemp(prefix="omnigraph-metrics-")
+    try:
+        yield directory
+    finally:
+        discard(directory)
+
+
+def discard(directory: str) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def forget(directory: str, worker: int) -> None:
+    """Drop the gauges of a worker that is dead: nothing of it is in flight any more."""
+    for file in Path(directory).glob(f"gauge_*_{worker}.db"):
+        file.unlink(missing_ok=True)

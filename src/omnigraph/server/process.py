@@ -1,0 +1,83 @@
+"""What every process of a server has in common: the code it runs, its socket, its open files, its last words."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import resource
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.server.protocol import BACKLOG
+
+REFUSED: Final = 1
+_FILES_AT_MOST: Final = 1 << 20
+_FILES_FOR_OURSELVES: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The parts of a server by their dotted names, `package.module:function`.
+
+    Names and not functions: whoever starts workers passes them on without loading what they need.
+    """
+
+    open_graph: str
+    boot: str = "omnigraph.server.boot:boot"
+    application: str = "omnigraph.server.assembly:application"
+    prepare: str | None = None
+    """Called first, before anything that opens graphs is loaded."""
+
+    def part(self, name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = pkgutil.resolve_name(getattr(self, name))
+        return found
+
+
+class BindError(OmniGraphError):
+    """The address can't be had."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that has its address and does not listen yet: until the server is ready, clients are turned away."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise BindError(f"can't bind {host}:{port}: {error.strerror or error}; choose another --bind") from None
+    return listener
+
+
+def announce(listener: socket.socket) -> None:
+    """Take connections from now on, and say where: the one line on stdout."""
+    listener.listen(BACKLOG)
+    host, port = listener.getsockname()[:2]
+    address = f"[{host}]:{port}" if listener.family == socket.AF_INET6 else f"{host}:{port}"
+    print(f"OMNIGRAPH_LISTEN_ADDR={address}", flush=True)
+
+
+def with_room_for(connections: int) -> int:
+    """Allow this process as many open files as it may have; returns how many connections fit beside its own files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES_AT_MOST if hard == resource.RLIM_INFINITY else min(hard, _FILES_AT_MOST)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(1, min(connections, most - _FILES_FOR_OURSELVES))
+
+
+def complain(message: str) -> None:
+    """Why a server does not start, for a person."""
+    print(f"Error: {message}", file=sys.stderr, flush=True)
+
+
+def leave(code: int) -> None:
+    """End this process now, whatever its threads are doing: a write that was cut off left nothing behind."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

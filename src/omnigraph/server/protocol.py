@@ -1,0 +1,259 @@
+"""Connections of clients that may be slow, greedy or many: the guards in front of HTTP parsing.
+
+uvicorn's parser keeps headers of any length, waits for them for ever and accepts connections without end. Here each of
+the three has a limit, and an answer. Slow bodies and slow readers are the application's business: it knows the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+import httptools
+from uvicorn import Config
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from omnigraph.server.settings import ServerLimits
+from omnigraph.server.surroundings import Draining
+
+RETRY_AFTER: Final = 1
+"""Seconds. Another connection, or the next server behind the same address, may have room at once."""
+
+_LINGER_SECONDS: Final = 2.0
+_LINGERING_AT_MOST: Final = 256
+
+
+class GuardedConfig(Config):
+    """uvicorn's configuration, with our limits and the news that the server is ending."""
+
+    def __init__(
+        self,
+        app: ASGI3Application,
+        limits: ServerLimits,
+        draining: Draining,
+        connections_changed: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__(
+            app,
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="auto",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+        )
+        self.limits = limits
+        self.draining = draining
+        self.connections_changed = connections_changed
+        self.lingering = 0
+
+
+BACKLOG: Final = 2048
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One connection. It holds little while it is idle: there may be ten thousand of them."""
+
+    def __init__(
+        self,
+        config: GuardedConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._guard = config
+        self._limits = config.limits
+        self.timeout_keep_alive = config.limits.keep_alive_seconds  # type: ignore[assignment]  # a float does as well
+        self._deadline: asyncio.TimerHandle | None = None
+        self._refused = False
+        self._between_requests = True
+        self._header_bytes = 0
+        self._unexplained_bytes = 0
+        """Received since the parser last told of something whole. Headers and trailers are kept until they are."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            limit = self._limits.connections
+            self._refuse(503, f"this server holds {limit} connections, its limit (--connections); try again")
+        else:
+            self._tell_count()
+            self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        self._unset_keepalive_if_required()
+        if self._refused:
+            self._guard.lingering -= 1
+        super().connection_lost(exc)
+        self._tell_count()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._unset_keepalive_if_required()
+        self._unexplained_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Another protocol is offered and not taken up. The request is answered, and nothing behind it is HTTP.
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+            return
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, _HeadersTooLargeError):
+                self._refuse_headers()
+            else:
+                self._refuse(400, "this is not a valid HTTP/1.1 request")
+            return
+        if self._unexplained_bytes > self._limits.header_bytes:
+            self._refuse_headers()
+        elif self._between_requests and self._unexplained_bytes and self._deadline is None:
+            self._deadline = self.loop.call_later(self._limits.header_seconds, self._headers_are_late)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._header_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers come here as well.
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._cancel_deadline()
+        self._between_requests = False
+        self._unexplained_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unexplained_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._between_requests = True
+        self._unexplained_bytes = 0
+        if self.cycle.response_complete:
+            # The rest of a body that nobody wanted has come.
+            self._cancel_deadline()
+            self._forget_request()
+            self._wait_for_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        if self._between_requests:
+            self._forget_request()
+        else:
+            # What is left of the body is dropped as it comes. Closing at once would tear the answer from the client.
+            self._cancel_deadline()
+            self._deadline = self.loop.call_later(self._limits.header_seconds, self.transport.close)
+
+    def shutdown(self) -> None:
+        """The server ends: what is under way gets its answer, a request that is just coming in a refusal."""
+        if self._is_answering() or (self._between_requests and self._deadline is None):
+            super().shutdown()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        super()._start_asgi_task(cycle, server_is_ending if self._guard.draining.began else app)
+
+    def _tell_count(self) -> None:
+        if self._guard.connections_changed is not None:
+            self._guard.connections_changed(len(self.connections))
+
+    def _count(self, length: int) -> None:
+        self._header_bytes += length
+        if self._header_bytes > self._limits.header_bytes:
+            raise _HeadersTooLargeError
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_request(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _forget_request(self) -> None:
+        if not self._is_answering():
+            self.cycle = self.scope = self.headers = None  # type: ignore[assignment]
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _headers_are_late(self) -> None:
+        seconds = self._limits.header_seconds
+        self._refuse(408, f"the headers of the request did not arrive within {seconds:g} s (--header-seconds)")
+
+    def _refuse_headers(self) -> None:
+        limit = self._limits.header_bytes
+        self._refuse(431, f"the headers of the request are over the limit of {limit} bytes (--header-bytes)")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer before there is a request, and end the connection."""
+        self._cancel_deadline()
+        self._unset_keepalive_if_required()
+        if self.transport.is_closing():
+            return
+        if self._is_answering():
+            # An answer to an earlier request is on its way; nothing may be written into it.
+            self.transport.close()
+            return
+        self.transport.write(_answer(status, message))
+        self.connections.discard(self)
+        self._refused = True
+        self._guard.lingering += 1
+        if self._guard.lingering > _LINGERING_AT_MOST:
+            self.transport.close()
+            return
+        # The client may still be sending. Closing now would make its kernel throw the answer away unread.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._deadline = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+
+class _HeadersTooLargeError(Exception):
+    """Raised into the parser, which stops at once."""
+
+
+def _body(message: str, status: int) -> bytes:
+    return json.dumps({"error": message, "code": "bad_request"} if status == 400 else {"error": message}).encode()
+
+
+def _answer(status: int, message: str) -> bytes:
+    body = _body(message, status)
+    retry = f"retry-after: {RETRY_AFTER}\r\n" if status == 503 else ""
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def server_is_ending(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """The application of requests that come after the server was told to end."""
+    body = _body("this server is ending; try again", 503)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", str(RETRY_AFTER).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,235 @@
+"""Several workers behind one socket: started together, replaced when they die, ended together.
+
+The supervisor opens no graph. It holds the socket, so clients that connect while a worker is being replaced are taken
+by the others; the admission board, so that what a dead worker had in flight is struck off; and one end of a pipe to
+each worker, which closes with the supervisor however that dies.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Final
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.server import logs, metrics
+from omnigraph.server.board import Board
+from omnigraph.server.process import REFUSED, Program, announce, bound, complain
+from omnigraph.server.settings import Settings
+from omnigraph.server.worker import CLOSE_SECONDS, Assignment, Go, Ready, Refused, serve_alone, work
+
+FIRST_DELAY: Final = 0.1
+LONGEST_DELAY: Final = 30.0
+SOUND_AFTER: Final = 60.0
+"""A worker that served so many seconds was sound: if it dies, the next one is started without delay."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SPAWN: Final = multiprocessing.get_context("spawn")
+
+logger: Final = logging.getLogger("omnigraph.server")
+
+
+def serve(settings: Settings, program: Program) -> int:
+    """Run a server until it is told to end; returns its exit code."""
+    return serve_alone(settings, program) if settings.workers == 1 else _supervise(settings, program)
+
+
+def _supervise(settings: Settings, program: Program) -> int:
+    logs.configure()
+    try:
+        listener = bound(settings.host, settings.port)
+    except OmniGraphError as error:
+        complain(str(error))
+        return REFUSED
+    with (
+        listener,
+        Board(settings.workers) as board,
+        metrics.shared_directory() as directory,
+        _signals() as asked_to_end,
+    ):
+        return _Supervisor(settings, program, listener, board, directory, asked_to_end).run()
+
+
+@dataclass(slots=True)
+class _Seat:
+    """The place of one worker, and who sits in it."""
+
+    number: int
+    process: SpawnProcess | None = None
+    pipe: Connection | None = None
+    started: float = 0.0
+    ready: bool = False
+    failures: int = 0
+    next_start: float | None = None
+
+
+@dataclass(slots=True)
+class _Supervisor:
+    settings: Settings
+    program: Program
+    listener: socket.socket
+    board: Board
+    directory: str
+    asked_to_end: socket.socket
+    revision: int | None = None
+    ending: bool = False
+    seats: list[_Seat] = field(default_factory=list)
+
+    def run(self) -> int:
+        self.seats = [_Seat(number) for number in range(self.settings.workers)]
+        # The first worker finds out what is served; the others are pinned to it.
+        for together in (self.seats[:1], self.seats[1:]):
+            for seat in together:
+                self._start(seat)
+            if (refusal := self._await_ready(together)) is not None:
+                self._end_all()
+                complain(refusal)
+                return REFUSED
+            if self.ending:
+                break
+        else:
+            announce(self.listener)
+            for seat in self.seats:
+                self._let_go(seat)
+            logger.info("%d workers serve", len(self.seats))
+        while not self.ending:
+            self._tick()
+        self._end_all()
+        return 0
+
+    def _start(self, seat: _Seat) -> None:
+        here, there = _SPAWN.Pipe()
+        assignment = Assignment(self.settings, self.program, seat.number, self.revision, self.directory)
+        seat.process = _SPAWN.Process(
+            target=work, args=(assignment, self.listener, self.board, there), name=f"omnigraph-worker-{seat.number}"
+        )
+        seat.process.start()
+        there.close()
+        seat.pipe, seat.started, seat.ready, seat.next_start = here, time.monotonic(), False, None
+
+    def _await_ready(self, seats: list[_Seat]) -> str | None:
+        """Wait until all of them are ready; the reason why one is not."""
+        while not self.ending and not all(seat.ready for seat in seats):
+            for seat, news in self._news(None):
+                if isinstance(news, Refused):
+                    return news.message
+                if news is None:
+                    return f"worker {seat.number} {_how_it_ended(seat)} before it was ready"
+        return None
+
+    def _tick(self) -> None:
+        due = [seat.next_start for seat in self.seats if seat.next_start is not None]
+        for seat, news in self._news(max(0.0, min(due) - time.monotonic()) if due else None):
+            if isinstance(news, Refused):
+                logger.error("worker %d can't start again: %s", seat.number, news.message)
+            elif isinstance(news, Ready):
+                self._let_go(seat)
+                logger.info("worker %d serves again", seat.number)
+            else:
+                self._bury(seat)
+        for seat in self.seats:
+            if not self.ending and seat.next_start is not None and seat.next_start <= time.monotonic():
+                self._start(seat)
+
+    def _news(self, timeout: float | None) -> Iterator[tuple[_Seat, Ready | Refused | None]]:
+        """What workers say, None when one has ended; returns at least when the server is asked to end."""
+        pipes = {seat.pipe: seat for seat in self.seats if seat.pipe is not None}
+        heard: list[Any] = wait([self.asked_to_end, *pipes], timeout)
+        if self.asked_to_end in heard:
+            self.asked_to_end.recv(16)
+            self.ending = True
+            return
+        for pipe, seat in pipes.items():
+            if pipe in heard:
+                try:
+                    news = pipe.recv()
+                except (EOFError, OSError):
+                    # Its end of the pipe closed: the process has ended, or is about to.
+                    assert seat.process is not None
+                    seat.process.join()
+                    yield seat, None
+                    continue
+                if isinstance(news, Ready):
+                    seat.ready, self.revision = True, news.revision
+                yield seat, news
+
+    def _let_go(self, seat: _Seat) -> None:
+        """Have a worker that is ready take connections."""
+        assert seat.pipe is not None
+        with suppress(BrokenPipeError):  # it has died meanwhile, and its pipe will say so
+            seat.pipe.send(Go())
+
+    def _bury(self, seat: _Seat) -> None:
+        """A worker is dead: what it had in flight is not any more, and another takes its place after a while."""
+        how = _how_it_ended(seat)
+        self._strike_off(seat)
+        lived = time.monotonic() - seat.started
+        seat.failures = 1 if seat.ready and lived > SOUND_AFTER else seat.failures + 1
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (seat.failures - 1))
+        seat.next_start = time.monotonic() + delay
+        logger.error("worker %d %s after %.1f s; another starts in %.1f s", seat.number, how, lived, delay)
+
+    def _strike_off(self, seat: _Seat) -> None:
+        assert seat.process is not None
+        assert seat.pipe is not None
+        seat.pipe.close()
+        seat.process.close()
+        seat.pipe = seat.process = None
+        self.board.clear(seat.number)
+        metrics.forget(self.directory, seat.number)
+
+    def _end_all(self) -> None:
+        """Let every worker finish what it does. One that can't be ended is killed."""
+        self.listener.close()  # else clients would go on to queue where nobody takes them
+        alive = [seat for seat in self.seats if seat.process is not None]
+        for seat in alive:
+            assert seat.process is not None
+            seat.process.terminate()
+        until = time.monotonic() + self.settings.limits.drain_seconds + 3 * CLOSE_SECONDS
+        waiting = {seat.process.sentinel: seat for seat in alive if seat.process is not None}
+        while waiting and (left := until - time.monotonic()) > 0:
+            ended: list[Any] = wait([self.asked_to_end, *waiting], left)
+            if self.asked_to_end in ended:
+                break  # asked again: whoever asks does not want to wait
+            for sentinel in ended:
+                del waiting[sentinel]
+        for seat in alive:
+            assert seat.process is not None
+            if seat.process.exitcode is None:
+                logger.error("worker %d has not ended and is killed", seat.number)
+                seat.process.kill()
+                seat.process.join()
+            self._strike_off(seat)
+
+
+def _how_it_ended(seat: _Seat) -> str:
+    assert seat.process is not None
+    code = seat.process.exitcode
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """A socket that can be read once a signal asked to end: a wait for workers wakes up for it."""
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+    with heard, told:
+        before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+        handlers = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+        try:
+            yield heard
+        finally:
+            signal.set_wakeup_fd(before)
+            for number in handlers:
+                # Nothing is left to end but this process, which does.
+                signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,22 @@
+"""Another process that wants to make the next revision of a ledger: `won <revision>` or `lost <code>`."""
+
+from __future__ import annotations
+
+import sys
+
+from omnigraph.cluster.diagnostics import ClusterError
+from omnigraph.cluster.ledger import Ledger
+from omnigraph.engine.object_store import ObjectStore
+from tests.support.child import say
+
+
+def main(root: str) -> None:
+    ledger = Ledger(ObjectStore.open(root))
+    before = ledger.newest()
+    assert before is not None
+    say("ready")
+    sys.stdin.readline()
+    try:
+        say("won", ledger.create(before.state, before).revision)
+    except ClusterError as error:
+        say("lost", *error.codes)

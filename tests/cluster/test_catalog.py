@@ -1,0 +1,37 @@
+"""The catalog: a text is what its name says, or it is not used."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.cluster.catalog import Catalog, policy_path, query_path
+from omnigraph.cluster.digests import file_digest
+from omnigraph.engine.object_store import ObjectStore
+from omnigraph.errors import IntegrityError, NotFoundError
+from tests.conftest import Place
+
+
+def test_texts_are_stored_under_their_digest_once(place: Place) -> None:
+    store = ObjectStore.make(place.uri)
+    catalog = Catalog(store)
+    digest = catalog.write_query("kb", "find", b"query find() {}")
+    assert digest == file_digest(b"query find() {}") == catalog.write_query("kb", "find", b"query find() {}")
+    path = query_path("kb", "find", digest)
+    assert path == f"__cluster/resources/query/kb/find/{digest}.gq"
+    assert catalog.read(path, digest) == b"query find() {}"
+    rules = catalog.write_policy("main", b"rules: []")
+    assert store.read(f"__cluster/resources/policy/main/{rules}.yaml") == b"rules: []"
+    assert sorted(store.names("__cluster/resources")) == [f"policy/main/{rules}.yaml", f"query/kb/find/{digest}.gq"]
+
+
+def test_another_text_is_found_out_and_written_anew(place: Place) -> None:
+    store = ObjectStore.make(place.uri)
+    catalog = Catalog(store)
+    digest = catalog.write_policy("main", b"rules: []")
+    store.replace(policy_path("main", digest), b"rules: [everything]")
+    with pytest.raises(IntegrityError, match="cluster apply"):
+        catalog.read(policy_path("main", digest), digest)
+    catalog.write_policy("main", b"rules: []")
+    assert catalog.read(policy_path("main", digest), digest) == b"rules: []"
+    with pytest.raises(NotFoundError, match="is missing"):
+        catalog.read(policy_path("other", digest), digest)

@@ -1,0 +1,164 @@
+"""Through a lens a graph is a smaller graph: its export is, and every search, entity and blob agrees with it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.api.blobs import BlobCell
+from omnigraph.api.query import ReadPoint, ReadTarget
+from omnigraph.engine.blobs import blob_in
+from omnigraph.engine.export import export_lines
+from omnigraph.engine.query.entity import read_entity
+from omnigraph.engine.query.read import run_query
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import NotFoundError, PolicyError
+from omnigraph.language.query.check.rows import check_row_filter, for_actor
+from omnigraph.language.query.lens import TypeLens, narrowed
+
+SCHEMA = """
+node Doc {
+    slug: String @key
+    region: String @index
+    text: String @index
+    salary: I32?
+    vec: Vector(2) @index
+    file: Blob?
+}
+node Tag { name: String @key }
+edge About: Doc -> Tag { weight: I32? }
+edge Cites: Doc -> Doc
+"""
+WORDS = ("graph", "lake", "ocean", "robot", "station", "world")
+
+
+def records(count: int = 60) -> Iterator[str]:
+    for i in range(count):
+        words = " ".join(WORDS[(i * k) % len(WORDS)] for k in range(1, 2 + i % 5))
+        data: dict[str, Any] = {
+            "slug": f"d{i}",
+            "region": "eu" if i % 3 else "us",
+            "text": words,
+            "salary": i,
+            "vec": [i % 7, i % 5],
+            "file": "base64:" + base64.b64encode(f"file {i}".encode()).decode(),
+        }
+        yield json.dumps({"type": "Doc", "data": data})
+    for name in WORDS:
+        yield json.dumps({"type": "Tag", "data": {"name": name}})
+    for i in range(count):
+        yield json.dumps({"edge": "About", "from": f"d{i}", "to": WORDS[i % 6], "data": {"id": f"a{i}", "weight": i}})
+        yield json.dumps({"edge": "Cites", "from": f"d{i}", "to": f"d{(i * 7 + 1) % count}", "data": {"id": f"c{i}"}})
+
+
+@pytest.fixture(scope="module", params=["indexed", "not indexed"])
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Snapshot, Graph]:
+    """A state through the lens of an actor, and a graph that was made from its export."""
+    folder: Path = tmp_path_factory.mktemp("seen")
+    graph = omnigraph.init(folder / "whole", SCHEMA)
+    graph.load("\n".join(records()), mode="append")
+    if request.param == "indexed":
+        graph.ensure_indices()
+    catalog = graph.catalog
+    doc, about = catalog.type_named("node:Doc"), catalog.type_named("edge:About")
+    shown = check_row_filter('region = "eu" or slug = $actor', doc, catalog)
+    lens = narrowed(
+        [
+            TypeLens(doc, for_actor(shown, "d0"), frozenset({"salary", "file"})),
+            TypeLens(about, for_actor(check_row_filter("weight >= 10", about, catalog), "d0")),
+        ]
+    )
+    state = graph.snapshot().through(lens)
+    smaller = omnigraph.init(folder / "smaller", SCHEMA)
+    smaller.load(b"\n".join(export_lines(state)), mode="append")
+    if request.param == "indexed":
+        smaller.ensure_indices()
+    return state, smaller
+
+
+def test_an_export_holds_what_is_seen_and_nothing_else(seen: tuple[Snapshot, Graph]) -> None:
+    lines = [json.loads(line) for line in export_lines(seen[0])]
+    docs = {line["data"]["id"]: line["data"] for line in lines if line.get("type") == "Doc"}
+    expected = {f"d{i}" for i in range(60) if i % 3 or i == 0}
+    assert docs.keys() == expected
+    assert all(doc["salary"] is None and doc["file"] is None for doc in docs.values())
+    about = {line["data"]["id"] for line in lines if line.get("edge") == "About"}
+    assert about == {f"a{i}" for i in range(10, 60) if f"d{i}" in expected}
+    cites = {line["data"]["id"] for line in lines if line.get("edge") == "Cites"}
+    assert cites == {f"c{i}" for i in range(60) if {f"d{i}", f"d{(i * 7 + 1) % 60}"} <= expected}
+
+
+QUERIES = [
+    (
+        'query q() { match { $d: Doc } return { $d.slug as s, bm25($d.text, "ocean lake") as x } '
+        'order { bm25($d.text, "ocean lake") } limit 12 }'
+    ),
+    (
+        "query q() { match { $d: Doc } return { $d.slug as s, nearest($d.vec, [3.0, 1.0]) as x } "
+        "order { nearest($d.vec, [3.0, 1.0]) } limit 9 }"
+    ),
+    (
+        "query q() { match { $d: Doc } return { $d.slug as s } order { rrf(nearest($d.vec, [3.0, 1.0]), "
+        'bm25($d.text, "robot")) } limit 9 }'
+    ),
+    'query q() { match { $d: Doc  search($d.text, "robot") } return { $d.slug as s } order { s } }',
+    'query q() { match { $d: Doc  fuzzy($d.text, "oceen", 1) } return { count($d) as n } }',
+    (
+        "query q() { match { $t: Tag  $d about $t  $d cites $e } return { $t.name as t, $d.slug as d, $e.slug as e } "
+        'order { bm25($d.text, "ocean") } limit 20 }'
+    ),
+    "query q() { match { $d: Doc  not { $d about $t } } return { $d.slug as s } order { s } }",
+    "query q() { match { $d: Doc  $d cites{1,3} $e } return { count($e) as n, max($e.slug) as m } }",
+    "query q() { match { $d: Doc  $d $w:about $t } return { $t.name as t, sum($w.weight) as w } order { t } }",
+    "query q() { match { $d: Doc } return { $d.slug as s } order { s desc } limit 3 }",
+]
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_a_query_answers_as_on_the_smaller_graph(seen: tuple[Snapshot, Graph], text: str) -> None:
+    state, smaller = seen
+    found = run_query(state, ReadTarget("main", None), (text, "q", {})).rows()
+    assert found == smaller.query(text, "q").rows()
+    assert found
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "match { $d: Doc } return { $d.salary as x }",
+        "match { $d: Doc  $d.salary > 3 } return { $d.slug as x }",
+        "match { $d: Doc { salary: 3 } } return { $d.slug as x }",
+        "match { $d: Doc } return { $d.slug as x } order { $d.salary }",
+        "match { $d: Doc } return { max($d.salary) as x }",
+        "match { $d: Doc  not { $d cites $e  $e.salary > 3 } } return { $d.slug as x }",
+    ],
+)
+def test_a_hidden_property_can_not_be_named(seen: tuple[Snapshot, Graph], clause: str) -> None:
+    with pytest.raises(PolicyError, match=r"'Doc.salary' is hidden"):
+        run_query(seen[0], ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
+
+
+def test_what_is_not_seen_is_not_there_by_its_id(seen: tuple[Snapshot, Graph]) -> None:
+    state, _ = seen
+    assert read_entity(state, "node:Doc", "d3") is None
+    assert read_entity(state, "node:Doc", "nobody") is None
+    assert read_entity(state, "edge:About", "a12") is None  # from d12, which is not seen
+    assert read_entity(state, "edge:About", "a1") is None  # below the weight that is shown
+    mine = read_entity(state, "node:Doc", "d0")
+    assert mine is not None
+    assert (mine["region"], mine["salary"], mine["file"]) == ("us", None, None)
+    assert read_entity(state, "edge:About", "a13") is not None
+
+
+def test_a_hidden_blob_is_null_and_that_of_a_hidden_node_not_found(seen: tuple[Snapshot, Graph]) -> None:
+    state, _ = seen
+    for slug, problem in (("d1", "is null"), ("d3", "there is no node")):
+        with pytest.raises(NotFoundError, match=problem):
+            blob_in(state.resources, state, BlobCell("node", "Doc", slug, "file"), ReadPoint("main"))  # type: ignore[arg-type]

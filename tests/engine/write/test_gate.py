@@ -1,0 +1,114 @@
+"""Rules at the handle: every way of writing asks them, whoever calls it, and nothing is written when they say no."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.api.enums import PolicyAction
+from omnigraph.errors import BadRequestError, PolicyError
+
+SCHEMA = "node Person { name: String @key }"
+ADD = 'query add() { insert Person { name: "Ada" } }'
+RECORD = '{"type":"Person","data":{"name":"Bob"}}'
+
+
+class Asked:
+    """Allows some actions to one actor, and remembers what it was asked."""
+
+    def __init__(self, *allowed: PolicyAction) -> None:
+        self.allowed = allowed
+        self.requests: list[tuple[str | None, AccessRequest]] = []
+
+    def decide(self, actor: str | None, request: AccessRequest) -> Decision:
+        self.requests.append((actor, request))
+        if request.action in self.allowed and actor == "ana":
+            return Decision(True, "yes", "rule")
+        return Decision(False, f"policy denied action '{request.action}' for actor '{actor}'")
+
+
+WRITES: dict[str, tuple[Callable[[Graph, str | None], object], list[AccessRequest]]] = {
+    "mutate": (
+        lambda g, who: g.mutate(ADD, branch=" side ", actor=who),
+        [AccessRequest(PolicyAction.CHANGE, "side")],
+    ),
+    "load": (
+        lambda g, who: g.load(RECORD, mode="merge", actor=who),
+        [AccessRequest(PolicyAction.CHANGE, "main")],
+    ),
+    "load on a new branch": (
+        lambda g, who: g.load(RECORD, mode="merge", branch="new", base="side", actor=who),
+        [AccessRequest(PolicyAction.CHANGE, "new"), AccessRequest(PolicyAction.BRANCH_CREATE, "side", "new")],
+    ),
+    "schema": (
+        lambda g, who: g.apply_schema(f"{SCHEMA}\nnode Dog {{ name: String @key }}", actor=who),
+        [AccessRequest(PolicyAction.SCHEMA_APPLY, None, "main")],
+    ),
+    "create": (
+        lambda g, who: g.create_branch("new", source="side", actor=who),
+        [AccessRequest(PolicyAction.BRANCH_CREATE, "side", "new")],
+    ),
+    "delete": (
+        lambda g, who: g.delete_branch("side", actor=who),
+        [AccessRequest(PolicyAction.BRANCH_DELETE, None, "side")],
+    ),
+    "merge": (
+        lambda g, who: g.merge("side", "main", actor=who),
+        [AccessRequest(PolicyAction.BRANCH_MERGE, "side", "main")],
+    ),
+}
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "g", SCHEMA)
+    graph.create_branch("side")
+    graph.load('{"type":"Person","data":{"name":"Cy"}}', mode="append", branch="side")
+    return graph
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_the_rules_deny_leaves_no_trace(graph: Graph, name: str) -> None:
+    write, asked = WRITES[name]
+    gate = Asked()
+    before = (graph.list_branches(), [graph.resolve_snapshot(branch) for branch in graph.list_branches()])
+    with pytest.raises(PolicyError, match=r"^policy: policy denied: policy denied action"):
+        write(graph.with_gate(gate), "ana")
+    assert gate.requests == [("ana", asked[0])]
+    assert (graph.list_branches(), [graph.resolve_snapshot(branch) for branch in graph.list_branches()]) == before
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_the_rules_allow_is_made(graph: Graph, name: str) -> None:
+    write, asked = WRITES[name]
+    gate = Asked(*(request.action for request in asked))
+    write(graph.with_gate(gate), "ana")
+    assert gate.requests == [("ana", request) for request in asked]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_under_rules_nobody_in_particular_may_do_nothing(graph: Graph, name: str) -> None:
+    write, _ = WRITES[name]
+    with pytest.raises(PolicyError):
+        write(graph.with_gate(Asked(*PolicyAction)), None)
+
+
+def test_a_merge_may_be_allowed_and_its_deletion_not(graph: Graph) -> None:
+    merged = graph.with_gate(Asked(PolicyAction.BRANCH_MERGE)).merge("side", "main", delete_branch=True, actor="ana")
+    assert merged.branch_deleted is False
+    assert "policy denied action 'branch_delete'" in str(merged.branch_delete_error)
+    assert "side" in graph.list_branches()
+
+
+def test_rules_that_can_not_be_evaluated_are_no_permission(graph: Graph) -> None:
+    class Broken:
+        def decide(self, actor: str | None, request: AccessRequest) -> Decision:
+            raise BadRequestError("policy evaluation failed: overflow")
+
+    with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow"):
+        graph.with_gate(Broken()).mutate(ADD, actor="ana")

@@ -1,0 +1,60 @@
+"""Light servers (no graphs in them) for tests of processes, connections and caps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.servers import ServerProcess, refused, served
+
+LightServer = Callable[..., ServerProcess]
+
+
+class Room:
+    """The directory that a light server and its test share."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+
+    def put(self, name: str, text: str = "") -> None:
+        (self.path / name).write_text(text)
+
+    def has(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def revisions_booted(self) -> list[int | None]:
+        return [json.loads(text) for file in self.path.glob("boot-*") if (text := file.read_text())]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"OMNIGRAPH_TEST_ROOM": str(self.path)}
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path / "room")
+
+
+@pytest.fixture
+def light(room: Room) -> Iterator[LightServer]:
+    """Starts a light server with these settings; `limits` are those of `ServerLimits`."""
+    with ExitStack() as servers:
+
+        def start(**settings: Any) -> ServerProcess:
+            return servers.enter_context(
+                served(json.dumps(settings), module="tests.server.light", environment=room.environment)
+            )
+
+        yield start
+
+
+@pytest.fixture
+def light_refused(room: Room) -> Callable[..., Any]:
+    """Runs a light server that does not start."""
+    return lambda **settings: refused(json.dumps(settings), module="tests.server.light", environment=room.environment)

@@ -1,0 +1,111 @@
+"""A server without graphs, for tests of the process around the application.
+
+    python -m tests.server.light SETTINGS
+
+SETTINGS is a JSON object of `Settings`, `limits` of `ServerLimits`. `refuses` and `dies` name workers that don't boot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from omnigraph.errors import OmniGraphError, TooManyRequestsError
+from omnigraph.server.process import Program
+from omnigraph.server.settings import ServerLimits, Settings
+from omnigraph.server.supervisor import serve
+from omnigraph.server.surroundings import Surroundings
+
+PROGRAM = Program("tests.server.light:open_graph", "tests.server.light:boot", "tests.server.light:application")
+ROOM = "OMNIGRAPH_TEST_ROOM"
+"""A directory in which server and test leave each other files."""
+
+
+def open_graph() -> None: ...
+
+
+def boot(settings: Settings, open_graph: object, environment: Any, revision: int | None = None) -> Any:
+    room = Path(os.environ[ROOM])
+    boots = len(list(room.glob("boot-*")))
+    (room / f"boot-{os.getpid()}").write_text(json.dumps(revision))
+    if (room / "refuse").exists() and boots >= int((room / "refuse").read_text()):
+        raise OmniGraphError("no healthy graphs")
+    if (room / "die").exists() and boots >= int((room / "die").read_text()):
+        os.kill(os.getpid(), signal.SIGKILL)
+    closed = room / f"closed-{os.getpid()}"
+    return SimpleNamespace(graphs={}, revision=revision or 7, close=closed.touch), None
+
+
+def application(serving: Any, tokens: None, around: Surroundings) -> Any:
+    room = Path(os.environ[ROOM])
+    draining = asyncio.Event()
+    around.draining.then(draining.set)
+
+    async def respond(send: Any, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+        length = (b"content-length", str(len(body)).encode())
+        await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+        await send({"type": "http.response.body", "body": body})
+
+    async def until(name: str) -> None:
+        while not (room / name).exists():
+            await asyncio.sleep(0.005)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        match scope["path"].strip("/").split("/"):
+            case ["pid"]:
+                await respond(send, 200, str(os.getpid()).encode())
+            case ["metrics"]:
+                await respond(send, 200, around.metrics.text())
+            case ["count", operation]:
+                around.metrics.answered(operation, scope["method"], 200, 0.01)
+                await respond(send, 200, b"counted")
+            case ["echo"]:
+                body = b""
+                while True:
+                    message = await receive()
+                    body += message.get("body", b"")
+                    if not message.get("more_body"):
+                        break
+                await respond(send, 200, body)
+            case ["unread"]:
+                await respond(send, 413, b"too much")
+            case ["hold", name]:
+                (room / f"{name}-began").touch()
+                around.metrics.began()
+                await until(f"{name}-go")
+                around.metrics.ended()
+                await respond(send, 200, b"held")
+            case ["write", actor, name]:
+                try:
+                    with around.admission.admitted(actor, 10):
+                        (room / f"{name}-began").touch()
+                        await until(f"{name}-go")
+                except TooManyRequestsError as error:
+                    await respond(send, 429, str(error).encode(), (b"retry-after", b"60"))
+                else:
+                    await respond(send, 200, b"written")
+            case ["drained"]:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"waiting\n", "more_body": True})
+                await draining.wait()
+                await send({"type": "http.response.body", "body": b"ended\n"})
+            case _:
+                await respond(send, 404, b"")
+
+    return app
+
+
+def settings_of(text: str) -> Settings:
+    given = json.loads(text)
+    limits = ServerLimits(**given.pop("limits", {}))
+    return Settings(**{"store": "none", "port": 0, "limits": limits, **given})
+
+
+if __name__ == "__main__":
+    sys.exit(serve(settings_of(sys.argv[1]), PROGRAM))

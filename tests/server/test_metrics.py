@@ -1,0 +1,141 @@
+"""What is measured, over all workers, also over the death of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import omnigraph
+from omnigraph.engine.shared_memory import ByteBoundCache, Lookups
+from omnigraph.server.metrics import Metrics, forget
+from omnigraph.server.serving import Served
+from omnigraph.storage.log.fair_lock import FairLocks
+from tests.server.conftest import LightServer, Room
+from tests.server.test_workers import asked, fetched
+from tests.support.waiting import wait_until
+
+
+def samples(text: str | bytes) -> dict[tuple[str, ...], float]:
+    """Values by name and labels, such as `("omnigraph_commits_total", "graph=kb")`."""
+    text = text if isinstance(text, str) else text.decode()
+    return {
+        (sample.name, *(f"{name}={value}" for name, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_requests_commits_and_refusals_are_counted() -> None:
+    metrics = Metrics({})
+    metrics.began()
+    metrics.answered("query", "POST", 200, 0.004)
+    metrics.answered("query", "BREW\x01coffee", 405, 0.004)
+    metrics.committed("kb")
+    metrics.conflicted("kb")
+    metrics.refused("bytes")
+    metrics.stream_opened("kb")
+    found = samples(metrics.text())
+    assert found["omnigraph_requests_total", "method=POST", "operation=query", "status=200"] == 1
+    assert found["omnigraph_requests_total", "method=OTHER", "operation=query", "status=405"] == 1
+    assert found["omnigraph_request_seconds_bucket", "le=0.0025", "operation=query"] == 0
+    assert found["omnigraph_request_seconds_bucket", "le=0.005", "operation=query"] == 2
+    assert found[("omnigraph_requests_in_flight",)] == 1
+    assert found["omnigraph_commits_total", "graph=kb"] == found["omnigraph_conflicts_total", "graph=kb"] == 1
+    assert found["omnigraph_admission_refusals_total", "cap=bytes"] == 1
+    assert found["omnigraph_streams_open", "graph=kb"] == 1
+
+
+def test_what_graphs_caches_and_locks_count_is_taken_over(tmp_path: Path) -> None:
+    with omnigraph.init(tmp_path / "kb", "node Person { name: String @key }") as graph:
+        metrics = Metrics({"kb": Served("kb", graph)})
+        metrics.refresh()
+        before = samples(metrics.text())
+        graph.mutate('query add() { insert Person { name: "Ada" } }')
+        after = samples(metrics.text())
+        counts = graph.workspace.root.objects.counts
+    asked_for = ("omnigraph_branch_lock_requests_total",)
+    assert after[asked_for] - before[asked_for] == 1
+    assert {
+        labels[1].removeprefix("kind="): int(value)
+        for (name, *labels), value in after.items()
+        if name == "omnigraph_store_requests_total"
+    } == counts
+    assert after["omnigraph_cache_limit_bytes", "cache=topologies"] > 0
+
+
+class Upkeep:
+    looks = 3
+    last_error: Exception | None = ValueError("no")
+
+
+def test_upkeep_shows_per_graph() -> None:
+    metrics = Metrics({})
+    metrics.watch_upkeep({"kb": Upkeep()})
+    assert samples(metrics.text())["omnigraph_upkeep_runs_total", "graph=kb"] == 0
+    metrics._look_at_engine()
+    found = samples(metrics.text())
+    assert found["omnigraph_upkeep_runs_total", "graph=kb"] == 3
+    assert found["omnigraph_upkeep_failing", "graph=kb"] == 1
+
+
+class Text(str):
+    @property
+    def cost(self) -> int:
+        return len(self)
+
+
+def test_a_cache_counts_how_often_it_helped() -> None:
+    cache: ByteBoundCache[Text] = ByteBoundCache(100)
+    cache.get("a")
+    cache.keep("a", Text("value"))
+    cache.get("a")
+    cache.get("a")
+    assert cache.lookups == Lookups(hits=2, misses=1)
+
+
+def test_a_lock_counts_who_waited_for_it() -> None:
+    locks = FairLocks()
+    with locks.hold("main"):
+        waiter = threading.Thread(target=lambda: locks.hold("main").__enter__())
+        waiter.start()
+        wait_until(lambda: locks.waiting("main"), "the other one waits")
+    waiter.join()
+    assert (locks.waits.asked, locks.waits.waited) == (2, 1)
+    assert locks.waits.seconds > 0
+
+
+def test_workers_are_summed_and_the_dead_are_dropped_from_gauges_only(light: LightServer, room: Room) -> None:
+    server = light(workers=2)
+    for _ in range(20):
+        fetched(server, "/count/query")  # shared out among both
+
+    def found() -> dict[tuple[str, ...], float]:
+        return samples(fetched(server, "/metrics"))
+
+    counted = ("omnigraph_requests_total", "method=GET", "operation=query", "status=200")
+    assert found()[counted] == 20
+    assert found()[("omnigraph_workers",)] == 2
+    with asked(server, "/hold/a"):
+        wait_until(lambda: room.has("a-began"), "the request is under way")
+        assert found()[("omnigraph_requests_in_flight",)] == 1
+        for pid in server.workers():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: server.errors().count("serves again") == 2, "both were replaced")
+    assert found()[counted] == 20
+    assert found()[("omnigraph_requests_in_flight",)] == 0
+    assert found()[("omnigraph_workers",)] == 2
+    fetched(server, "/count/query")
+    assert found()[counted] == 21
+    assert server.terminate() == 0
+
+
+def test_forgetting_one_worker_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gauge_livesum_1.db", "gauge_livesum_11.db", "counter_1.db"):
+        (tmp_path / name).touch()
+    forget(str(tmp_path), 1)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["counter_1.db", "gauge_livesum_11.db"]

@@ -1,0 +1,205 @@
+"""The life of server processes: boot, readiness, drain, death and replacement."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import LightServer, Room
+from tests.server.test_protocol import GET, one_answer, status_of, until_closed
+from tests.support.processes import is_stopped
+from tests.support.servers import ServerProcess, is_alive
+from tests.support.waiting import wait_until
+
+WORKERS = pytest.mark.parametrize("workers", [1, 2])
+
+
+def asked(server: ServerProcess, path: str) -> socket.socket:
+    """A request whose answer is still to come."""
+    connection = server.connect()
+    connection.sendall(f"GET {path} HTTP/1.1\r\nhost: here\r\n\r\n".encode())
+    return connection
+
+
+def fetched(server: ServerProcess, path: str) -> str:
+    with urllib.request.urlopen(server.url + path, timeout=600) as answer:
+        return str(answer.read().decode())
+
+
+def pids_that_answer(server: ServerProcess, count: int = 40) -> set[int]:
+    return {int(fetched(server, "/pid")) for _ in range(count)}
+
+
+@WORKERS
+def test_told_to_end_it_finishes_what_is_under_way_and_exits_with_0(
+    light: LightServer, room: Room, workers: int
+) -> None:
+    server = light(workers=workers)
+    with asked(server, "/hold/a") as busy, asked(server, "/pid") as idle:
+        assert one_answer(idle)[0] == 200
+        wait_until(lambda: room.has("a-began"), "the request is under way")
+        serving = server.workers() or [server.pid]
+        for pid in {server.pid, *serving} if workers > 1 else {server.pid}:
+            os.kill(pid, signal.SIGTERM)  # as a service manager does; who is told twice still finishes
+        assert until_closed(idle) == b""  # nothing was under way on it
+        wait_until(lambda: refuses(server), "no connection is taken any more")
+        room.put("a-go")
+        answer = until_closed(busy)
+    assert status_of(answer) == 200
+    assert answer.endswith(b"held")
+    assert b"connection: close" in answer
+    assert server.wait() == 0
+    assert server.lines == [f"OMNIGRAPH_LISTEN_ADDR=127.0.0.1:{server.port}"]
+    assert all(room.has(f"closed-{pid}") for pid in serving)
+
+
+def refuses(server: ServerProcess) -> bool:
+    try:
+        server.connect().close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_request_that_comes_in_while_it_ends_is_refused(light: LightServer, room: Room) -> None:
+    server = light()
+    with asked(server, "/hold/a"), server.connect() as late:
+        wait_until(lambda: room.has("a-began"), "the request is under way")
+        late.sendall(GET[:-2])
+        fetched(server, "/pid")  # read after that of the other connection
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: refuses(server), "no connection is taken any more")
+        late.sendall(GET[-2:])
+        answer = until_closed(late)
+        room.put("a-go")
+    assert status_of(answer) == 503
+    assert b"connection: close" in answer
+    assert b"retry-after" in answer
+    assert server.wait() == 0
+
+
+def test_a_stream_that_waits_for_news_learns_of_the_end(light: LightServer) -> None:
+    server = light()
+    with asked(server, "/drained") as connection:
+        assert connection.recv(4096)
+        server.signal(signal.SIGTERM)
+        assert b"ended" in until_closed(connection)
+    assert server.wait() == 0
+
+
+def test_what_does_not_finish_in_time_is_cut_off(light: LightServer, room: Room) -> None:
+    server = light(limits={"drain_seconds": 0.1})
+    with asked(server, "/hold/a") as busy:
+        wait_until(lambda: room.has("a-began"), "the request is under way")
+        assert server.terminate() == 0
+        assert b"200" not in until_closed(busy)
+
+
+def test_a_second_signal_does_not_wait(light: LightServer, room: Room) -> None:
+    server = light(limits={"drain_seconds": 100_000})
+    with asked(server, "/hold/a"):
+        wait_until(lambda: room.has("a-began"), "the request is under way")
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: refuses(server), "no connection is taken any more")
+        assert server.terminate() == 0
+
+
+@pytest.mark.parametrize(("workers", "healthy"), [(1, 0), (2, 1)])
+def test_a_server_that_must_not_start_says_why(
+    light_refused: Callable[..., Any], room: Room, workers: int, healthy: int
+) -> None:
+    room.put("refuse", str(healthy))
+    code, errors, lines = light_refused(workers=workers)
+    assert (code, lines) == (1, [])
+    assert "Error: no healthy graphs" in errors
+
+
+def test_a_worker_that_dies_at_the_first_start_ends_the_server(light_refused: Callable[..., Any], room: Room) -> None:
+    room.put("die", "1")
+    code, errors, lines = light_refused(workers=2)
+    assert (code, lines) == (1, [])
+    assert "worker 1 was ended by SIGKILL before it was ready" in errors
+
+
+def test_an_address_that_is_taken_is_named(light: LightServer, light_refused: Callable[..., Any]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, errors, lines = light_refused(workers=2, port=port)
+        assert (code, lines) == (1, [])
+        assert f"can't bind 127.0.0.1:{port}" in errors
+
+
+def test_a_dead_worker_is_replaced_on_the_same_revision(light: LightServer, room: Room) -> None:
+    server = light(workers=2)
+    first = set(server.workers())
+    victim = min(first)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: len(set(server.workers()) - {victim}) == 2, "there are two workers again")
+    (fresh,) = set(server.workers()) - first
+    wait_until(lambda: int(fetched(server, "/pid")) == fresh, "the new worker answers")
+    assert sorted(room.revisions_booted(), key=str) == [7, 7, None]
+    assert server.terminate() == 0
+    assert "was ended by SIGKILL" in server.errors()
+
+
+def test_clients_never_notice_that_a_worker_is_missing(light: LightServer, room: Room) -> None:
+    """The socket belongs to all: while one is dead the other takes every connection."""
+    server = light(workers=2)
+    room.put("refuse", "2")  # whoever starts now does not come up
+    left, victim = server.workers()
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: "can't start again" in server.errors(), "the replacement was refused")
+    assert pids_that_answer(server) == {left}
+    (room.path / "refuse").unlink()
+    wait_until(lambda: "serves again" in server.errors(), "another one serves")
+    assert server.terminate() == 0
+
+
+def test_workers_end_when_their_supervisor_was_killed(light: LightServer, room: Room) -> None:
+    server = light(workers=2)
+    with asked(server, "/hold/a") as busy:
+        wait_until(lambda: room.has("a-began"), "the request is under way")
+        workers = server.workers()
+        server.kill()
+        wait_until(lambda: refuses(server), "no connection is taken any more")
+        room.put("a-go")
+        assert until_closed(busy).endswith(b"held")
+    for pid in workers:
+        wait_until(lambda pid=pid: not is_alive(pid), "the worker has ended")
+        assert room.has(f"closed-{pid}")
+
+
+def test_asked_twice_a_supervisor_kills_who_has_not_ended(light: LightServer) -> None:
+    server = light(workers=2)
+    stopped, other = server.workers()
+    os.kill(stopped, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(stopped), "the worker stands still")
+    server.signal(signal.SIGTERM)
+    wait_until(lambda: not is_alive(other), "the other worker has ended")
+    assert server.terminate() == 0
+    assert not is_alive(stopped)
+
+
+def test_what_a_killed_worker_had_admitted_is_free_again(light: LightServer, room: Room) -> None:
+    server = light(workers=2, limits={"actor_requests": 1})
+    with asked(server, "/write/ada/a"):
+        wait_until(lambda: room.has("a-began"), "the write is under way")
+        refusals = 0
+        for _ in range(10):
+            with asked(server, "/write/ada/b") as other:
+                status, body = one_answer(other)
+                refusals += status == 429
+                assert b"in-flight count cap 1" in body
+        assert refusals == 10
+        for pid in server.workers():
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: server.errors().count("serves again") == 2, "both were replaced")
+    room.put("c-go")
+    assert fetched(server, "/write/ada/c") == "written"
+    assert server.terminate() == 0
