@@ -59,7 +59,10 @@ HANDLER_MODULES: Final = (blobs, changes, reads, service, streaming, writes)
 """Importing them registers the handlers."""
 
 _CLOSES: Final = {"Connection": "close"}
-_TOLD_TO_BROWSERS: Final = (COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation")
+_TOLD_TO_BROWSERS: Final = (
+    *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
+    *("Content-Range", "Accept-Ranges", "Omnigraph-Query"),
+)
 _ASKED_BY_BROWSERS: Final = (
     "Authorization",
     "Content-Type",
@@ -67,6 +70,7 @@ _ASKED_BY_BROWSERS: Final = (
     IF_COMMIT_HEADER,
     MIN_COMMIT_HEADER,
     REQUEST_ID_HEADER,
+    *("If-Match", "If-None-Match", "If-Range", "Range"),
 )
 
 
@@ -231,8 +235,7 @@ class Application:
         if isinstance(error, QueryCancelledError | TimeoutError):
             error = _too_long(self._limits.query_seconds)
         answer = error_answer(error, exchange.request_id, route)
-        if answer.status >= 500:
-            self._failed(exchange, error)
+        self._failed(exchange, error)
         if exchange.status:
             exchange.broke_off = True
             raise BrokenStreamError from error
@@ -242,7 +245,9 @@ class Application:
         await exchange.answer(replace(answer, headers=headers), route)
 
     def _failed(self, exchange: Exchange, error: BaseException) -> None:
-        self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
+        """Keep the cause of a fault. What the caller is to blame for is told to the caller alone."""
+        if not isinstance(error, OmniGraphError) or error.http_status >= 500:
+            self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
 
     def _record(self, exchange: Exchange) -> None:
         self._services.observer.answered(
