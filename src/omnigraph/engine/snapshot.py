@@ -90,11 +90,11 @@ class Snapshot:
         return self.table(same.type_key)
 
     def count(self, type_key: str, filter: str | None = None) -> int:
-        self._refuse_narrowed("counting rows of a table")
+        self.refuse_narrowed("counting rows of a table")
         return self.table(type_key).count(filter)
 
     def scan(self, type_key: str, columns: Sequence[str] | None = None, filter: str | None = None) -> pa.Table:
-        self._refuse_narrowed("reading a table as it is stored")
+        self.refuse_narrowed("reading a table as it is stored")
         return self.table(type_key).read(columns, filter=filter)
 
     def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
@@ -107,7 +107,7 @@ class Snapshot:
 
     def listing(self) -> SnapshotListing:
         """The tables of this state. Versions belong to no Lance branch, so none is named."""
-        self._refuse_narrowed("the listing of tables")
+        self.refuse_narrowed("the listing of tables")
         published = self.table_versions()
         datasets = []
         for type_key in self.types():
@@ -119,7 +119,8 @@ class Snapshot:
             )
         return SnapshotListing(self.branch, self.version, FORMAT_VERSION, tuple(datasets))
 
-    def _refuse_narrowed(self, what: str) -> None:
+    def refuse_narrowed(self, what: str) -> None:
+        """For reads that are about everything there is."""
         if not self.lens.is_open:
             raise narrowed_error(what)
 

@@ -10,11 +10,11 @@ from typing import Final
 from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.policy.access import require
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
-from omnigraph.policy.narrowing import Narrowing
+from omnigraph.policy.narrowing import Narrowing, check_narrowing
 from omnigraph.policy.rules import Bundle, Rule
 
 SERVER_LABEL: Final = "root"
@@ -29,6 +29,26 @@ class PolicyGate:
         self.rules = CompiledRules(bundle, graph_id)
         self._narrowing = Narrowing(bundle)
         self._by_id = {rule.id: rule for rule in bundle.rules}
+        self._catalog: Catalog | None = None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether any rule shows a part of a graph only."""
+        return any(rule.narrows for rule in self.bundle.rules)
+
+    def fitted(self, catalog: Catalog) -> PolicyGate:
+        """The same rules for a graph with this schema. Raises `CompileError` when what they show does not fit it."""
+        check_narrowing(self.bundle, catalog)
+        self._catalog = catalog
+        return self
+
+    def sight(self, actor: str | None, request: AccessRequest) -> Lens:
+        """What an actor that may do this sees of the graph whose schema the rules were fitted to."""
+        if not self.narrows:
+            return OPEN
+        if self._catalog is None:
+            raise PolicyEvaluationError(["the rules show a part of a graph and were fitted to none"])
+        return self.lens(actor, request, self._catalog)
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
         """Raises `PolicyEvaluationError`, which denies nobody and lets nobody in."""

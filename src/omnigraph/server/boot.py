@@ -23,7 +23,7 @@ from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, OmniGraphError
 from omnigraph.policy.access import WITHOUT_RULES
-from omnigraph.policy.gate import load_gate
+from omnigraph.policy.gate import PolicyGate, load_gate
 from omnigraph.server.policies import Bindings, PolicyLoader, bind
 from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, RuntimeState, ServableGraph, Served, Serving
 from omnigraph.server.settings import Settings
@@ -172,11 +172,15 @@ def _opened(
             gate = load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
         opened = open_graph(graph.uri, graph.embedder(environment), graph.served_blobs(), limits)
         try:
-            offered = stored_queries(queries[graph_id], opened.snapshot("main"))
+            head = opened.snapshot("main")
+            offered = stored_queries(queries[graph_id], head)
+            if isinstance(gate, PolicyGate):
+                gate = gate.fitted(head.catalog)
         except BaseException:
             opened.close()
             raise
-        return Served(graph_id, opened, gate, offered, plan.owned_by_cluster)
+        governed = opened if policy is None else opened.with_gate(gate)
+        return Served(graph_id, governed, gate, offered, plan.owned_by_cluster)
 
     workers = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="omnigraph-open")
     opening: dict[str, Future[Served]] = {g.graph_id: workers.submit(serve, g) for g in plan.snapshot.graphs}

@@ -13,11 +13,13 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadPoint
 from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Route
 from omnigraph.engine.history.log_walk import is_on_line
+from omnigraph.engine.lens import OPEN, Lens
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
 from omnigraph.policy.access import require
+from omnigraph.policy.gate import PolicyGate
 from omnigraph.server.answers import Answer, AnyAnswer, with_headers
 from omnigraph.server.entity_tags import matches_weakly, tag_of
 from omnigraph.server.services import Admission, Observer
@@ -52,6 +54,7 @@ class LoadTarget:
     branch: str
     base: str | None
     creates_from: str | None
+    graph: ServableGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ class Call:
         return self.target
 
     @property
-    def graph(self) -> ServableGraph:
+    def whole(self) -> ServableGraph:
+        """The graph without regard to who asks: for what tells nothing of any row."""
         return self.served.graph
 
     @property
@@ -121,10 +125,22 @@ class Call:
         action: PolicyAction,
         branch: str | None = None,
         target_branch: str | None = None,
-        gate: Gate | None = None,
-    ) -> None:
-        """Go on only if the actor may do this."""
-        require(self.decision(action, branch, target_branch, gate))
+    ) -> ServableGraph:
+        """Go on only if the actor may do this; the graph as it sees it then."""
+        require(self.decision(action, branch, target_branch))
+        lens = self.sight(action, branch, target_branch)
+        return self.served.graph if lens.is_open else self.served.graph.through(lens)
+
+    def sight(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Lens:
+        """What an actor that may do this sees of the graph."""
+        gate = self.served.gate
+        if not isinstance(gate, PolicyGate):
+            return OPEN
+        return gate.sight(self.actor, AccessRequest(action, branch, target_branch))
+
+    def require_of_server(self, action: PolicyAction) -> None:
+        """Go on only if the actor may do this with the server itself."""
+        require(self.decision(action, gate=self.services.serving.gate))
 
     def decision(
         self,
@@ -185,27 +201,32 @@ class Call:
         """
         point = checked_point(point)
         if point.snapshot is None:
-            self.require(PolicyAction.READ, point.branch if of_branch else None)
+            graph = self.require(PolicyAction.READ, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
-            return self.graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
+            return graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
         state = self._allowed_state(point, PolicyAction.READ)
         if not immutable:
             return read(state)
         accept = self.headers.get("accept", "")
-        tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text)
+        shown = "" if state.lens.is_open else str(self.actor)
+        tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text, shown)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})
 
     def _allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
         """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
-        graph = self.graph.workspace
         if point.snapshot is None:
-            self.require(action, point.branch)
-            return graph.snapshot(point.branch, version=point.version, at=point.at)
-        state = graph.snapshot(snapshot=point.snapshot)
-        self.require(action, state.entry.branch)
-        return state
+            graph = self.require(action, point.branch)
+            return graph.workspace.snapshot(point.branch, version=point.version, at=point.at)
+        return self.seen(self.whole.workspace.snapshot(snapshot=point.snapshot), action)
+
+    def seen(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:
+        """A commit that was found, as the actor sees it."""
+        branch = state.entry.branch
+        require(self.decision(action, branch))
+        lens = self.sight(action, branch)
+        return state if lens.is_open else state.through(lens)
 
     def _recent_enough(self, point: ReadPoint, state: Snapshot) -> Snapshot:
         """A client that names a commit it has seen never reads a branch from before it."""

@@ -82,7 +82,7 @@ class FeedDelivery:
 
     async def _head(self, call: Call, parameters: ChangeFeedParameters) -> str:
         branch = branch_name(parameters.branch)
-        return await self._pools.read(lambda: call.graph.resolve_snapshot(branch))
+        return await self._pools.read(lambda: call.whole.resolve_snapshot(branch))
 
     async def _moved(
         self, call: Call, exchange: Exchange, parameters: ChangeFeedParameters, seen: str, seconds: float

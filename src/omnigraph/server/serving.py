@@ -14,6 +14,7 @@ from omnigraph.api.access import Gate
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.query import StoredQuery
+from omnigraph.engine.lens import Lens
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot
@@ -41,6 +42,10 @@ class ServableGraph(GraphApi, Protocol):
 
     @property
     def workspace(self) -> Workspace: ...
+
+    def with_gate(self, gate: Gate) -> ServableGraph: ...
+
+    def through(self, lens: Lens) -> ServableGraph: ...
 
     def snapshot(
         self,

@@ -123,7 +123,7 @@ class CommitChanges:
 
 def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     """What a commit changed since its first parent, or the typed reason why that can't be told."""
-    after.resources.refuse_narrowed("what a commit changed")
+    after.refuse_narrowed("what a commit changed")
     # The pages of a large commit share one comparison.
     recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope))
     if isinstance(known := recent.get(key), CommitChanges):

@@ -34,7 +34,7 @@ def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | No
 
 
 def summary(state: Snapshot) -> CommitSummary:
-    state.resources.refuse_narrowed("how much a commit changed")
+    state.refuse_narrowed("how much a commit changed")
     entry, commit = state.entry, state.entry.commit
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
     changes: Mapping[str, ChangeCounts] | None = counts

@@ -190,7 +190,7 @@ def _with_earlier(rows: pa.Table, earlier: RowIds) -> pa.Table:
 def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:
     """The net difference of two states, of any branches, in any direction."""
     for state in (before, after):
-        state.resources.refuse_narrowed("a diff")
+        state.refuse_narrowed("a diff")
     changes: list[EntityChange] = []
     try:
         for pair in paired_types(before, after):

@@ -19,7 +19,7 @@ def get_blob(call: Call) -> AnyAnswer:
     parameters: BlobParameters = call.parameters
     cell = BlobCell(parameters.entity, parameters.type, parameters.id, parameters.property)
     state = call.state(parameters.point)
-    found = blob_in(call.graph.workspace, state, cell, parameters.point)
+    found = blob_in(call.whole.workspace, state, cell, parameters.point)
     snapshot = {SNAPSHOT_HEADER: found.resolved_target}
     if isinstance(found.content, ExternalBlob):
         return _redirect(found.content, snapshot)

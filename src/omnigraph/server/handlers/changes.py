@@ -17,9 +17,10 @@ from omnigraph.server.call import Call, branch_name, handles
 def get_commit_changes(call: Call) -> AnyAnswer:
     parameters: CommitChangesParameters = call.parameters
     commit_id = call.path["commit_id"].strip()
-    state = call.graph.workspace.snapshot(snapshot=commit_id)
+    state = call.whole.workspace.snapshot(snapshot=commit_id)
     if not call.decision(PolicyAction.READ, state.entry.branch).allowed:
         raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
+    state = state.through(call.sight(PolicyAction.READ, state.entry.branch))
     page = commit_changes_page(state, parameters.scope, parameters.page_token, parameters.limit, None)
     return json_answer(page, call.saw(state))
 
@@ -38,8 +39,9 @@ def require_feed(call: Call) -> None:
 
 def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
     """One poll of a branch's feed, for an actor who may follow it."""
-    return call.graph.poll_changes(
-        branch=branch_name(parameters.branch),
+    branch = branch_name(parameters.branch)
+    return call.whole.through(call.sight(PolicyAction.READ, branch)).poll_changes(
+        branch=branch,
         start=parameters.start,
         cursor=parameters.cursor,
         page_token=parameters.page_token,
@@ -57,6 +59,8 @@ def diff(call: Call) -> AnyAnswer:
 
 def _state_of(call: Call, name: str) -> Snapshot:
     """A branch's head or a commit, once the actor may read it; a commit is governed by the branch it was made on."""
-    state = call.graph.workspace.state_of(name)
-    call.require(PolicyAction.READ, name if name == state.branch else state.entry.branch)
+    state = call.whole.workspace.state_of(name)
+    if name != state.branch:
+        return call.seen(state)
+    return state.through(call.require(PolicyAction.READ, name).workspace.lens)
     return state

@@ -114,7 +114,7 @@ def get_entity(call: Call) -> AnyAnswer:
 @handles("listBranches")
 def list_branches(call: Call) -> AnyAnswer:
     call.require(PolicyAction.READ)
-    return json_answer(BranchList(tuple(call.graph.list_branches())))
+    return json_answer(BranchList(tuple(call.whole.list_branches())))
 
 
 @handles("listCommits")
@@ -123,13 +123,13 @@ def list_commits(call: Call) -> AnyAnswer:
     branch = branch_name(parameters.branch)
     call.require(PolicyAction.READ, branch)
     limit = parameters.limit or call.limits.result_rows
-    return json_answer(call.graph.commits(branch, limit=limit, before=parameters.before))
+    return json_answer(call.whole.commits(branch, limit=limit, before=parameters.before))
 
 
 @handles("getCommit")
 def get_commit(call: Call) -> AnyAnswer:
     call.require(PolicyAction.READ)
-    return json_answer(receipt_of(call.graph.workspace.commit_entry(call.path["commit_id"].strip())))
+    return json_answer(receipt_of(call.whole.workspace.commit_entry(call.path["commit_id"].strip())))
 
 
 @handles("list_queries")

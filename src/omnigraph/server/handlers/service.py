@@ -39,6 +39,6 @@ def openapi(call: Call) -> AnyAnswer:
 @handles("listGraphs")
 def list_graphs(call: Call) -> AnyAnswer:
     serving = call.services.serving
-    call.require(PolicyAction.GRAPH_LIST, gate=serving.gate)
+    call.require_of_server(PolicyAction.GRAPH_LIST)
     graphs = sorted(serving.graphs.values(), key=lambda served: served.graph_id)
     return json_answer(GraphList(tuple(GraphInfo(served.graph_id, served.graph.uri) for served in graphs)))

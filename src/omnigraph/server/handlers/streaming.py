@@ -51,8 +51,8 @@ def export(call: Call) -> AnyAnswer:
 def capture_baseline(call: Call) -> AnyAnswer:
     request: ChangeBaselineRequest = call.body
     branch = branch_name(request.branch)
-    call.require(PolicyAction.EXPORT, branch)
-    baseline = begin_baseline(call.graph.workspace, branch, request.scope)
+    graph = call.require(PolicyAction.EXPORT, branch)
+    baseline = begin_baseline(graph.workspace, branch, request.scope)
 
     def lines() -> Iterator[bytes]:
         for line in baseline.lines():

@@ -80,13 +80,13 @@ def _run_mutation(
     if_commit: str | None,
 ) -> AnyAnswer:
     target = branch_name(branch)
-    call.require(PolicyAction.CHANGE, target)
+    graph = call.require(PolicyAction.CHANGE, target)
     key = call.idempotency_key
     size = len(source) + len(msgspec.json.encode(params or {}))
     receipt = written(
         call,
         size,
-        lambda: call.graph.mutate(
+        lambda: graph.mutate(
             source, name, params, branch=target, if_commit=if_commit, actor=call.actor, idempotency_key=key
         ),
     )
@@ -169,7 +169,7 @@ def load(call: Call) -> AnyAnswer:
     receipt = written(
         call,
         len(request.data),
-        lambda: call.graph.load_lenient(
+        lambda: target.graph.load_lenient(
             request.data,
             mode=request.mode or LoadMode.MERGE,
             branch=target.branch,
@@ -178,7 +178,7 @@ def load(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(msgspec.structs.replace(receipt, uri=call.graph.uri, base_branch=target.base))
+    return _receipt_answer(msgspec.structs.replace(receipt, uri=call.whole.uri, base_branch=target.base))
 
 
 @handles("ingest")
@@ -194,7 +194,7 @@ def load_ndjson(call: Call) -> AnyAnswer:
     receipt: LoadReceipt = written(
         call,
         received.size,
-        lambda: call.graph.load_file(
+        lambda: target.graph.load_file(
             received.path,
             mode=parameters.mode,
             branch=target.branch,
@@ -213,16 +213,14 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     target = branch_name(branch)
     source = None if base is None else branch_name(base)
     try:
-        call.graph.workspace.head(target)
+        call.whole.workspace.head(target)
     except BranchNotFoundError:
         if source is None:
             call.require(PolicyAction.CHANGE, target)
             raise BranchNotFoundError(target, "pass `from` to create it") from None
         call.require(PolicyAction.BRANCH_CREATE, source, target)
-        call.require(PolicyAction.CHANGE, target)
-        return LoadTarget(target, source, source)
-    call.require(PolicyAction.CHANGE, target)
-    return LoadTarget(target, source, None)
+        return LoadTarget(target, source, source, call.require(PolicyAction.CHANGE, target))
+    return LoadTarget(target, source, None, call.require(PolicyAction.CHANGE, target))
 
 
 # Schema and branches
@@ -231,7 +229,7 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
 @handles("applySchema")
 def apply_schema(call: Call) -> AnyAnswer:
     request: SchemaApplyRequest = call.body
-    call.require(PolicyAction.SCHEMA_APPLY, target_branch=MAIN)
+    graph = call.require(PolicyAction.SCHEMA_APPLY, target_branch=MAIN)
     if call.served.owned_by_cluster:
         raise ConflictError(
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
@@ -240,9 +238,7 @@ def apply_schema(call: Call) -> AnyAnswer:
     applied = written(
         call,
         len(request.schema_source),
-        lambda: call.graph.apply_schema(
-            request.schema_source, allow_data_loss=request.allow_data_loss, actor=call.actor
-        ),
+        lambda: graph.apply_schema(request.schema_source, allow_data_loss=request.allow_data_loss, actor=call.actor),
     )
     return json_answer(applied)
 
@@ -251,31 +247,31 @@ def apply_schema(call: Call) -> AnyAnswer:
 def create_branch(call: Call) -> AnyAnswer:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
-    call.require(PolicyAction.BRANCH_CREATE, source, name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: call.graph.create_branch(name, source=source, actor=call.actor))
-    return json_answer(BranchCreated(call.graph.uri, source, name, call.actor))
+    graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
+    written(call, BRANCH_OPERATION_BYTES, lambda: graph.create_branch(name, source=source, actor=call.actor))
+    return json_answer(BranchCreated(call.whole.uri, source, name, call.actor))
 
 
 @handles("deleteBranch")
 def delete_branch(call: Call) -> AnyAnswer:
     name = branch_name(call.path["branch"])
-    call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: call.graph.delete_branch(name, actor=call.actor))
-    return json_answer(BranchDeleted(call.graph.uri, name, call.actor))
+    graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
+    written(call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor))
+    return json_answer(BranchDeleted(call.whole.uri, name, call.actor))
 
 
 @handles("mergeBranches")
 def merge_branches(call: Call) -> AnyAnswer:
     request: BranchMergeRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    call.require(PolicyAction.BRANCH_MERGE, source, target)
+    graph = call.require(PolicyAction.BRANCH_MERGE, source, target)
     may_delete = None
     if request.delete_branch:
         may_delete = call.decision(PolicyAction.BRANCH_DELETE, target_branch=source)
     result = written(
         call,
         BRANCH_OPERATION_BYTES,
-        lambda: call.graph.merge(
+        lambda: graph.merge(
             source,
             target,
             delete_branch=may_delete is not None and may_delete.allowed,
