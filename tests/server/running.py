@@ -122,7 +122,12 @@ def running(
     services = Services(serving, limits, Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test")
     application = wrap(Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()])))
     config = uvicorn.Config(
-        with_origins(application, origins), http="httptools", loop="uvloop", log_config=None, lifespan="on"
+        with_origins(application, origins),
+        http="httptools",
+        loop="uvloop",
+        log_config=None,
+        access_log=False,
+        lifespan="on",
     )
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))

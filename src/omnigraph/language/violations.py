@@ -25,7 +25,7 @@ class Sentence(Enum):
     NOT_STRICT_JSON = (ConstraintRule.RECORD, "invalid strict JSON: {reason}")
     NOT_JSON = (ConstraintRule.RECORD, "{reason}")
     NO_OBJECT = (ConstraintRule.RECORD, "expected a JSON object with 'type' or 'edge', got {shape}")
-    NO_TYPE = (ConstraintRule.RECORD, "expected 'type' or 'edge' as a string")
+    NO_TYPE = (ConstraintRule.RECORD, "expected 'type' or 'edge', which must be a string")
     TWO_TYPES = (ConstraintRule.RECORD, "expected exactly one of 'type' or 'edge'")
     UNKNOWN_TYPE = (ConstraintRule.RECORD, "unknown {kind} type '{name}'{suggestion}")
     UNKNOWN_MEMBER = (

@@ -7,7 +7,7 @@ pass, for the use that a bundle is put to. Every refusal is a `CompileError` tha
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError
@@ -15,7 +15,7 @@ from omnigraph.language.query.parser import parse_row_filter
 from omnigraph.language.query.syntax import Place
 from omnigraph.policy.access import SERVER_ACTIONS
 from omnigraph.policy.document import Document, Text
-from omnigraph.policy.rules import Bundle, HiddenProperties, Rule, ShownRows
+from omnigraph.policy.rules import Bundle, HiddenProperties, Rule, ShownRows, filter_problem
 from omnigraph.policy.written import WrittenBundle, WrittenRule, read_shape
 
 ScopeKind = Literal["graph", "server"]
@@ -146,7 +146,9 @@ def _check_narrowing(document: Document, rule: WrittenRule, named: str) -> None:
         try:
             parse_row_filter(predicate.value)
         except CompileError as error:
-            refuse_filter(document, f"{named}, rows of {type_name.value}", predicate, error)
+            first = error.diagnostics[0]
+            message = filter_problem(f"{named}, rows of {type_name.value}", first)
+            document.refuse(message, predicate.at, first.suggestion)
     for type_name, properties in rule.hide or ():
         _check_hidden(document, f"{named}, hide of {type_name.value}", type_name, properties)
 
@@ -161,13 +163,6 @@ def _check_hidden(document: Document, named: str, type_name: Text, properties: t
         if prop.value in seen:
             document.refuse(f"{named} lists '{prop.value}' twice", prop.at)
         seen.add(prop.value)
-
-
-def refuse_filter(document: Document, named: str, predicate: Text, error: CompileError) -> NoReturn:
-    """What is wrong with a filter, at the place where the bundle has it."""
-    first = error.diagnostics[0]
-    where = "" if first.span is None else f" at column {first.span.column}"
-    document.refuse(f"{named}{where}: {first.code}: {first.message}", predicate.at, first.suggestion)
 
 
 def _rule(rule: WrittenRule) -> Rule:

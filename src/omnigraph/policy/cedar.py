@@ -1,7 +1,7 @@
 """Rules as Cedar policies: what is generated, and what Cedar says to a request.
 
-A bundle becomes one policy set and one set of entities, parsed once and validated strictly against the schema. Cedar
-alone decides which rules allow a request; nothing here looks at a rule to find out.
+A bundle becomes policies and entities, parsed once and validated strictly against the schema. Cedar alone decides which
+rules allow a request; nothing here looks at a rule to find out.
 """
 
 from __future__ import annotations
@@ -69,14 +69,19 @@ class CompiledRules:
     def __init__(self, bundle: Bundle, graph_id: str) -> None:
         """Raises `CompileError` for rules that Cedar does not take."""
         _refuse_repeated_actions(bundle)
-        self.text = policy_text(bundle, graph_id)
+        permits = [(action, _permit(rule, action, graph_id)) for rule in bundle.rules for action in rule.actions]
+        self.text = "\n".join(text for _, text in permits)
         self._bundle = bundle
         self._graph_id = graph_id
         checked = cedarpy.validate_policies(self.text, _schema())
         if not checked.validation_passed:
             lines = "".join(f"\n{error}" for error in checked.errors)
             bundle.refuse(f"policy validation failed:{lines}", Place(0, 0))
-        self._policies = cedarpy.PolicySet.from_str(self.text)
+        # Every policy names its action, so those of other actions need not be looked at: Cedar tries all it is given.
+        self._policies = {
+            action: cedarpy.PolicySet.from_str("".join(text for of, text in permits if of == action))
+            for action in PolicyAction
+        }
         self._entities = cedarpy.Entities.from_json_str(json.dumps(list(_entities(bundle, graph_id))), _schema())
         self._remembered: dict[tuple[str, PolicyAction, Standing, Standing], tuple[str, ...]] = {}
 
@@ -117,7 +122,8 @@ class CompiledRules:
                 "target_branch_is_protected": target_branch is Standing.PROTECTED,
             },
         }
-        answer = cedarpy.is_authorized(asked, self._policies, self._entities, _schema())
+        policies = self._policies.get(request.action, "")
+        answer = cedarpy.is_authorized(asked, policies, self._entities, _schema())
         found = answer.diagnostics
         if found.errors or answer.decision is cedarpy.Decision.NoDecision:
             raise PolicyEvaluationError(found.errors or ["Cedar came to no decision"])
@@ -131,12 +137,8 @@ class CompiledRules:
         return tuple(sorted({_rule_id(ids[reason]) for reason in found.reasons}))
 
 
-def policy_text(bundle: Bundle, graph_id: str) -> str:
-    """One `permit` for each action of each rule, in file order."""
-    return "\n".join(_permit(rule, action, graph_id) for rule in bundle.rules for action in rule.actions)
-
-
 def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
+    """The policy of one action of one rule."""
     of_server = action in SERVER_ACTIONS
     resource = _entity("Server", _SERVER) if of_server else _entity("Graph", graph_id)
     lines = [

@@ -17,7 +17,7 @@ from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.check.rows import check_row_filter, for_actor
 from omnigraph.language.query.lens import OPEN, Lens, RowFilter, TypeLens, any_of, narrowed
 from omnigraph.language.query.syntax import Place
-from omnigraph.policy.rules import INVALID, Bundle, Rule
+from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
 
 _MOST_REMEMBERED: Final = 1024
 
@@ -113,8 +113,7 @@ def _shown(rule: Rule, catalog: Catalog, findings: _Findings) -> _Shown:
             rows[type_.type_key] = check_row_filter(written.filter, type_, catalog)
         except CompileError as error:
             for found in error.diagnostics:
-                where = "" if found.span is None else f" at column {found.span.column}"
-                findings.add(f"{named}{where}: {found.code}: {found.message}", written.at, found.suggestion)
+                findings.add(filter_problem(named, found), written.at, found.suggestion)
     hidden: dict[str, frozenset[str]] = {}
     for hide in rule.hide:
         named = f"policy rule '{rule.id}', hide of {hide.type_name}"
@@ -129,6 +128,9 @@ def _shown(rule: Rule, catalog: Catalog, findings: _Findings) -> _Shown:
 
 
 def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
+    if name in catalog.nodes and name in catalog.edges:
+        findings.add(f"{named}: a node and an edge type have this name; write 'node:{name}' or 'edge:{name}'", at)
+        return None
     try:
         return catalog.type_named(name)
     except BadRequestError as error:

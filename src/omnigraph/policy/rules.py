@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NoReturn
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.errors import CompileError
+from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query.syntax import Place
 from omnigraph.language.source import SourceText
 
@@ -95,3 +95,9 @@ class Bundle:
 
     def refuse(self, message: str, at: Place) -> NoReturn:
         raise CompileError([self.source.diagnostic(INVALID, message, at.start, at.end)])
+
+
+def filter_problem(named: str, found: Diagnostic) -> str:
+    """What is wrong with a row filter. The line is the bundle's, so the column within the filter is told."""
+    where = "" if found.span is None else f" at column {found.span.column}"
+    return f"{named}{where}: {found.code}: {found.message}"

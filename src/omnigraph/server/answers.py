@@ -14,6 +14,7 @@ from omnigraph.errors import (
     EmbeddingError,
     ErrorCode,
     OmniGraphError,
+    PolicyEvaluationError,
     TooManyRequestsError,
     UnavailableError,
 )
@@ -90,12 +91,15 @@ def error_output(error: Exception, request_id: str, route: Route | None = None) 
             return output
         return ErrorOutput(error=output.error, code=output.code, type=output.type, fields={**output.fields, **told})
     kind = type(error) if isinstance(error, OmniGraphError) else OmniGraphError
-    return ErrorOutput(error=_sentence(route, request_id), code=ErrorCode.INTERNAL, type=kind.error_type(), fields=told)
+    sentence = _sentence(error, route, request_id)
+    return ErrorOutput(error=sentence, code=ErrorCode.INTERNAL, type=kind.error_type(), fields=told)
 
 
-def _sentence(route: Route | None, request_id: str) -> str:
+def _sentence(error: Exception, route: Route | None, request_id: str) -> str:
     what = "internal error"
-    if route is not None and route.tag == "changes":
+    if isinstance(error, PolicyEvaluationError):
+        what = "policy: policy evaluation failed"
+    elif route is not None and route.tag == "changes":
         what = "internal error while reading changes"
     elif route is not None and route.tag == "blobs":
         what = "Blob delivery failed before response headers"

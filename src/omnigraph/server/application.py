@@ -41,11 +41,12 @@ from omnigraph.errors import (
 )
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
-from omnigraph.server.call import HANDLERS, Call, Services
+from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import FeedDelivery
 from omnigraph.server.handlers import blobs, changes, reads, service, streaming, writes
+from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
 from omnigraph.server.pools import Pools
@@ -58,7 +59,10 @@ HANDLER_MODULES: Final = (blobs, changes, reads, service, streaming, writes)
 """Importing them registers the handlers."""
 
 _CLOSES: Final = {"Connection": "close"}
-_TOLD_TO_BROWSERS: Final = (COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation")
+_TOLD_TO_BROWSERS: Final = (
+    *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
+    *("Content-Range", "Accept-Ranges", "Omnigraph-Query"),
+)
 _ASKED_BY_BROWSERS: Final = (
     "Authorization",
     "Content-Type",
@@ -66,6 +70,7 @@ _ASKED_BY_BROWSERS: Final = (
     IF_COMMIT_HEADER,
     MIN_COMMIT_HEADER,
     REQUEST_ID_HEADER,
+    *("If-Match", "If-None-Match", "If-Range", "Range"),
 )
 
 
@@ -182,16 +187,18 @@ class Application:
             raise UnsupportedMediaTypeError(f"the body must be records by line: send it as '{Media.NDJSON}'")
         parameters: LoadParameters = decoded_parameters(call.route, exchange.query_string)
         call = replace(call, parameters=parameters)
-        await self._pools.read(lambda: load_target(call, parameters.branch, parameters.base))
+        target = await self._pools.read(lambda: load_target(call, parameters.branch, parameters.base))
         ceiling, seconds = self._ceiling(call.route), self._limits.body_seconds
-        async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as received:
-            exchange.received = received.size
+        async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as (path, size):
+            exchange.received = size
+            received = ReceivedFile(path, size, target)
             answer = await self._in_time(exchange, call, lambda: _handled(replace(call, received_file=received)))
         assert isinstance(answer, Answer)
         await exchange.answer(answer, call.route)
 
     async def _poll(self, exchange: Exchange, call: Call) -> None:
         call = replace(call, parameters=decoded_parameters(call.route, exchange.query_string))
+        await self._pools.read(lambda: require_feed(call))
         if exchange.is_head or chosen_media(exchange.headers.get("accept"), call.route.media) is Media.JSON:
             await exchange.answer(await self._waiting().answer(call, exchange), call.route)
             return
@@ -228,8 +235,7 @@ class Application:
         if isinstance(error, QueryCancelledError | TimeoutError):
             error = _too_long(self._limits.query_seconds)
         answer = error_answer(error, exchange.request_id, route)
-        if answer.status >= 500:
-            self._failed(exchange, error)
+        self._failed(exchange, error)
         if exchange.status:
             exchange.broke_off = True
             raise BrokenStreamError from error
@@ -239,7 +245,9 @@ class Application:
         await exchange.answer(replace(answer, headers=headers), route)
 
     def _failed(self, exchange: Exchange, error: BaseException) -> None:
-        self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
+        """Keep the cause of a fault. What the caller is to blame for is told to the caller alone."""
+        if not isinstance(error, OmniGraphError) or error.http_status >= 500:
+            self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
 
     def _record(self, exchange: Exchange) -> None:
         self._services.observer.answered(

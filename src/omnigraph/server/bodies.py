@@ -12,7 +12,6 @@ from typing import Any, Final
 from starlette.types import Receive
 
 from omnigraph.errors import RequestTimeoutError, ResourceLimitError
-from omnigraph.server.call import ReceivedFile
 
 SLOWEST_BYTES_PER_SECOND: Final = 16 << 10
 _WRITTEN_AT_ONCE: Final = 1 << 20
@@ -66,8 +65,8 @@ async def whole_body(receive: Receive, ceiling: Ceiling, declared: str | None, s
 @asynccontextmanager
 async def body_in_file(
     receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float
-) -> AsyncIterator[ReceivedFile]:
-    """The body in a temporary file, so that a slow client holds neither memory nor a thread while it sends."""
+) -> AsyncIterator[tuple[Path, int]]:
+    """The body in a temporary file and its size: a slow client holds neither memory nor a thread while it sends."""
     loop = asyncio.get_running_loop()
     with tempfile.NamedTemporaryFile("wb", prefix="omnigraph-load-") as file:
         size, pending = 0, bytearray()
@@ -79,4 +78,4 @@ async def body_in_file(
                 pending.clear()
         file.write(bytes(pending))
         file.flush()
-        yield ReceivedFile(Path(file.name), size)
+        yield Path(file.name), size

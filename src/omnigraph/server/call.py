@@ -16,7 +16,7 @@ from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError, PreconditionFailedError
+from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
 from omnigraph.policy.access import require
 from omnigraph.server.answers import Answer, AnyAnswer, with_headers
 from omnigraph.server.entity_tags import matches_weakly, tag_of
@@ -45,11 +45,22 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadTarget:
+    """Where a load goes, once it may. `creates_from` is the base only if the actor was asked for a new branch: a
+    branch that is deleted after it was found must not come into being again without anybody's leave."""
+
+    branch: str
+    base: str | None
+    creates_from: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A body that was too large to be kept in memory while it came."""
+    """A load that was too large to be kept in memory while it came, and where it goes."""
 
     path: Path
     size: int
+    target: LoadTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +134,12 @@ class Call:
         gate: Gate | None = None,
     ) -> Decision:
         request = AccessRequest(action, branch, target_branch)
-        decision = (gate or self.served.gate).decide(self.actor, request)
+        try:
+            decision = (gate or self.served.gate).decide(self.actor, request)
+        except OmniGraphError:
+            raise
+        except Exception as error:
+            raise PolicyEvaluationError([f"the rules for '{action}' broke: {error}"]) from error
         self.services.observer.decided(self.request_id, self.actor, request, decision)
         return decision
 
@@ -159,11 +175,13 @@ class Call:
         *,
         immutable: bool = True,
         of_branch: bool = True,
+        text: str = "",
     ) -> AnyAnswer:
         """One read of one state, once the actor may read it.
 
-        What is read of a commit never changes: it gets a tag, and a client that has it already is told so. A read
-        that is of no branch in particular is asked about without one.
+        What is read of a commit never changes: it gets a tag, and a client that has it already is told so. `text` is
+        the query where the request only names it. A read that is of no branch in particular is asked about without
+        one.
         """
         point = checked_point(point)
         if point.snapshot is None:
@@ -173,7 +191,8 @@ class Call:
         state = self._allowed_state(point, PolicyAction.READ)
         if not immutable:
             return read(state)
-        tag = tag_of(state.commit_id, self.route.operation_id, self.headers.get("accept", ""), self.raw_request)
+        accept = self.headers.get("accept", "")
+        tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})

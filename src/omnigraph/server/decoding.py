@@ -30,11 +30,11 @@ def decoded_parameters(route: Route, query_string: bytes) -> Any:
     except ValueError:
         raise BadRequestError(f"{route.bad_parameters}: the query string must be URL-encoded UTF-8") from None
     given: dict[str, Any] = {}
-    repeatable = _repeatable(cast(Hashable, shape))
+    known, repeatable = _names(cast(Hashable, shape))
     for name, value in pairs:
         if name in repeatable:
             given.setdefault(name, []).append(value)
-        elif name in given:
+        elif name in given and name in known:
             raise BadRequestError(f"{route.bad_parameters}: '{name}' is given twice")
         else:
             given[name] = value
@@ -74,9 +74,10 @@ def media_type(content_type: str | None) -> str:
 
 
 @cache
-def _repeatable(shape: Hashable) -> frozenset[str]:
+def _names(shape: Hashable) -> tuple[frozenset[str], frozenset[str]]:
+    """The parameters that there are, and those of them that may be given more than once."""
     fields = msgspec.structs.fields(cast(type[msgspec.Struct], shape))
-    return frozenset(f.encode_name for f in fields if _is_tuple(f.type))
+    return frozenset(f.encode_name for f in fields), frozenset(f.encode_name for f in fields if _is_tuple(f.type))
 
 
 def _is_tuple(annotation: Any) -> bool:

@@ -26,7 +26,7 @@ class Exchange:
         self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
         self.query_string: bytes = scope.get("query_string", b"")
         self.all_headers = _headers(scope["headers"])
-        self.headers = {name: values[-1] for name, values in self.all_headers.items()}
+        self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
         self.receive = receive
         self.began = time.perf_counter()
         self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))
@@ -37,6 +37,7 @@ class Exchange:
         self.received = 0
         self.sent = 0
         self.broke_off = False
+        self._scope = scope
         self._send = send
         self._send_seconds = send_seconds
         self._gone: asyncio.Task[None] | None = None
@@ -62,7 +63,10 @@ class Exchange:
     async def answer(self, answer: Answer, route: Route | None) -> None:
         """Send a whole answer. A HEAD gets the headers of one."""
         headers = dict(answer.headers)
-        if answer.status not in (204, 304):
+        if answer.status == 304:
+            # It tells the length of what it does not send, which HTTP servers allow in the answer to a HEAD alone.
+            self._scope["method"] = "HEAD"
+        else:
             headers.setdefault("Content-Length", str(len(answer.body)))
         await self.start(answer.status, headers, answer.media, route)
         await self.chunk(b"" if self.is_head else answer.body, more=False)

@@ -89,8 +89,10 @@ class StreamDelivery:
 
 
 async def _unless_gone(upcoming: asyncio.Future[bytes | None], exchange: Exchange) -> bytes | None:
-    either: set[asyncio.Future[Any]] = {upcoming, exchange.gone()}
+    """The next chunk, or the news that nobody is there to take it, even if it is made already."""
+    gone = exchange.gone()
+    either: set[asyncio.Future[Any]] = {upcoming, gone}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not upcoming.done():
+    if gone.done():
         raise ClientGoneError
     return upcoming.result()

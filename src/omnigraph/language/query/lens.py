@@ -119,7 +119,7 @@ class Lens:
         return self.types.get(type_.type_key) or TypeLens(type_)
 
     def on(self, catalog: Catalog) -> Lens:
-        """The same lens for a state with another schema: an older one, or that of another branch.
+        """The same lens for a state of the graph with another schema: an older one, or that of another branch.
 
         Types and properties are found by their ids, so a rename does not open anything; what was dropped and declared
         anew is found by its name, for the same reason. A property that the state lacks, or has with another type, is

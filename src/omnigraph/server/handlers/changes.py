@@ -26,15 +26,20 @@ def get_commit_changes(call: Call) -> AnyAnswer:
 
 @handles("pollChanges")
 def poll_changes(call: Call) -> AnyAnswer:
+    require_feed(call)
     return json_answer(polled(call, call.parameters))
 
 
+def require_feed(call: Call) -> None:
+    """Ask once whether the actor may follow the branch, before anything is told of it."""
+    parameters: ChangeFeedParameters = call.parameters
+    call.require(PolicyAction.READ, branch_name(parameters.branch))
+
+
 def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
-    """One poll of a branch's feed."""
-    branch = branch_name(parameters.branch)
-    call.require(PolicyAction.READ, branch)
+    """One poll of a branch's feed, for an actor who may follow it."""
     return call.graph.poll_changes(
-        branch=branch,
+        branch=branch_name(parameters.branch),
         start=parameters.start,
         cursor=parameters.cursor,
         page_token=parameters.page_token,

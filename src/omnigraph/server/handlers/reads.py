@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from omnigraph.api.branches import BranchList
@@ -22,7 +23,8 @@ from omnigraph.server.handlers.streaming import stream_answer
 from omnigraph.server.negotiation import chosen_media
 from omnigraph.server.row_streams import row_chunks
 
-_READS_THE_CLOCK: Final = "now("
+_READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
+"""Any mention of the function. White space and comments may stand before its brackets."""
 
 
 @handles("query")
@@ -64,7 +66,7 @@ def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> 
         )
         return json_answer(kept, call.saw(state))
 
-    return call.read(point, run, immutable=_READS_THE_CLOCK not in request.query)
+    return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
 
 
 def _refuse_too_many(call: Call, result: QueryResult) -> None:

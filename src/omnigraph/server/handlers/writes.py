@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER
 from omnigraph.api.schema import SchemaApplyRequest
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError, OmniGraphError
 from omnigraph.server.answers import AnyAnswer, json_answer
-from omnigraph.server.call import BRANCH_OPERATION_BYTES, MAIN, Call, branch_name, handles
+from omnigraph.server.call import BRANCH_OPERATION_BYTES, MAIN, Call, LoadTarget, branch_name, handles
 from omnigraph.server.handlers.reads import answer_query
 from omnigraph.server.serving import StoredQuerySource
 
@@ -97,6 +96,7 @@ def _run_mutation(
 @handles("invoke_query")
 def invoke_query(call: Call) -> AnyAnswer:
     stored, request = _stored(call)
+    _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     if not stored.entry.mutation:
         return answer_query(
             call,
@@ -110,7 +110,6 @@ def invoke_query(call: Call) -> AnyAnswer:
                 request.at,
             ),
         )
-    _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     return _invoke_mutation(call, stored, request, None)
 
 
@@ -163,14 +162,6 @@ def _expected_commit(call: Call) -> str:
 # Loads
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where a load goes, once it may: an existing branch, or a new one from a base."""
-
-    branch: str
-    base: str | None
-
-
 @handles("load")
 def load(call: Call) -> AnyAnswer:
     request: IngestRequest = call.body
@@ -182,12 +173,12 @@ def load(call: Call) -> AnyAnswer:
             request.data,
             mode=request.mode or LoadMode.MERGE,
             branch=target.branch,
-            base=target.base,
+            base=target.creates_from,
             actor=call.actor,
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(msgspec.structs.replace(receipt, uri=call.graph.uri))
+    return _receipt_answer(msgspec.structs.replace(receipt, uri=call.graph.uri, base_branch=target.base))
 
 
 @handles("ingest")
@@ -197,26 +188,27 @@ def ingest(call: Call) -> AnyAnswer:
 
 @handles("loadNdjson")
 def load_ndjson(call: Call) -> AnyAnswer:
-    """The body was received into a file; the actor was asked for before it was."""
+    """The body was received into a file; where it goes was settled before that."""
     parameters: LoadParameters = call.parameters
-    received = call.received
+    received, target = call.received, call.received.target
     receipt: LoadReceipt = written(
         call,
         received.size,
         lambda: call.graph.load_file(
             received.path,
             mode=parameters.mode,
-            branch=branch_name(parameters.branch),
-            base=parameters.base,
+            branch=target.branch,
+            base=target.creates_from,
             actor=call.actor,
             idempotency_key=call.idempotency_key,
         ),
     )
     names = GraphBatchLoadOutput.__struct_fields__
-    return _receipt_answer(GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in names}))
+    output = GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in names})
+    return _receipt_answer(msgspec.structs.replace(output, base_branch=target.base))
 
 
-def load_target(call: Call, branch: str | None, base: str | None) -> _Target:
+def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     """Ask for the branch that a load goes to, and for its creation when it does not exist yet."""
     target = branch_name(branch)
     source = None if base is None else branch_name(base)
@@ -227,8 +219,10 @@ def load_target(call: Call, branch: str | None, base: str | None) -> _Target:
             call.require(PolicyAction.CHANGE, target)
             raise BranchNotFoundError(target, "pass `from` to create it") from None
         call.require(PolicyAction.BRANCH_CREATE, source, target)
+        call.require(PolicyAction.CHANGE, target)
+        return LoadTarget(target, source, source)
     call.require(PolicyAction.CHANGE, target)
-    return _Target(target, source)
+    return LoadTarget(target, source, None)
 
 
 # Schema and branches

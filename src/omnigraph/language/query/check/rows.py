@@ -88,9 +88,10 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
     sides = (comparison.left, comparison.right)
     if not any(isinstance(side, ir.PropertyValue | ir.ParameterValue) for side in sides):
         scope.report(UNCODED, "a row filter compares a property of the type, or $actor", written.at)
-    for side, operand in zip(sides, (written.left, written.right), strict=True):
+    for side, other, operand in zip(sides, reversed(sides), (written.left, written.right), strict=True):
         if isinstance(side, ir.Constant):
             _check_time(scope, side, operand.at)
+            _check_enum(scope, side, other, comparison.operator, operand.at)
     return comparison
 
 
@@ -119,6 +120,17 @@ def _check_time(scope: Scope, constant: ir.Constant, at: ast.Place) -> None:
             parse(str(text))
         except BadRequestError as error:
             scope.report(UNCODED, str(error), at)
+
+
+def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: ast.Place) -> None:
+    """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
+    values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
+    if values is None or operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):
+        return
+    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
+        if text not in values:
+            message = f"'{text}' is none of the values of the property: {', '.join(values)}"
+            scope.report(UNCODED, message, at, near=str(text), among=values)
 
 
 def _holds(left: ir.Constant, operator: ir.Operator, right: ir.Constant) -> bool:

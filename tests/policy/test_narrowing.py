@@ -1,0 +1,232 @@
+"""What rules show of a graph: filters and hidden properties, put together for an actor."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.api.access import AccessRequest
+from omnigraph.api.enums import PolicyAction
+from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query import ir
+from omnigraph.language.query.lens import NO_ROW, OPEN, AllOf, AnyOf, RowFilter
+from omnigraph.language.schema.compile import compile_schema
+from omnigraph.policy.bundle import read_bundle
+from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.narrowing import check_narrowing
+
+SCHEMA = """
+node Person {
+  name: String @key
+  region: enum(eu, us)
+  owner: String?
+  bio: String?
+  meaning: Vector(4)? @embed("bio")
+  salary: I64?
+}
+node Contract { number: String @key  public: Bool }
+edge Signed: Person -> Contract { on: Date? }
+node Twin { a: String @key }
+edge Twin: Twin -> Twin { b: Bool? }
+"""
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return compile_schema(SCHEMA)
+
+
+def gate(*rules: str, actions: str = "[read]") -> PolicyGate:
+    """One rule for each text, all for the same group."""
+    lines = [
+        f"  - id: r{i}\n    allow:\n      actors: {{group: g}}\n      actions: {actions}\n      {rule}\n"
+        for i, rule in enumerate(rules)
+    ]
+    return PolicyGate(read_bundle("version: 1\ngroups: {g: [ana, bob]}\nrules:\n" + "".join(lines), "p.yaml"), "kb")
+
+
+READ = AccessRequest(PolicyAction.READ, "main")
+
+
+def test_a_rule_without_narrowing_shows_everything(catalog: Catalog) -> None:
+    assert gate("branch_scope: any").lens("ana", READ, catalog) is OPEN
+    assert gate("rows: {Person: 'false'}", "branch_scope: any").lens("ana", READ, catalog) is OPEN
+
+
+def test_rows_and_hidden_properties(catalog: Catalog) -> None:
+    lens = gate(
+        'rows: {Person: owner = $actor, Signed: on > date("2024-01-01")}\n      hide: {Person: [salary, bio]}'
+    ).lens("ana", READ, catalog)
+    assert set(lens.types) == {"node:Person", "edge:Signed"}
+    person = lens.of(catalog.nodes["Person"])
+    assert isinstance(person.rows, ir.Compare)
+    assert person.rows.right == ir.Constant("ana", ir.STRING)
+    assert person.hidden == {"salary", "bio", "meaning"}, "a vector tells what its text says"
+    assert lens.of(catalog.nodes["Contract"]).is_open
+    assert not lens.is_open
+
+
+def test_rules_add_up(catalog: Catalog) -> None:
+    lens = gate(
+        "rows: {Person: owner = $actor, Contract: public = true}\n      hide: {Person: [salary, bio]}",
+        'rows: {Person: region = "eu"}\n      hide: {Person: [salary], Contract: [public]}',
+    ).lens("ana", READ, catalog)
+    person = lens.of(catalog.nodes["Person"])
+    assert isinstance(person.rows, AnyOf)
+    assert len(person.rows.tests) == 2
+    assert person.hidden == {"salary"}
+    assert set(lens.types) == {"node:Person"}, "the second rule shows all contracts, the first one all of each"
+
+
+def test_a_type_can_be_closed(catalog: Catalog) -> None:
+    lens = gate("rows: {Contract: 'false', 'edge:Twin': 'false'}").lens("ana", READ, catalog)
+    assert lens.of(catalog.nodes["Contract"]).rows == NO_ROW
+    assert lens.of(catalog.edges["Twin"]).rows == NO_ROW
+    assert lens.of(catalog.nodes["Twin"]).is_open
+
+
+def test_only_the_rules_that_allow_a_request_count(catalog: Catalog) -> None:
+    text = """\
+version: 1
+groups: {g: [ana], h: [bob, ana]}
+protected_branches: [main]
+rules:
+  - {id: on-main, allow: {actors: {group: g}, actions: [read], branch_scope: protected, rows: {Person: owner = $actor}}}
+  - {id: elsewhere, allow: {actors: {group: g}, actions: [read], branch_scope: unprotected}}
+  - {id: out, allow: {actors: {group: h}, actions: [export], hide: {Person: [salary]}}}
+"""
+    both = PolicyGate(read_bundle(text), "kb")
+    assert not both.lens("ana", READ, catalog).is_open
+    assert both.lens("ana", AccessRequest(PolicyAction.READ, "f"), catalog).is_open
+    assert both.lens("bob", AccessRequest(PolicyAction.EXPORT, "f"), catalog).of(catalog.nodes["Person"]).hidden
+    with pytest.raises(PolicyError, match="policy denied action 'read' on branch 'main' for actor 'bob'"):
+        both.lens("bob", READ, catalog)
+    with pytest.raises(PolicyError, match="policy denied"):
+        both.lens(None, READ, catalog)
+
+
+def test_every_actor_has_a_lens_of_its_own(catalog: Catalog) -> None:
+    rules = gate("rows: {Person: owner = $actor}")
+    ana, bob = (rules.lens(actor, READ, catalog) for actor in ("ana", "bob"))
+    assert ana != bob
+    assert rules.lens("ana", READ, catalog) is ana, "it is made once"
+
+
+@pytest.mark.parametrize(
+    ("rule", "fragments"),
+    [
+        ("rows: {Persn: owner = $actor}", ["rows of Persn: the graph has no type 'Persn'; did you mean 'Person'?"]),
+        ("rows: {Person: age > 3}", ["rows of Person at column 1: T6: node type 'Person' has no property 'age'"]),
+        ("rows: {Person: salary = $actor}", ["rows of Person at column 1: T7: cannot compare I64? with String"]),
+        ("rows: {Person: 'region != \"ue\"'}", ["'ue' is none of the values"]),
+        ("rows: {Person: 'true', 'node:Person': 'true'}", ["rows of node:Person: the type is listed twice"]),
+        ("rows: {Twin: 'false'}", ["rows of Twin: a node and an edge type have this name; write 'node:Twin' or"]),
+        ("hide: {Person: [salry, ssn]}", ["has no property 'salry'", "has no property 'ssn'"]),
+        ("hide: {Person: [name]}", ["'name' belongs to the key, which everybody reads off the id"]),
+        ("hide: {People: [name]}", ["hide of People: the graph has no type 'People'"]),
+        ("hide: {Person: [bio], 'node:Person': [salary]}", ["hide of node:Person: the type is listed twice"]),
+    ],
+)
+def test_rules_are_checked_against_the_schema(catalog: Catalog, rule: str, fragments: list[str]) -> None:
+    narrowed = gate("hide: {Person: [salary]}", rule)
+    with pytest.raises(CompileError) as error:
+        check_narrowing(narrowed.bundle, catalog)
+    found = error.value.diagnostics
+    assert len(found) == len(fragments)
+    for diagnostic, fragment in zip(found, fragments, strict=True):
+        assert fragment in diagnostic.message
+        assert diagnostic.message.startswith("policy rule 'r1', ")
+        assert diagnostic.span is not None
+        assert (diagnostic.path, diagnostic.span.line) == ("p.yaml", 13)
+    with pytest.raises(PolicyEvaluationError, match="does not fit the schema") as failure:
+        narrowed.lens("ana", READ, catalog)
+    assert fragments[0] not in str(failure.value), "callers learn nothing of the rules"
+
+
+def test_a_rule_that_fits_is_accepted(catalog: Catalog) -> None:
+    check_narrowing(
+        gate("rows: {Person: 'region = \"eu\" or owner = $actor', Contract: public = true}").bundle, catalog
+    )
+    check_narrowing(gate("hide: {Person: [salary]}", actions="[read, export, change]").bundle, catalog)
+
+
+# ---- the law: a row is seen if any of the matching rules shows it ------------------------------------------
+
+ATOMS = ['region = "eu"', 'region != "eu"', "owner = $actor", "salary > 10", 'owner starts_with "a"', "false", "true"]
+PEOPLE: list[dict[str, Any]] = [
+    {"region": region, "owner": owner, "salary": salary}
+    for region in ("eu", "us")
+    for owner in ("ana", "bob", None)
+    for salary in (5, 50, None)
+]
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "prefix": str.startswith,
+}
+
+
+def holds(test: RowFilter, row: Mapping[str, Any]) -> bool:
+    """A filter on a row, read off its structure."""
+    match test:
+        case AllOf():
+            return all(holds(part, row) for part in test.tests)
+        case AnyOf():
+            return any(holds(part, row) for part in test.tests)
+    assert isinstance(test.left, ir.PropertyValue)
+    assert isinstance(test.right, ir.Constant)
+    value = row[test.left.prop.name]
+    return value is not None and COMPARISONS[test.operator](value, test.right.value)
+
+
+def atom_holds(atom: str, row: Mapping[str, Any], actor: str) -> bool:
+    """An atom on a row, read off its text."""
+    owner, salary = row["owner"], row["salary"]
+    return {
+        'region = "eu"': row["region"] == "eu",
+        'region != "eu"': row["region"] != "eu",
+        "owner = $actor": owner == actor,
+        "salary > 10": salary is not None and salary > 10,
+        'owner starts_with "a"': owner is not None and owner.startswith("a"),
+        "false": False,
+        "true": True,
+    }[atom]
+
+
+RULES = st.lists(
+    st.tuples(
+        st.lists(st.lists(st.sampled_from(ATOMS), min_size=1, max_size=3), max_size=3),
+        st.sets(st.sampled_from(["salary", "owner", "bio"])),
+    ).filter(any),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(RULES)
+def test_a_row_is_seen_if_a_rule_shows_it_and_hidden_if_all_hide_it(
+    rules: list[tuple[list[list[str]], set[str]]],
+) -> None:
+    catalog = compile_schema(SCHEMA)
+    texts = []
+    for ways, hidden in rules:
+        predicate = " or ".join("(" + " and ".join(way) + ")" for way in ways)
+        rows = f"rows: {{Person: '{predicate}'}}\n      " if ways else ""
+        texts.append(rows + (f"hide: {{Person: [{', '.join(sorted(hidden))}]}}" if hidden else ""))
+    lens = gate(*texts).lens("ana", READ, catalog).of(catalog.nodes["Person"])
+    for row in PEOPLE:
+        expected = any(
+            not ways or any(all(atom_holds(a, row, "ana") for a in way) for way in ways) for ways, _ in rules
+        )
+        assert holds(lens.rows, row) is expected
+    assert lens.hidden - {"meaning"} == set.intersection(*(hidden for _, hidden in rules))

@@ -1,0 +1,103 @@
+"""The page about policy and its example say the same, and both are run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph.api.access import AccessRequest
+from omnigraph.api.enums import PolicyAction
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query.lens import AnyOf
+from omnigraph.language.schema.compile import compile_schema
+from omnigraph.policy.bundle import read_bundle
+from omnigraph.policy.cases import read_cases, run_cases
+from omnigraph.policy.explain import explain
+from omnigraph.policy.gate import PolicyGate, load_gate
+from omnigraph.policy.narrowing import check_narrowing
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "policy"
+PAGE = (ROOT / "docs" / "user" / "policy.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def gate() -> PolicyGate:
+    return load_gate((EXAMPLE / "team.policy.yaml").read_text("utf-8"), "graph", "team.policy.yaml", "kb")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return compile_schema((EXAMPLE / "schema.pg").read_text("utf-8"), "schema.pg")
+
+
+def test_the_example_keeps_its_own_tests(gate: PolicyGate) -> None:
+    report = run_cases(gate, read_cases((EXAMPLE / "team.tests.yaml").read_text("utf-8"), "team.tests.yaml"))
+    assert report.lines() == ("policy tests passed: 21 cases",)
+
+
+def test_every_rule_of_the_example_is_tried(gate: PolicyGate) -> None:
+    """A rule that no case needs is a rule that nobody has thought about."""
+    cases = read_cases((EXAMPLE / "team.tests.yaml").read_text("utf-8"))
+    allowing = {rule.id for case in cases for rule in gate.matching(case.actor, case.request)}
+    assert {rule.id for rule in gate.bundle.rules} == allowing
+
+
+def test_the_example_fits_its_schema(gate: PolicyGate, catalog: Catalog) -> None:
+    check_narrowing(gate.bundle, catalog)
+    read = AccessRequest(PolicyAction.READ, "main")
+    research = gate.lens("agent-research", read, catalog)
+    assert research.of(catalog.nodes["Person"]).hidden == {"email", "salary"}
+    notes = research.of(catalog.nodes["Note"]).rows
+    assert isinstance(notes, AnyOf)
+    assert len(notes.tests) == 3
+    assert gate.lens("agent-review", read, catalog).of(catalog.nodes["Person"]).hidden == {"salary"}
+    assert gate.lens("lea", read, catalog).is_open
+
+
+def blocks(language: str) -> Iterator[str]:
+    return (found[1] for found in re.finditer(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+
+
+def test_the_rules_on_the_page_are_those_of_the_example() -> None:
+    whole, *excerpts = blocks("yaml")
+    shown = read_bundle(whole)
+    example = (EXAMPLE / "team.policy.yaml").read_text("utf-8")
+    bundle = read_bundle(example)
+    assert all(bundle.rule(rule.id) == rule for rule in shown.rules)
+    plain = re.sub(r"^ *#.*\n", "", example, flags=re.MULTILINE)
+    tests = (EXAMPLE / "team.tests.yaml").read_text("utf-8")
+    for excerpt in excerpts:
+        assert len(excerpt.splitlines()) > 1
+        for rule in re.split(r"^(?=  - )", excerpt, flags=re.MULTILINE):
+            assert rule in plain or rule in tests
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    for block in blocks("console"):
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+            yield command, output.splitlines()
+
+
+@pytest.mark.parametrize(("command", "output"), list(commands()))
+def test_what_the_page_prints_is_what_comes_out(gate: PolicyGate, command: str, output: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("cluster", "graph", "tests", "actor", "action", "branch", "target-branch"):
+        parser.add_argument(f"--{flag}")
+    program, room, verb, *flags = shlex.split(command)
+    assert (program, room) == ("omnigraph", "policy")
+    given = parser.parse_args(flags)
+    match verb:
+        case "validate":
+            printed = [f"policy valid: bundle 'team' [{len(gate.bundle.actors)} actors]"]
+        case "test":
+            printed = list(run_cases(gate, read_cases((EXAMPLE / given.tests).read_text("utf-8"))).lines())
+        case _:
+            request = AccessRequest(PolicyAction(given.action), given.branch, given.target_branch)
+            printed = list(explain(gate, given.actor, request).lines())
+    assert printed == output
