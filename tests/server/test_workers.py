@@ -59,6 +59,7 @@ def test_told_to_end_it_finishes_what_is_under_way_and_exits_with_0(
     assert b"connection: close" in answer
     assert server.wait() == 0
     assert "killed" not in server.errors()
+    assert list(server.temporary.glob("omnigraph-*")) == []
     assert server.lines == [f"OMNIGRAPH_LISTEN_ADDR=127.0.0.1:{server.port}"]
     assert all(room.has(f"closed-{pid}") for pid in serving)
 
@@ -176,6 +177,7 @@ def test_workers_end_when_their_supervisor_was_killed(light: LightServer, room: 
     for pid in workers:
         wait_until(lambda pid=pid: not is_alive(pid), "the worker has ended")
         assert room.has(f"closed-{pid}")
+    assert list(server.temporary.glob("omnigraph-*")) == []
 
 
 def test_asked_twice_a_supervisor_kills_who_has_not_ended(light: LightServer) -> None:

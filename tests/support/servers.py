@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +28,8 @@ class ServerProcess:
         self, *arguments: str, module: str = "omnigraph.cli.main", environment: Mapping[str, str] | None = None
     ) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read when the process fails, gone with this object)
+        self.temporary = Path(tempfile.mkdtemp(prefix="served-"))
+        """Where it puts its temporary files, which nobody removes when everybody is killed."""
         search = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -34,7 +37,7 @@ class ServerProcess:
             stderr=self._errors,
             stdin=subprocess.DEVNULL,
             text=True,
-            env={**os.environ, "PYTHONPATH": search, **(environment or {})},
+            env={**os.environ, "PYTHONPATH": search, "TMPDIR": str(self.temporary), **(environment or {})},
         )
         self.host, self.port = "", 0
         self.lines: list[str] = []
@@ -128,6 +131,7 @@ def served(
         if server._reader is not None:
             server._reader.join(GIVE_UP)
         server.process.stdout.close()
+        shutil.rmtree(server.temporary)
 
 
 def with_force(pid: int) -> None:
@@ -145,4 +149,5 @@ def refused(
     """Exit code, stderr and lines on stdout of a server that does not start."""
     server = ServerProcess(*arguments, module=module, environment=environment)
     output, _ = server.process.communicate(timeout=GIVE_UP)
+    shutil.rmtree(server.temporary)
     return server.process.returncode, server.errors(), output.splitlines()

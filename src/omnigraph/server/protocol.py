@@ -24,6 +24,7 @@ from omnigraph.server.surroundings import Draining
 RETRY_AFTER: Final = 1
 """Seconds. Another connection, or the next server behind the same address, may have room at once."""
 
+_ENDING: Final = "this server is ending; try again"
 _LINGER_SECONDS: Final = 2.0
 _LINGERING_AT_MOST: Final = 256
 
@@ -82,7 +83,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._limits.connections:
+        if self._guard.draining.began:
+            # It was taken in the last moment; nobody would tell it to end.
+            self._refuse(503, _ENDING)
+        elif len(self.connections) > self._limits.connections:
             limit = self._limits.connections
             self._refuse(503, f"this server holds {limit} connections, its limit (--connections); try again")
         else:
@@ -248,7 +252,7 @@ def _answer(status: int, message: str) -> bytes:
 
 async def server_is_ending(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     """The application of requests that come after the server was told to end."""
-    body = _body("this server is ending; try again", 503)
+    body = _body(_ENDING, 503)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
