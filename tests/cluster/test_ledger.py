@@ -191,9 +191,9 @@ def test_a_store_that_fails_says_so(s3_server: S3Server, s3_place: Place) -> Non
 class Careless(S3Server):
     """A gateway that ignores the condition of a write."""
 
-    def _ask_moto(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+    def _do(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
         environ.pop("HTTP_IF_NONE_MATCH", None)
-        return super()._ask_moto(environ)
+        return super()._do(environ)
 
 
 @pytest.fixture
