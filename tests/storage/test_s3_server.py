@@ -136,7 +136,7 @@ def test_a_short_way_writes_what_moto_writes(server: S3Server, headers: dict[str
         request("POST", f"/{BUCKET}", "delete", body=b"<Delete/>"),
         request("HEAD", f"/{BUCKET}/p/1", HTTP_RANGE="bytes=0-1"),
     ],
-    ids=str,
+    ids=lambda asked: f"{asked['REQUEST_METHOD']} {asked['REQUEST_URI']}",
 )
 def test_what_is_not_plain_is_left_to_moto(server: S3Server, asked: dict[str, Any]) -> None:
     assert s3_shortcuts.answer(asked) is None
