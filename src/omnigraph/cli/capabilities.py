@@ -36,6 +36,7 @@ _READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
 _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
 _LOCAL = _rule(Capability.LOCAL)
+_CLUSTER = _rule(Capability.CONTROL)
 
 RULES: dict[str, Rule] = {
     "query": _READ,
@@ -68,6 +69,15 @@ RULES: dict[str, Rule] = {
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
+    "cluster validate": _CLUSTER,
+    "cluster plan": _CLUSTER,
+    "cluster apply": _rule(Capability.CONTROL, "as"),
+    "cluster approve": _rule(Capability.CONTROL, "as"),
+    "cluster status": _CLUSTER,
+    "cluster refresh": _CLUSTER,
+    "cluster import": _CLUSTER,
+    "cluster force-unlock": _CLUSTER,
+    "cluster history": _CLUSTER,
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
@@ -129,6 +139,8 @@ def _remedy(path: str, rule: Rule) -> str:
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
         cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
+    if path.startswith("cluster "):
+        return "Give the directory of its configuration with --config <dir>."
     return ""
 
 

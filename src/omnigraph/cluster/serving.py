@@ -159,7 +159,10 @@ class _Verification:
                 )
             )
         return ClusterGraph(
-            graph_id, graph_uri(self._store.uri, graph_id), embedding, blobs=resource.external_blob_policy
+            graph_id,
+            graph_uri(self._store.uri, graph_id, self._state.generation(graph_id)),
+            embedding,
+            blobs=resource.external_blob_policy,
         )
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
+from omnigraph.cluster.addresses import unservable
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.ledger import cluster_around
 from omnigraph.cluster.serving import ClusterGraph, ServingSnapshot, read_serving
@@ -25,7 +26,7 @@ from omnigraph.errors import BadRequestError, BootRefusedError, OmniGraphError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import PolicyGate, load_gate
 from omnigraph.server.policies import Bindings, PolicyLoader, bind
-from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, RuntimeState, ServableGraph, Served, Serving
+from omnigraph.server.serving import RuntimeState, ServableGraph, Served, Serving
 from omnigraph.server.settings import Settings
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 from omnigraph.server.tokens import TOKEN, TOKENS_AWS_SECRET, TOKENS_FILE, TOKENS_JSON, Tokens, load_tokens
@@ -117,14 +118,7 @@ def _planned(settings: Settings, revision: int | None) -> _Plan:
 def store_graph_id(uri: str) -> str:
     """The id under which a single graph is served: the last part of its URI, where that can be one."""
     name = uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
-    return name if _unservable(name) is None else _STORE_ID
-
-
-def _unservable(graph_id: str) -> str | None:
-    """Why no route could lead to a graph of this id."""
-    if GRAPH_ID.fullmatch(graph_id) is None:
-        return f"'{graph_id}' can't be served: an id has 1 to 64 letters, digits and hyphens"
-    return f"'{graph_id}' can't be served: the name is reserved" if graph_id in RESERVED_GRAPH_IDS else None
+    return name if unservable(name) is None else _STORE_ID
 
 
 def _server_gate(bindings: Bindings, load_policy: PolicyLoader) -> Gate:
@@ -164,7 +158,7 @@ def _opened(
 
     def serve(graph: ClusterGraph) -> Served:
         graph_id = graph.graph_id
-        if (flaw := _unservable(graph_id)) is not None:
+        if (flaw := unservable(graph_id)) is not None:
             raise BadRequestError(flaw)
         policy = bindings.graphs.get(graph_id)
         gate: Gate = WITHOUT_RULES
