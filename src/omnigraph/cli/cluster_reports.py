@@ -20,8 +20,8 @@ _STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "bold red", "ERROR": "b
 def style(line: str) -> str:
     """By the mark in front; what is deeper down is a step or a line of a file."""
     text = line.lstrip()
-    if line.startswith("        ") and text[:1] in ("+", "-", "@"):
-        return {"+": "green", "-": "red", "@": "cyan"}[text[0]]
+    if line.startswith("        "):
+        return {"+": "green", "-": "red", "@": "cyan"}.get(line[8:9], "dim")
     if line.startswith("      "):
         return "bold red" if text.startswith("unsupported") else "cyan"
     if line.startswith("cluster "):
@@ -46,7 +46,7 @@ def planned(report: reports.ClusterPlan, texts: Mapping[str, list[str]], *, for_
         lines.append(_change(change, for_review=for_review))
         lines += _steps(change, for_review=for_review)
         if for_review:
-            lines += [f"        {line}" for line in texts.get(change.resource, ())[2:]]
+            lines += _text(change.resource, texts)
             others = [name for name in affected.get(change.resource, ()) if not _is_changed(name, report.changes)]
             lines += [f"      also touches {', '.join(others)}"] if others else []
     if not report.changes:
@@ -57,6 +57,13 @@ def planned(report: reports.ClusterPlan, texts: Mapping[str, list[str]], *, for_
             for gate in report.approvals_required
         ]
     return [*lines, *_findings(report.diagnostics)]
+
+
+def _text(resource: str, texts: Mapping[str, list[str]]) -> list[str]:
+    """The lines that differ. Queries of one file differ in the same ones, which are shown once."""
+    lines = texts.get(resource, [])
+    first = next(other for other, shown in texts.items() if shown == lines) if lines else resource
+    return [f"      as {first}"] if first != resource else [f"        {line}" for line in lines[2:]]
 
 
 def _is_changed(resource: str, changes: Iterable[reports.ClusterChange]) -> bool:

@@ -29,7 +29,7 @@ from omnigraph.cluster.dispositions import RECOVERY_PENDING, demoted, held_up, p
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.ledger import Recorded, graph_folder, revision_path
 from omnigraph.cluster.lock import timestamp
-from omnigraph.cluster.moves import Moves, of_kind
+from omnigraph.cluster.moves import DELETE, Moves, of_kind
 from omnigraph.cluster.payloads import Damage
 from omnigraph.cluster.planning import load
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, refuse_uncovered, require_state
@@ -198,7 +198,7 @@ class _Run:
                 self.session.store.remove_tree(folder, first="__manifest/graph.json")
             except StorageError as problem:
                 message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
-                self.session.found.append(error("graph_delete_failed", resource, message))
+                self.session.found.append(error(DELETE.failed, resource, message))
 
 
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))

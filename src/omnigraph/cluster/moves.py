@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from omnigraph.api.cluster import ClusterChange, GraphObservation
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
@@ -22,6 +23,18 @@ from omnigraph.cluster.observe import GraphView, Views
 from omnigraph.cluster.sources import Source
 from omnigraph.engine.managed_graph import change_schema, look_at, make
 from omnigraph.errors import OmniGraphError
+
+
+class Step(NamedTuple):
+    """What a step is called when it failed, and when it was not tried."""
+
+    failed: str
+    skipped: str
+
+
+CREATE: Final = Step("graph_create_failed", "graph_create_skipped")
+CHANGE: Final = Step("schema_apply_failed", "schema_apply_skipped")
+DELETE: Final = Step("graph_delete_failed", "graph_delete_skipped")
 
 
 @dataclass
@@ -38,16 +51,16 @@ class Moves:
 
     def run(self, changes: tuple[ClusterChange, ...]) -> None:
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.CREATE):
-            self._step(change, "graph_create", self._create)
+            self._step(change, CREATE, self._create)
         for change in of_kind(changes, Kind.SCHEMA, ResourceOperation.UPDATE):
-            self._step(change, "schema_apply", self._change)
+            self._step(change, CHANGE, self._change)
 
     def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
         """Nothing is deleted in a run in which something else went wrong."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
-            self._skip(change.resource, "graph_delete")
+            self._skip(change.resource, DELETE)
 
-    def _step(self, change: ClusterChange, step: str, take: Callable[[GraphView, Source], int]) -> None:
+    def _step(self, change: ClusterChange, step: Step, take: Callable[[GraphView, Source], int]) -> None:
         if self.failed:
             self._skip(change.resource, step)
             return
@@ -58,13 +71,13 @@ class Moves:
             version = take(view, source)
         except ClusterError as problem:
             self.found += problem.diagnostics
-            self.failed[change.resource] = f"{step}_failed"
+            self.failed[change.resource] = step.failed
             return
         except OmniGraphError as problem:
             standing = _standing(view.uri, source)
             if standing is None:
-                self.found.append(error(f"{step}_failed", change.resource, str(problem)))
-                self.failed[change.resource] = f"{step}_failed"
+                self.found.append(error(step.failed, change.resource, str(problem)))
+                self.failed[change.resource] = step.failed
                 return
             version = standing
         self.observations[graph_address(graph_id)] = GraphObservation(
@@ -78,10 +91,10 @@ class Moves:
             schema_matches_desired=True,
         )
 
-    def _skip(self, resource: str, step: str) -> None:
+    def _skip(self, resource: str, step: Step) -> None:
         message = "it is not tried, because something before it failed; run apply again"
-        self.found.append(warning(f"{step}_skipped", resource, message))
-        self.failed[resource] = f"{step}_skipped"
+        self.found.append(warning(step.skipped, resource, message))
+        self.failed[resource] = step.skipped
 
     def _create(self, view: GraphView, source: Source) -> int:
         make(view.uri, source.text, self.operation, self.actor)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.pipeline_texts import read_pipeline_text
 from omnigraph.errors import BadRequestError
-
-if TYPE_CHECKING:
-    from omnigraph.engine.sources import CheckedSchema
 
 Config: TypeAlias = Annotated[str, typer.Option("--config", help="The directory of cluster.yaml.", metavar="DIR")]
 
@@ -27,7 +25,7 @@ def validate(config: Config = ".", json: Json = False) -> None:
     from omnigraph.cli import cluster_reports
     from omnigraph.cluster.validation import validate as run
 
-    report = run(config, _read_pipeline)
+    report = run(config, read_pipeline_text)
     _print(report, lambda: cluster_reports.validated(report), json=json)
 
 
@@ -37,7 +35,7 @@ def plan(config: Config = ".", json: Json = False) -> None:
     from omnigraph.cluster.planning import plan as run
 
     for_review = _is_for_review(json=json)
-    planned = run(config, _read_pipeline, with_texts=for_review)
+    planned = run(config, read_pipeline_text, with_texts=for_review)
     report = planned.output
     _print(report, lambda: cluster_reports.planned(report, planned.texts, for_review=for_review), json=json)
 
@@ -47,7 +45,7 @@ def apply(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
     from omnigraph.cli import cluster_reports
     from omnigraph.cluster.applying import apply as run
 
-    report = run(config, _read_pipeline, actor=Invocation.of(ctx).actor)
+    report = run(config, read_pipeline_text, actor=Invocation.of(ctx).actor)
     for_review = _is_for_review(json=json)
     _print(report, lambda: cluster_reports.applied(report, for_review=for_review), json=json)
 
@@ -65,7 +63,7 @@ def approve(
     from omnigraph.cli import cluster_reports
     from omnigraph.cluster.approving import approve as run
 
-    report = run(config, resource, _read_pipeline, approver=approver)
+    report = run(config, resource, read_pipeline_text, approver=approver)
     _print(report, lambda: cluster_reports.approved(report), json=json)
 
 
@@ -99,7 +97,7 @@ def _observe(ctx: typer.Context, operation: str, config: str, *, json: bool) -> 
     from omnigraph.cluster import refreshing
 
     run = refreshing.refresh if operation == "refresh" else refreshing.import_
-    report = run(config, _read_pipeline, actor=Invocation.of(ctx).config.actor)
+    report = run(config, read_pipeline_text, actor=Invocation.of(ctx).config.actor)
     _print(report, lambda: cluster_reports.observed(report), json=json)
 
 
@@ -142,11 +140,3 @@ def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> No
 
 def _is_for_review(*, json: bool) -> bool:
     return not json and sys.stdout.isatty()
-
-
-def _read_pipeline(text: str, path: str) -> Callable[[CheckedSchema], None]:
-    """Pipelines are no business of a cluster, so it gets from here what reads and checks them."""
-    from omnigraph.pipeline.file.model import check_against, read_pipeline
-
-    pipeline = read_pipeline(text, path=path)
-    return lambda schema: check_against(pipeline, schema.catalog)
