@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from omnigraph.cli.capabilities import RULES, label_of
-from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.flags import GlobalFlags, path_of
 from omnigraph.cli.operator_config import OperatorConfig, load_config
 from omnigraph.cli.scope import Request, ServerScope, StoreScope, resolve
 from omnigraph.cli.usage import UsageError
@@ -23,11 +23,6 @@ from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
-
-
-def path_of(ctx: typer.Context) -> str:
-    """The words of the command, without the program's name."""
-    return ctx.command_path.partition(" ")[2]
 
 
 @dataclass
