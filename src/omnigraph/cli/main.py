@@ -34,6 +34,7 @@ from omnigraph.cli.commands import (
     mutate,
     pipeline,
     profile,
+    queries,
     query,
     schema,
     serve,
@@ -56,6 +57,7 @@ FAMILIES = {
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
+    "queries": "The stored queries of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }
 
@@ -89,6 +91,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "repair": maintenance.repair,
     "cleanup": maintenance.cleanup,
     "lint": lint.lint,
+    "queries list": queries.list_,
+    "queries validate": queries.validate,
     "fmt": fmt.fmt,
     "profile list": profile.list_,
     "profile show": profile.show,
