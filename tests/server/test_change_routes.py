@@ -231,8 +231,8 @@ def test_a_cursor_belongs_to_its_graph(server: RunningServer, tmp_path: Any) -> 
 
 
 def waiters(server: RunningServer) -> int:
-    feed = server.application._feed
-    return 0 if feed is None else sum(watched.waiters for watched in feed._watch._watched.values())
+    feeds = server.application._feeds._feeds.copy().values()
+    return sum(watched.waiters for feed in feeds for watched in feed._watch._watched.copy().values())
 
 
 def test_a_poll_that_waits_ends_with_a_write(server: RunningServer, graph: Graph, branch: str) -> None:

@@ -53,19 +53,33 @@ class Applied:
         return found[0]
 
 
-def read_applied(source: str, revision: int | None = None) -> Applied:
+def read_applied(source: str | ObjectStore, revision: int | None = None) -> Applied:
     """The newest state, or the one of that revision. Raises `ClusterError`."""
-    store = open_storage_root(source)
+    store = open_storage_root(source) if isinstance(source, str) else source
     if store is not None:
         ledger = Ledger(store)
         recorded = ledger.newest() if revision is None else ledger.revision(revision)
         if recorded is not None:
             return Applied(store, recorded.state)
     path = STATE_FOLDER if revision is None else revision_path(revision)
-    where = store.uri if store is not None else storage_root(source)
+    where = storage_root(source) if isinstance(source, str) else source.uri
     raise ClusterError.of(
         "cluster_state_missing", path, f"'{where}' holds no state of a cluster; import and apply one first"
     )
+
+
+class Revisions:
+    """The ledger of a cluster as somebody follows it. `root` is the storage root itself."""
+
+    def __init__(self, root: str) -> None:
+        self.store = ObjectStore.open(root)
+        self._ledger = Ledger(self.store)
+
+    def newer_than(self, revision: int) -> int | None:
+        """The newest revision when others follow that one. While there is none, it costs one read."""
+        if self.store.read(revision_path(revision + 1)) is None:
+            return None
+        return self._ledger.revisions()[-1]
 
 
 def _listed(graph_ids: list[str]) -> str:

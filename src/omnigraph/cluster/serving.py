@@ -38,6 +38,8 @@ class ClusterGraph:
     uri: str
     embedding: EmbeddingProfile | None = None
     blobs: BlobPolicy | None = None
+    digest: str = field(default="", compare=False)
+    """Of everything that was applied for it. Graphs that differ in it alone are opened alike."""
 
     def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
         """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
@@ -82,7 +84,7 @@ class ServingSnapshot:
     warnings: tuple[Diagnostic, ...] = ()
 
 
-def read_serving(source: str, revision: int | None = None) -> ServingSnapshot:
+def read_serving(source: str | ObjectStore, revision: int | None = None) -> ServingSnapshot:
     """What stands to be served: the newest state, or the one of that revision. Raises `ClusterError`."""
     applied = read_applied(source, revision)
     return _Verification(applied.store, applied.state).snapshot()
@@ -146,9 +148,8 @@ class _Verification:
                     "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
                 )
             )
-        return ClusterGraph(
-            graph_id, graph_uri(self._store.uri, graph_id), embedding, blobs=resource.external_blob_policy
-        )
+        uri = graph_uri(self._store.uri, graph_id)
+        return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:
         if provider is None:
