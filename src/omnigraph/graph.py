@@ -133,8 +133,9 @@ class Graph:
         is refused."""
         return type(self)(replace(self._workspace, lens=lens))
 
-    def with_gate(self, gate: Gate) -> Self:
-        """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""
+    def with_gate(self, gate: Gate | None) -> Self:
+        """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
+        rules."""
         return type(self)(replace(self._workspace, gate=gate))
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class Opened:
 
     @property
     def left_open(self) -> list[str]:
-        return sorted(set(self.uris) - set(self.closed))
+        return sorted((Counter(self.uris) - Counter(self.closed)).elements())
 
 
 @pytest.fixture

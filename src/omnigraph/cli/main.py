@@ -35,6 +35,7 @@ FAMILIES = {
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
+    "queries": "The stored queries of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }
 
@@ -89,6 +90,8 @@ COMMANDS: dict[str, str] = {
     "cleanup": "maintenance.cleanup",
     "lint": "lint.lint",
     "fmt": "fmt.fmt",
+    "queries list": "queries.list_",
+    "queries validate": "queries.validate",
     "profile list": "profile.list_",
     "profile show": "profile.show",
     "serve": "serve.serve",
