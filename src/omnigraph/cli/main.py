@@ -33,6 +33,7 @@ from omnigraph.cli.commands import (
     maintenance,
     mutate,
     pipeline,
+    policy,
     profile,
     query,
     schema,
@@ -56,6 +57,7 @@ FAMILIES = {
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
+    "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }
 
@@ -90,6 +92,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cleanup": maintenance.cleanup,
     "lint": lint.lint,
     "fmt": fmt.fmt,
+    "policy validate": policy.validate,
+    "policy test": policy.try_cases,
+    "policy explain": policy.explain,
+    "policy show": policy.show,
     "profile list": profile.list_,
     "profile show": profile.show,
     "serve": serve.serve,
