@@ -11,6 +11,7 @@ from omnigraph.api.parameters import CommitsParameters, EntityParameters, PointP
 from omnigraph.api.query import LegacyReadOutput, LegacyReadRequest, QueryRequest, ReadPoint, ReadTarget, StoredQueries
 from omnigraph.api.routes import Media
 from omnigraph.api.schema import SchemaSource
+from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import Asked, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult
@@ -83,7 +84,7 @@ def _refuse_too_many(call: Call, result: QueryResult) -> None:
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyAnswer:
     parameters: PointParameters = call.parameters
-    return call.read(parameters.point, lambda state: json_answer(state.listing(), call.saw(state)))
+    return call.read(parameters.point, lambda state: json_answer(listing(state), call.saw(state)))
 
 
 @handles("getSchema")
