@@ -31,6 +31,7 @@ from omnigraph.cli.commands import (
     lint,
     load,
     maintenance,
+    mcp,
     mutate,
     pipeline,
     profile,
@@ -93,6 +94,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "profile list": profile.list_,
     "profile show": profile.show,
     "serve": serve.serve,
+    "mcp": mcp.mcp,
     "version": version.version,
 }
 
