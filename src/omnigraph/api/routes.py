@@ -146,6 +146,20 @@ def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
     )
 
 
+def _agents(path: str, operation_id: str, *, of_graph: bool = True) -> Route:
+    """The protocol of agents describes itself, so the document leaves it out; what a tool does asks for its action."""
+    return Route(
+        method="POST",
+        path=path,
+        operation_id=operation_id,
+        summary="Tools for agents",
+        tag="agents",
+        of_graph=of_graph,
+        body=Body.REQUEST,
+        in_document=False,
+    )
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     _service("/healthz", "health", "Whether the process answers", response=(HealthOutput,), public=True),
     _service("/readyz", "ready", "Whether graphs are served, and which are not", response=(Readiness,), public=True),
@@ -154,6 +168,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service(
         "/graphs", "listGraphs", "The graphs that are served", response=(GraphList,), action=PolicyAction.GRAPH_LIST
     ),
+    # Agents: their protocol has one path, to one graph or to the server that has only one
+    _agents("/mcp", "mcp"),
+    _agents("/mcp", "mcpOfServer", of_graph=False),
     # Reads
     _get(
         "/snapshot",
