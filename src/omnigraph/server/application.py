@@ -25,6 +25,7 @@ from omnigraph.api.routes import (
     IDEMPOTENCY_HEADER,
     IF_COMMIT_HEADER,
     MIN_COMMIT_HEADER,
+    QUERY_HEADER,
     REQUEST_ID_HEADER,
     SNAPSHOT_HEADER,
     Body,
@@ -65,7 +66,7 @@ Result = TypeVar("Result")
 _CLOSES: Final = {"Connection": "close"}
 _TOLD_TO_BROWSERS: Final = (
     *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
-    *("Content-Range", "Accept-Ranges", "Omnigraph-Query"),
+    *("Content-Range", "Accept-Ranges", QUERY_HEADER),
 )
 _ASKED_BY_BROWSERS: Final = (
     "Authorization",
