@@ -68,6 +68,7 @@ RULES: dict[str, Rule] = {
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
+    "embed": _LOCAL,
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
