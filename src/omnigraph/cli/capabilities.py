@@ -76,6 +76,7 @@ RULES: dict[str, Rule] = {
     "policy test": _CONTROL,
     "policy explain": _CONTROL,
     "policy show": _CONTROL,
+    "embed": _LOCAL,
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
