@@ -1,8 +1,8 @@
 """`omnigraph.Graph`: the handle everything else is reached through, and nothing but a face.
 
-Each method finds the state it is about and calls one operation of the engine; what belongs to Spark is imported only
-when one of those methods is called. A handle is safe to share between threads and holds no state of the graph that
-could go stale: naming a branch always means its newest head.
+Each method finds the state it is about and calls one operation of the engine. What a read does not need (merges,
+schema changes, upkeep, mutations, Spark) is imported when one of those methods is called. A handle is safe to share
+between threads and holds no state of the graph that could go stale: naming a branch always means its newest head.
 """
 
 from __future__ import annotations
@@ -46,33 +46,21 @@ from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import changes_of, commit_changes_page
 from omnigraph.engine.history.commits import receipts, summaries, summary
 from omnigraph.engine.history.diff import diff as diff_states
-from omnigraph.engine.history.feed import capture_baseline as write_baseline
-from omnigraph.engine.history.feed import poll_changes as run_poll
 from omnigraph.engine.history.log_walk import CommitPage
-from omnigraph.engine.history.merge import merge as run_merge
-from omnigraph.engine.history.merge import preview as preview_of_merge
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.rows.kernels import Grammar
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
-from omnigraph.engine.schema.apply import SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.engine.upkeep.cleanup import cleanup
-from omnigraph.engine.upkeep.maintain import maintain
-from omnigraph.engine.upkeep.optimize import Progress, ensure_indices, optimize
-from omnigraph.engine.upkeep.repair import repair
-from omnigraph.engine.upkeep.verify import verify
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.engine.write.mutate import MutationRequest
-from omnigraph.engine.write.mutate import mutate as run_mutation
 from omnigraph.errors import ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
@@ -83,6 +71,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.api.pipeline import Progress as RunProgress
+    from omnigraph.engine.schema.apply import SchemaPreview
+    from omnigraph.engine.upkeep.optimize import Progress
     from omnigraph.pipeline import Pipeline, PipelineReport
 
 Answer = TypeVar("Answer")
@@ -144,8 +134,9 @@ class Graph:
         is refused."""
         return type(self)(replace(self._workspace, lens=lens, acts_for=None))
 
-    def with_gate(self, gate: Gate) -> Self:
-        """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""
+    def with_gate(self, gate: Gate | None) -> Self:
+        """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
+        rules."""
         return type(self)(replace(self._workspace, gate=gate))
 
     def acting_for(self, actor: str) -> Self:
@@ -364,7 +355,7 @@ class Graph:
         return self._workspace.read(run, branch, snapshot=snapshot, version=version, at=at)
 
     def _face_of(self, state: PinnedState) -> Snapshot:
-        return Snapshot(state.resources, state.branch, state.entry, state.lens, state.governed_by)
+        return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
 
     # Writing
 
@@ -388,6 +379,9 @@ class Graph:
         options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
         asked = call(source, name, params, parameters, options)
         target = MAIN if branch is None else branch
+        from omnigraph.engine.write.mutate import MutationRequest
+        from omnigraph.engine.write.mutate import mutate as run_mutation
+
         request = MutationRequest(*asked, target, if_commit, self._author(actor), idempotency_key)
         return run_mutation(self._acting(PolicyAction.CHANGE, target), request)
 
@@ -487,6 +481,8 @@ class Graph:
         return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> upkeep.Verification:
+        from omnigraph.engine.upkeep.verify import verify
+
         return verify(self._acting(PolicyAction.ADMIN))
 
     def _acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Workspace:
@@ -506,6 +502,8 @@ class Graph:
 
     def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[upkeep.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
+        from omnigraph.engine.upkeep.optimize import ensure_indices
+
         workspace = self._acting(PolicyAction.ADMIN)
         return ensure_indices(workspace, (MAIN if branch is None else branch).strip(), actor=self._author(actor))
 
@@ -518,6 +516,8 @@ class Graph:
         progress: Progress | None = None,
     ) -> upkeep.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
+        from omnigraph.engine.upkeep.optimize import optimize
+
         workspace, name = self._acting(PolicyAction.ADMIN), (MAIN if branch is None else branch).strip()
         return optimize(workspace, name, types=types, actor=self._author(actor), progress=progress)
 
@@ -535,6 +535,8 @@ class Graph:
         idempotency_key: str | None = None,
     ) -> MergeResult:
         """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
+        from omnigraph.engine.history.merge import merge as run_merge
+
         author = self._author(actor)
         request = MergeRequest(source, target, delete_branch, resolutions, author, message, idempotency_key)
         return run_merge(self._acting(PolicyAction.BRANCH_MERGE, source, target), request)
@@ -543,6 +545,8 @@ class Graph:
         self, source: str, target: str = MAIN, *, resolutions: Resolutions = NO_RESOLUTIONS
     ) -> MergePreview:
         """What a merge would change and what conflicts, without doing it."""
+        from omnigraph.engine.history.merge import preview as preview_of_merge
+
         self._whole(PolicyAction.READ, "the preview of a merge", source)
         workspace = self._whole(PolicyAction.READ, "the preview of a merge", target)
         return preview_of_merge(workspace, MergeRequest(source, target, resolutions=resolutions))
@@ -606,12 +610,16 @@ class Graph:
         request = PollRequest(
             branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
         )
+        from omnigraph.engine.history.feed import poll_changes as run_poll
+
         return run_poll(self._acting(PolicyAction.READ, branch), request)
 
     def capture_baseline(
         self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
     ) -> ChangeBaseline:
         """Write an export of the branch's head, and return the cursor that continues exactly after it."""
+        from omnigraph.engine.history.feed import capture_baseline as write_baseline
+
         return write_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope or EVERYTHING, writer)
 
     def export(
@@ -672,16 +680,22 @@ class Graph:
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
+        from omnigraph.engine.schema.apply import plan_schema
+
         return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
         """The same, with the catalog the branch would have afterwards."""
+        from omnigraph.engine.schema.apply import preview_schema
+
         return preview_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def apply_schema(
         self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
     ) -> SchemaApplied:
         """Change the schema of a branch in one commit, together with the data change it needs."""
+        from omnigraph.engine.schema.apply import apply_schema
+
         workspace, author = self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch), self._author(actor)
         return apply_schema(workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=author)
 
@@ -695,17 +709,23 @@ class Graph:
     ) -> upkeep.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
         span = None if older_than is None else upkeep.duration(older_than)
+        from omnigraph.engine.upkeep.cleanup import cleanup
+
         workspace = self._acting(PolicyAction.ADMIN)
         return cleanup(workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
 
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        from omnigraph.engine.upkeep.repair import repair
+
         return repair(self._acting(PolicyAction.ADMIN), confirm=confirm, force=force, actor=self._author(actor))
 
     def maintain(
         self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
     ) -> upkeep.MaintenanceReport:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        from omnigraph.engine.upkeep.maintain import maintain
+
         return maintain(self._acting(PolicyAction.ADMIN), branch.strip(), policy, actor=self._author(actor))
 
     def read_blob(
@@ -722,7 +742,7 @@ class Graph:
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
         state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        settled = replace(self._workspace, lens=state.lens, settled=True)
+        settled = replace(self._workspace, lens=state.given_lens or OPEN, settled=True)
         return blob_in(settled, state, BlobCell(kind, type, id, property), ReadPoint(branch, snapshot, version, at))
 
     # Spark

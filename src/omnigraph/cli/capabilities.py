@@ -69,6 +69,8 @@ RULES: dict[str, Rule] = {
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
+    "queries list": _CONTROL,
+    "queries validate": _CONTROL,
     "policy validate": _CONTROL,
     "policy test": _CONTROL,
     "policy explain": _CONTROL,
@@ -129,7 +131,7 @@ def check_flags(path: str, flags: GlobalFlags) -> None:
 def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
-    if rule.capability is Capability.CONTROL:
+    if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
         return "Give --cluster <dir|uri>."
     if rule.capability is Capability.DIRECT:
         if path == "serve":

@@ -37,17 +37,18 @@ class Snapshot:
         governed_by: str | None = None,
     ) -> None:
         """Without a lens of its own, a state is seen through that of its handle. `governed_by` is the branch whose
-        rules hold for it, where that is another one."""
+        rules hold for it, where that is another one. What is handed on to another state is the lens as it was given:
+        in the words of one schema, it would forget what that schema lacks."""
         self.resources = resources
         self.branch = branch
         self.entry = entry
         self.governed_by = branch if governed_by is None else governed_by
-        self._lens = lens
+        self.given_lens = lens
 
     @cached_property
     def lens(self) -> Lens:
         """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
-        lens = self.resources.lens if self._lens is None else self._lens
+        lens = self.resources.lens if self.given_lens is None else self.given_lens
         return lens if lens.is_open else lens.on(self.catalog)
 
     @property
@@ -72,7 +73,7 @@ class Snapshot:
 
     def at(self, entry: LogEntry) -> Snapshot:
         """Another state of the same graph, read with the same settings."""
-        return Snapshot(self.resources, entry.branch, entry, self._lens, self.governed_by)
+        return Snapshot(self.resources, entry.branch, entry, self.given_lens, self.governed_by)
 
     def through(self, lens: Lens) -> Self:
         """This state as somebody sees it. The lens may have been made for another schema of the graph."""

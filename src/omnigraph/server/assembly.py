@@ -11,7 +11,7 @@ from omnigraph import __version__
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
-from omnigraph.server.serving import Serving
+from omnigraph.server.states import States
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Surroundings
 from omnigraph.server.tokens import Tokens
@@ -19,10 +19,10 @@ from omnigraph.server.tokens import Tokens
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(serving: Serving, tokens: Tokens, around: Surroundings) -> ASGIApp:
+def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp:
     limits = around.settings.limits
     services = Services(
-        serving,
+        states,
         limits,
         around.admission,
         Observing(around.metrics, around.tracing),
