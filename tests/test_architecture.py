@@ -25,12 +25,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": {"engine", "policy", "embeddings", "api"},
     "server": {"cluster", "engine", "policy", "api"},
     "client": {"api"},
-    "mcp": {"api"},
+    "mcp": {"language", "api"},
 }
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
 everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
-ANYWHERE = {"errors", "__version__"}
+ANYWHERE = {"errors", "calendar", "__version__"}
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
     "cleanup_old_versions",

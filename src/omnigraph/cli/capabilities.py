@@ -68,6 +68,7 @@ RULES: dict[str, Rule] = {
     "cleanup": _UPKEEP,
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
+    "mcp": _rule(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
     "queries list": _CONTROL,
     "queries validate": _CONTROL,

@@ -36,6 +36,7 @@ FAMILIES = {
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
     "queries": "The stored queries of a cluster.",
+    "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }
 
@@ -55,6 +56,7 @@ SUMMARIES = {
     "lint": "Check the queries of a file against a schema (alias: check)",
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
+    "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
     "version": "Print the version and the storage format version",
 }
 
@@ -99,6 +101,7 @@ COMMANDS: dict[str, str] = {
     "profile list": "profile.list_",
     "profile show": "profile.show",
     "serve": "serve.serve",
+    "mcp": "mcp.mcp",
     "version": "version.version",
 }
 
