@@ -20,7 +20,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.api.enums import LoadMode
+from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.engine.bulk.remote_table import RemoteTable
@@ -89,7 +89,11 @@ def run(
         session_of_run(session, model.spark) as own,
         _clear_errors(),
     ):
-        execution = _Run(model, workspace, own, actor, progress, dry_run)
+        author = workspace.author(actor)
+        allowed = workspace.acting(PolicyAction.CHANGE, model.branch)
+        allowed.require(author, PolicyAction.CHANGE, model.branch)
+        allowed.refuse_narrowed("a pipeline")
+        execution = _Run(model, allowed, own, author, progress, dry_run)
         try:
             return execution.to_commit(run_key, force=force)
         finally:
@@ -187,6 +191,7 @@ class _Run:
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
+        self.workspace.require(self.actor, PolicyAction.BRANCH_CREATE, base, self.model.branch)
         if self.dry_run:
             self.prepare(self.workspace.begin(base, self.intent))
             self._discard()
