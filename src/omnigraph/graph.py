@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from omnigraph.api import upkeep
 from omnigraph.api.access import Gate
 from omnigraph.api.blobs import BlobCell
+from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.changes import (
     EVERYTHING,
     ChangeBaseline,
@@ -35,6 +36,7 @@ from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
 from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
@@ -63,7 +65,7 @@ from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.models import BranchRef, LogEntry
+from omnigraph.storage.models import LogEntry
 from omnigraph.storage.tracing import Trace
 
 if TYPE_CHECKING:
@@ -133,8 +135,9 @@ class Graph:
         is refused."""
         return type(self)(replace(self._workspace, lens=lens))
 
-    def with_gate(self, gate: Gate) -> Self:
-        """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""
+    def with_gate(self, gate: Gate | None) -> Self:
+        """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
+        rules."""
         return type(self)(replace(self._workspace, gate=gate))
 
     def close(self) -> None:
@@ -178,9 +181,16 @@ class Graph:
         """The accepted schema text of main."""
         return self.schema_text()
 
-    def schema_text(self, branch: str = MAIN) -> str:
-        """The accepted schema text of a branch."""
-        return self._workspace.snapshot(branch).schema_document.source
+    def schema_text(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> str:
+        """The accepted schema text of a branch, now or in the past."""
+        return self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).schema_document.source
 
     @property
     def catalog(self) -> Catalog:
@@ -319,9 +329,24 @@ class Graph:
         """As `entity`, at a past version of main."""
         return self.entity(type_key, entity_id, version=version)
 
-    def resolve_snapshot(self, branch: str = MAIN) -> str:
-        """The commit id of a branch's head, which stays readable after the branch has moved on."""
-        return self._workspace.head(branch).entry.commit.id
+    def listing(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> SnapshotListing:
+        """The tables of a state, with their versions and sizes."""
+        return self._read(lambda state: state.listing(), branch, snapshot, version, at)
+
+    def resolve_snapshot(
+        self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
+    ) -> str:
+        """The commit id of a branch's head, or of its past. The commit stays readable after the branch has moved on."""
+        if version is None and at is None:
+            return self._workspace.head(MAIN if branch is None else branch).entry.commit.id
+        return self.snapshot(branch, version=version, at=at).commit_id
 
     def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
         """The version of a branch's head, of a commit, or of a branch at a moment."""
@@ -446,15 +471,19 @@ class Graph:
         self._workspace.head(name)
         return Branch(self, name)
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        return create_branch(self._workspace, name, MAIN if source is None else source, actor=actor)
+        source = MAIN if source is None else source
+        made = create_branch(self._workspace, name, source, actor=actor)
+        return BranchCreated(self.uri, source.strip(), made.branch, actor)
 
     def list_branches(self) -> list[str]:
         return branch_names(self._workspace)
 
-    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted:
+        """Delete a branch. Commits that another branch has stay."""
         delete_branch(self._workspace, name, actor=actor)
+        return BranchDeleted(self.uri, name.strip(), actor)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
         return log_walk.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)

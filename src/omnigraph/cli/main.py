@@ -36,6 +36,8 @@ FAMILIES = {
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
+    "queries": "The stored queries of a cluster.",
+    "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }
 
@@ -54,8 +56,10 @@ SUMMARIES = {
     "repair": "Verify that every branch opens and is complete, and find tables that another tool has changed",
     "cleanup": "Remove the data of old versions",
     "lint": "Check the queries of a file against a schema (alias: check)",
+    "embed": "Give graph records the vectors of their texts, file to file",
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
+    "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
     "version": "Print the version and the storage format version",
 }
 
@@ -91,10 +95,18 @@ COMMANDS: dict[str, str] = {
     "repair": "maintenance.repair",
     "cleanup": "maintenance.cleanup",
     "lint": "lint.lint",
+    "embed": "embed.embed",
     "fmt": "fmt.fmt",
+    "queries list": "queries.list_",
+    "queries validate": "queries.validate",
+    "policy validate": "policy.validate",
+    "policy test": "policy.try_cases",
+    "policy explain": "policy.explain",
+    "policy show": "policy.show",
     "profile list": "profile.list_",
     "profile show": "profile.show",
     "serve": "serve.serve",
+    "mcp": "mcp.mcp",
     "version": "version.version",
 }
 
