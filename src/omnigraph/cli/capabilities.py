@@ -41,6 +41,7 @@ _LOCAL = _rule(Capability.LOCAL)
 RULES: dict[str, Rule] = {
     "query": _READ,
     "mutate": _WRITE,
+    "shell": _WRITE,
     "load": _WRITE,
     "ingest": _WRITE,
     "branch create": _WRITE,
