@@ -17,6 +17,7 @@ class Kind(StrEnum):
     QUERY = "query"
     POLICY = "policy"
     EMBEDDING_PROVIDER = "embedding_provider"
+    PIPELINE = "pipeline"
 
 
 _PREFIXES: Final = {
@@ -25,6 +26,7 @@ _PREFIXES: Final = {
     Kind.QUERY: "query.",
     Kind.POLICY: "policy.",
     Kind.EMBEDDING_PROVIDER: "provider.embedding.",
+    Kind.PIPELINE: "pipeline.",
 }
 
 

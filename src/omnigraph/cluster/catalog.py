@@ -24,6 +24,10 @@ def policy_path(name: str, digest: str) -> str:
     return f"{RESOURCES_FOLDER}/policy/{name}/{digest}.yaml"
 
 
+def pipeline_path(name: str, digest: str) -> str:
+    return f"{RESOURCES_FOLDER}/pipeline/{name}/{digest}.yaml"
+
+
 class Catalog:
     """The payloads of one cluster. Safe to share between threads."""
 
@@ -46,6 +50,10 @@ class Catalog:
     def write_policy(self, name: str, data: bytes) -> str:
         """Store the file of a policy; its digest."""
         return self._write(policy_path(name, file_digest(data)), data)
+
+    def write_pipeline(self, name: str, data: bytes) -> str:
+        """Store the file of a pipeline; its digest."""
+        return self._write(pipeline_path(name, file_digest(data)), data)
 
     def _write(self, path: str, data: bytes) -> str:
         # The name says what has to stand there, so whatever else does is damage, and replacing it is safe.

@@ -44,6 +44,8 @@ class Resource(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Of graphs."""
     embedding_profile: EmbeddingProfile | None = None
     """Of embedding providers."""
+    pipeline_graph: str | None = None
+    """Of pipelines: the address of the graph they load."""
 
 
 class AppliedRevision(Struct, frozen=True, forbid_unknown_fields=True):
