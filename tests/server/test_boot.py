@@ -504,9 +504,10 @@ def test_something_unforeseen_harms_one_graph_only(
         return opened(uri, *given)  # type: ignore[arg-type]
 
     serving, _ = boot(settings(cluster), failing, {})
-    assert "ZeroDivisionError" in serving.quarantined["kb"]
-    assert "ZeroDivisionError: odd" in caplog.text
     serving.close()
+    assert "ZeroDivisionError" in serving.quarantined["kb"]
+    causes = [str(record.exc_info[1]) for record in caplog.records if record.exc_info is not None]
+    assert causes == ["odd"]
 
 
 def test_an_interrupted_boot_leaves_no_graph_open(cluster: Cluster, opened: Opened) -> None:

@@ -35,7 +35,7 @@ def _rule(capability: Capability, *flags: str) -> Rule:
 _READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
 _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
-_QUERIES = _rule(Capability.CONTROL, "cluster", "graph", "profile")
+_CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
 
 RULES: dict[str, Rule] = {
@@ -68,9 +68,15 @@ RULES: dict[str, Rule] = {
     "cleanup": _UPKEEP,
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
+    "mcp": _rule(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
-    "queries list": _QUERIES,
-    "queries validate": _QUERIES,
+    "queries list": _CONTROL,
+    "queries validate": _CONTROL,
+    "policy validate": _CONTROL,
+    "policy test": _CONTROL,
+    "policy explain": _CONTROL,
+    "policy show": _CONTROL,
+    "embed": _LOCAL,
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,

@@ -15,7 +15,7 @@ import typer
 
 from omnigraph.cli.capabilities import RULES, label_of
 from omnigraph.cli.clusters import graph_of
-from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.flags import GlobalFlags, path_of
 from omnigraph.cli.operator_config import OperatorConfig, load_config
 from omnigraph.cli.scope import ClusterScope, Request, ServerScope, StoreScope, resolve, resolve_cluster
 from omnigraph.cli.usage import UsageError
@@ -24,11 +24,6 @@ from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
-
-
-def path_of(ctx: typer.Context) -> str:
-    """The words of the command, without the program's name."""
-    return ctx.command_path.partition(" ")[2]
 
 
 @dataclass

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +25,7 @@ from omnigraph.api.routes import (
     IDEMPOTENCY_HEADER,
     IF_COMMIT_HEADER,
     MIN_COMMIT_HEADER,
+    QUERY_HEADER,
     REQUEST_ID_HEADER,
     SNAPSHOT_HEADER,
     Body,
@@ -39,7 +40,8 @@ from omnigraph.errors import (
     ResourceLimitError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer
+from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
+from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
@@ -59,10 +61,12 @@ from omnigraph.server.tokens import Tokens
 HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, writes)
 """Importing them registers the handlers."""
 
+Result = TypeVar("Result")
+
 _CLOSES: Final = {"Connection": "close"}
 _TOLD_TO_BROWSERS: Final = (
     *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
-    *("Content-Range", "Accept-Ranges", "Omnigraph-Query"),
+    *("Content-Range", "Accept-Ranges", QUERY_HEADER),
 )
 _ASKED_BY_BROWSERS: Final = (
     "Authorization",
@@ -78,8 +82,9 @@ _ASKED_BY_BROWSERS: Final = (
 class Application:
     """One process's share of a server."""
 
-    def __init__(self, services: Services, tokens: Tokens) -> None:
+    def __init__(self, services: Services, tokens: Tokens, agents: LoadEndpoint | None = None) -> None:
         self._services = services
+        self._agents = None if agents is None else Agents(agents)
         self._tokens = tokens
         self._limits = services.limits
         self._pools = Pools(services.limits)
@@ -101,6 +106,8 @@ class Application:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
+                if self._agents is not None:
+                    await self._agents.close()
                 await self._streams.settle()
                 self._pools.close()
                 await send({"type": "lifespan.shutdown.complete"})
@@ -162,6 +169,8 @@ class Application:
                 await self._load(exchange, call)
             case "pollChanges":
                 await self._poll(exchange, call)
+            case "mcp" | "mcpOfServer" if self._agents is not None:
+                await self._answer_agent(exchange, call, self._agents)
             case _:
                 await self._call(exchange, call)
 
@@ -215,7 +224,27 @@ class Application:
             slots.give_back(graph_id)
             self._services.observer.stream_closed(graph_id)
 
-    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], AnyAnswer]) -> AnyAnswer:
+    async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
+        """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
+        if call.target is None:
+            call = replace(call, target=graph_of(call, call.held.serving))
+            exchange.graph_id = call.served.graph_id
+
+        async def in_time(called: Call, work: Callable[[], Any]) -> Any:
+            try:
+                return await self._in_time(exchange, called, work)
+            except Exception as error:
+                self._failed(exchange, error)
+                if isinstance(error, QueryCancelledError | TimeoutError):
+                    raise _too_long(self._limits.query_seconds) from error
+                raise error_output(error, exchange.request_id, call.route).rebuilt() from error
+
+        seconds = self._limits.body_seconds
+        body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
+        exchange.received = len(body)
+        await exchange.answer(await agents.answer(call, body, in_time), call.route)
+
+    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], Result]) -> Result:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because nobody could tell its caller what became of it."""
         work = self._services.observer.around(call.route.operation_id, work)
@@ -304,7 +333,7 @@ def _handled(call: Call) -> AnyAnswer:
     return HANDLERS[call.route.operation_id](call)
 
 
-def _put_away(running: asyncio.Future[AnyAnswer], held: HeldState) -> None:
+def _put_away(running: asyncio.Future[Any], held: HeldState) -> None:
     """A stream that nobody waits for any more gives its slot back."""
     if not running.cancelled() and running.exception() is None and isinstance(answer := running.result(), StreamAnswer):
         answer.release()

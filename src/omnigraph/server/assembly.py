@@ -8,6 +8,7 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from omnigraph import __version__
+from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
@@ -19,7 +20,7 @@ from omnigraph.server.tokens import Tokens
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp:
+def application(states: States, tokens: Tokens, around: Surroundings, *, agents: LoadEndpoint | None = None) -> ASGIApp:
     limits = around.settings.limits
     services = Services(
         states,
@@ -30,6 +31,6 @@ def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )
-    answering = Application(services, tokens)
+    answering = Application(services, tokens, agents)
     around.draining.then(answering.drain)
     return around.tracing.traced(with_origins(answering, around.settings.allow_origins))

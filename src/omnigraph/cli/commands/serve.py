@@ -81,14 +81,15 @@ def _run(settings: Any) -> int:
         if error.name in _NEEDED:
             raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
         raise
-    return run(settings, Program(SERVED_GRAPH, prepare=QUICK_START))
+    return run(settings, Program(SERVED_GRAPH, application=APPLICATION, prepare=QUICK_START))
 
 
 SERVED_GRAPH = "omnigraph.cli.server:open_graph"
+APPLICATION = "omnigraph.cli.server:application"
 QUICK_START = "omnigraph.cli.quick_start:leave_pandas_out"
 
 
-def address(bind: str) -> tuple[str, int]:
+def address(bind: str, flag: str = "--bind") -> tuple[str, int]:
     """The two parts of ADDR:PORT; an IPv6 address stands in brackets."""
     host, colon, port = bind.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -96,5 +97,5 @@ def address(bind: str) -> tuple[str, int]:
     elif ":" in host:
         colon = ""
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise UsageError(f"--bind takes ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; '{bind}' is something else")
+        raise UsageError(f"{flag} takes ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; '{bind}' is something else")
     return host, int(port)
