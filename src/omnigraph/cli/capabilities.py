@@ -62,9 +62,9 @@ RULES: dict[str, Rule] = {
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "init": _rule(Capability.DIRECT),
-    "pipeline run": _rule(Capability.DIRECT, "store", "as"),
-    "pipeline validate": _rule(Capability.DIRECT, "store"),
-    "pipeline explain": _rule(Capability.DIRECT, "store"),
+    "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
+    "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
+    "pipeline explain": _rule(Capability.DIRECT, "cluster", "store"),
     "optimize": _UPKEEP,
     "repair": _UPKEEP,
     "cleanup": _UPKEEP,
@@ -149,7 +149,7 @@ def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
-        cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
+        cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
     if path.startswith("cluster "):
         return "Give the directory of its configuration with --config <dir>."

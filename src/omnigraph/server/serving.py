@@ -4,7 +4,7 @@ cluster serves another one later (`states.py`), and may share open graphs with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +17,7 @@ from omnigraph.api.load import LoadReceipt
 from omnigraph.api.query import StoredQuery
 from omnigraph.cluster.addresses import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
+from omnigraph.engine.history.pipeline_runs import PipelineRuns
 from omnigraph.engine.lens import Lens
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.result import QueryResult, QueryStream
@@ -116,12 +117,22 @@ class StoredQuerySource:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedPipeline:
+    """A pipeline that loads a graph: its file's digest, and the branch that the file names."""
+
+    name: str
+    digest: str
+    branch: str
+
+
+@dataclass(frozen=True, slots=True)
 class MadeOf:
     """What was applied for a graph. The same again needs no second look."""
 
     graph: ClusterGraph
     digest: str
     policy: ClusterPolicy | None
+    pipelines: tuple[AppliedPipeline, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,8 @@ class Served:
     queries: Mapping[str, StoredQuerySource] = field(default_factory=dict)
     owned_by_cluster: bool = False
     made_of: MadeOf | None = None
+    pipelines: Sequence[AppliedPipeline] = ()
+    runs: PipelineRuns = field(default_factory=PipelineRuns, compare=False)
 
     @property
     def opened(self) -> object:
