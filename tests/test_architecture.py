@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
 everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
-ANYWHERE = {"errors", "__version__"}
+ANYWHERE = {"errors", "calendar", "__version__"}
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
     "cleanup_old_versions",
@@ -184,6 +184,7 @@ DELETES_OTHER_OBJECTS = {
     "storage/topology.py": "derived adjacency",
     "storage/local_disk.py": "its own temporary files",
     "cli/extras.py": "its own temporary files",
+    "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/metrics.py": "its own temporary files",
 }
 DELETIONS = {"delete_all", "unlink", "rmtree", "rmdir", "remove_empty_folders"}

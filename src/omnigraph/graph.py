@@ -1,8 +1,8 @@
 """`omnigraph.Graph`: the handle everything else is reached through, and nothing but a face.
 
-Each method finds the state it is about and calls one operation of the engine; what belongs to Spark is imported only
-when one of those methods is called. A handle is safe to share between threads and holds no state of the graph that
-could go stale: naming a branch always means its newest head.
+Each method finds the state it is about and calls one operation of the engine. What a read does not need (merges,
+schema changes, upkeep, mutations, Spark) is imported when one of those methods is called. A handle is safe to share
+between threads and holds no state of the graph that could go stale: naming a branch always means its newest head.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from omnigraph.api import upkeep
 from omnigraph.api.access import Gate
 from omnigraph.api.blobs import BlobCell
+from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.changes import (
     EVERYTHING,
     ChangeBaseline,
@@ -35,6 +36,7 @@ from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
 from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
@@ -45,43 +47,33 @@ from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import changes_of, commit_changes_page
 from omnigraph.engine.history.commits import receipts, summaries, summary
 from omnigraph.engine.history.diff import diff as diff_states
-from omnigraph.engine.history.feed import capture_baseline as write_baseline
-from omnigraph.engine.history.feed import poll_changes as run_poll
 from omnigraph.engine.history.log_walk import CommitPage
-from omnigraph.engine.history.merge import merge as run_merge
-from omnigraph.engine.history.merge import preview as preview_of_merge
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.rows.kernels import Grammar
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
-from omnigraph.engine.schema.apply import SchemaPreview, apply_schema, plan_schema, preview_schema
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.engine.upkeep.cleanup import cleanup
-from omnigraph.engine.upkeep.maintain import maintain
-from omnigraph.engine.upkeep.optimize import Progress, ensure_indices, optimize
-from omnigraph.engine.upkeep.repair import repair
-from omnigraph.engine.upkeep.verify import verify
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.engine.write.mutate import MutationRequest
-from omnigraph.engine.write.mutate import mutate as run_mutation
 from omnigraph.errors import ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.models import BranchRef, LogEntry
+from omnigraph.storage.models import LogEntry
 from omnigraph.storage.tracing import Trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.api.pipeline import Progress as RunProgress
+    from omnigraph.engine.schema.apply import SchemaPreview
+    from omnigraph.engine.upkeep.optimize import Progress
     from omnigraph.pipeline import Pipeline, PipelineReport
 
 Answer = TypeVar("Answer")
@@ -143,8 +135,9 @@ class Graph:
         is refused."""
         return type(self)(replace(self._workspace, lens=lens))
 
-    def with_gate(self, gate: Gate) -> Self:
-        """A handle on the same graph whose writes these rules govern; each has to say who its actor is."""
+    def with_gate(self, gate: Gate | None) -> Self:
+        """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
+        rules."""
         return type(self)(replace(self._workspace, gate=gate))
 
     def close(self) -> None:
@@ -188,9 +181,16 @@ class Graph:
         """The accepted schema text of main."""
         return self.schema_text()
 
-    def schema_text(self, branch: str = MAIN) -> str:
-        """The accepted schema text of a branch."""
-        return self._workspace.snapshot(branch).schema_document.source
+    def schema_text(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> str:
+        """The accepted schema text of a branch, now or in the past."""
+        return self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).schema_document.source
 
     @property
     def catalog(self) -> Catalog:
@@ -329,9 +329,24 @@ class Graph:
         """As `entity`, at a past version of main."""
         return self.entity(type_key, entity_id, version=version)
 
-    def resolve_snapshot(self, branch: str = MAIN) -> str:
-        """The commit id of a branch's head, which stays readable after the branch has moved on."""
-        return self._workspace.head(branch).entry.commit.id
+    def listing(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> SnapshotListing:
+        """The tables of a state, with their versions and sizes."""
+        return self._read(lambda state: state.listing(), branch, snapshot, version, at)
+
+    def resolve_snapshot(
+        self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
+    ) -> str:
+        """The commit id of a branch's head, or of its past. The commit stays readable after the branch has moved on."""
+        if version is None and at is None:
+            return self._workspace.head(MAIN if branch is None else branch).entry.commit.id
+        return self.snapshot(branch, version=version, at=at).commit_id
 
     def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
         """The version of a branch's head, of a commit, or of a branch at a moment."""
@@ -380,6 +395,9 @@ class Graph:
         options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
         asked = call(source, name, params, parameters, options)
         target = MAIN if branch is None else branch
+        from omnigraph.engine.write.mutate import MutationRequest
+        from omnigraph.engine.write.mutate import mutate as run_mutation
+
         return run_mutation(self._workspace, MutationRequest(*asked, target, if_commit, actor, idempotency_key))
 
     def load(
@@ -453,15 +471,19 @@ class Graph:
         self._workspace.head(name)
         return Branch(self, name)
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchRef:
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        return create_branch(self._workspace, name, MAIN if source is None else source, actor=actor)
+        source = MAIN if source is None else source
+        made = create_branch(self._workspace, name, source, actor=actor)
+        return BranchCreated(self.uri, source.strip(), made.branch, actor)
 
     def list_branches(self) -> list[str]:
         return branch_names(self._workspace)
 
-    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted:
+        """Delete a branch. Commits that another branch has stay."""
         delete_branch(self._workspace, name, actor=actor)
+        return BranchDeleted(self.uri, name.strip(), actor)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
         return log_walk.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
@@ -475,12 +497,16 @@ class Graph:
         return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> upkeep.Verification:
+        from omnigraph.engine.upkeep.verify import verify
+
         return verify(self._workspace)
 
     # Upkeep
 
     def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[upkeep.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
+        from omnigraph.engine.upkeep.optimize import ensure_indices
+
         return ensure_indices(self._workspace, (MAIN if branch is None else branch).strip(), actor=actor)
 
     def optimize(
@@ -492,6 +518,8 @@ class Graph:
         progress: Progress | None = None,
     ) -> upkeep.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
+        from omnigraph.engine.upkeep.optimize import optimize
+
         return optimize(
             self._workspace, (MAIN if branch is None else branch).strip(), types=types, actor=actor, progress=progress
         )
@@ -511,12 +539,16 @@ class Graph:
     ) -> MergeResult:
         """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
         request = MergeRequest(source, target, delete_branch, resolutions, actor, message, idempotency_key)
+        from omnigraph.engine.history.merge import merge as run_merge
+
         return run_merge(self._workspace, request)
 
     def preview_merge(
         self, source: str, target: str = MAIN, *, resolutions: Resolutions = NO_RESOLUTIONS
     ) -> MergePreview:
         """What a merge would change and what conflicts, without doing it."""
+        from omnigraph.engine.history.merge import preview as preview_of_merge
+
         return preview_of_merge(self._workspace, MergeRequest(source, target, resolutions=resolutions))
 
     def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
@@ -578,12 +610,16 @@ class Graph:
         request = PollRequest(
             branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
         )
+        from omnigraph.engine.history.feed import poll_changes as run_poll
+
         return run_poll(self._workspace, request)
 
     def capture_baseline(
         self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
     ) -> ChangeBaseline:
         """Write an export of the branch's head, and return the cursor that continues exactly after it."""
+        from omnigraph.engine.history.feed import capture_baseline as write_baseline
+
         return write_baseline(self._workspace, branch, scope or EVERYTHING, writer)
 
     def export(
@@ -634,16 +670,22 @@ class Graph:
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
+        from omnigraph.engine.schema.apply import plan_schema
+
         return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
         """The same, with the catalog the branch would have afterwards."""
+        from omnigraph.engine.schema.apply import preview_schema
+
         return preview_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def apply_schema(
         self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
     ) -> SchemaApplied:
         """Change the schema of a branch in one commit, together with the data change it needs."""
+        from omnigraph.engine.schema.apply import apply_schema
+
         return apply_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
 
     def cleanup(
@@ -656,16 +698,22 @@ class Graph:
     ) -> upkeep.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
         span = None if older_than is None else upkeep.duration(older_than)
+        from omnigraph.engine.upkeep.cleanup import cleanup
+
         return cleanup(self._workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
 
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
+        from omnigraph.engine.upkeep.repair import repair
+
         return repair(self._workspace, confirm=confirm, force=force, actor=actor)
 
     def maintain(
         self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
     ) -> upkeep.MaintenanceReport:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
+        from omnigraph.engine.upkeep.maintain import maintain
+
         return maintain(self._workspace, branch.strip(), policy, actor=actor)
 
     def read_blob(

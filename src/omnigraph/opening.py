@@ -13,7 +13,6 @@ from omnigraph.api.limits import Limits
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
 from omnigraph.engine.query.search.embedder import Embedder
-from omnigraph.engine.upkeep.maintainer import Maintainer
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.graph import Graph
 
@@ -58,6 +57,8 @@ def open(
     """
     graph = _configured(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
     if maintain:
+        from omnigraph.engine.upkeep.maintainer import Maintainer
+
         Maintainer(graph.workspace, DEFAULT_POLICY if maintain is True else maintain).start()
     return graph
 

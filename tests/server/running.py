@@ -28,6 +28,7 @@ from omnigraph.server.call import Services
 from omnigraph.server.services import RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.settings import ServerLimits
+from omnigraph.server.states import States
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.tokens import Given, Tokens
@@ -121,7 +122,9 @@ def running(
     if tokens:
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
-    services = Services(serving, limits, Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test")
+    services = Services(
+        States(serving), limits, Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
+    )
     application = wrap(Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents))
     config = uvicorn.Config(
         with_origins(application, origins),

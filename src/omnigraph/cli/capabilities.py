@@ -35,6 +35,7 @@ def _rule(capability: Capability, *flags: str) -> Rule:
 _READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
 _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
+_CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
 
 RULES: dict[str, Rule] = {
@@ -69,6 +70,13 @@ RULES: dict[str, Rule] = {
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
     "mcp": _rule(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
+    "queries list": _CONTROL,
+    "queries validate": _CONTROL,
+    "policy validate": _CONTROL,
+    "policy test": _CONTROL,
+    "policy explain": _CONTROL,
+    "policy show": _CONTROL,
+    "embed": _LOCAL,
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
@@ -125,6 +133,8 @@ def check_flags(path: str, flags: GlobalFlags) -> None:
 def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
+    if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
+        return "Give --cluster <dir|uri>."
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WITH_VALUE = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
 WITHOUT_VALUE = ("--yes", "--quiet")
@@ -35,6 +36,11 @@ class GlobalFlags:
         for flag, value in zip(("server", "cluster", "graph", "store", "as", "profile"), values, strict=True):
             if value is not None:
                 yield flag, value
+
+
+def path_of(ctx: Any) -> str:
+    """The words of the command that runs, without the program's name."""
+    return str(ctx.command_path).partition(" ")[2]
 
 
 def hoisted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, graph_address
+from omnigraph.cluster.applied import read_applied
 from omnigraph.cluster.catalog import Catalog, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.digests import embedding_provider_digest, recorded_graph_digest
-from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded, graph_uri, revision_path
+from omnigraph.cluster.ledger import graph_uri, revision_path
 from omnigraph.cluster.state import BlobPolicy, Resource, State
-from omnigraph.cluster.storage_root import open_storage_root, storage_root
 from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
@@ -38,6 +38,8 @@ class ClusterGraph:
     uri: str
     embedding: EmbeddingProfile | None = None
     blobs: BlobPolicy | None = None
+    digest: str = field(default="", compare=False)
+    """Of everything that was applied for it. Graphs that differ in it alone are opened alike."""
 
     def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
         """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
@@ -82,22 +84,10 @@ class ServingSnapshot:
     warnings: tuple[Diagnostic, ...] = ()
 
 
-def read_serving(source: str, revision: int | None = None) -> ServingSnapshot:
+def read_serving(source: str | ObjectStore, revision: int | None = None) -> ServingSnapshot:
     """What stands to be served: the newest state, or the one of that revision. Raises `ClusterError`."""
-    store = open_storage_root(source)
-    recorded = _recorded(store, revision) if store is not None else None
-    if store is None or recorded is None:
-        path = STATE_FOLDER if revision is None else revision_path(revision)
-        where = store.uri if store is not None else storage_root(source)
-        raise ClusterError.of(
-            "cluster_state_missing", path, f"'{where}' holds no state of a cluster; import and apply one first"
-        )
-    return _Verification(store, recorded.state).snapshot()
-
-
-def _recorded(store: ObjectStore, revision: int | None) -> Recorded | None:
-    ledger = Ledger(store)
-    return ledger.newest() if revision is None else ledger.revision(revision)
+    applied = read_applied(source, revision)
+    return _Verification(applied.store, applied.state).snapshot()
 
 
 class _Verification:
@@ -158,9 +148,8 @@ class _Verification:
                     "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
                 )
             )
-        return ClusterGraph(
-            graph_id, graph_uri(self._store.uri, graph_id), embedding, blobs=resource.external_blob_policy
-        )
+        uri = graph_uri(self._store.uri, graph_id)
+        return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:
         if provider is None:

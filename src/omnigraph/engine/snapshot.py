@@ -7,12 +7,11 @@ names. Every operation that only reads takes one, and finds the settings of its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
-from omnigraph.api.enums import EntityKind
-from omnigraph.api.snapshots import SnapshotDataset, SnapshotListing
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources, narrowed_error
 from omnigraph.errors import BadRequestError
@@ -35,7 +34,7 @@ class Snapshot:
         self.entry = entry
         self._lens = lens
 
-    @property
+    @cached_property
     def lens(self) -> Lens:
         """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
         lens = self.resources.lens if self._lens is None else self._lens
@@ -104,20 +103,6 @@ class Snapshot:
     def table_versions(self) -> dict[str, int]:
         """By type key, the version of the graph in which each table last changed on this line of history."""
         return log_walk.table_versions(self.root, self.branch, self.entry)
-
-    def listing(self) -> SnapshotListing:
-        """The tables of this state. Versions belong to no Lance branch, so none is named."""
-        self.refuse_narrowed("the listing of tables")
-        published = self.table_versions()
-        datasets = []
-        for type_key in self.types():
-            kind, _, name = type_key.partition(":")
-            state = self.entry.tables[type_key]
-            version = published[type_key]
-            datasets.append(
-                SnapshotDataset(EntityKind(kind), name, state.path, version, state.version, None, state.rows)
-            )
-        return SnapshotListing(self.branch, self.version, FORMAT_VERSION, tuple(datasets))
 
     def refuse_narrowed(self, what: str) -> None:
         """For reads that are about everything there is."""

@@ -67,6 +67,10 @@ class PolicyGate:
             return ()
         return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
 
+    def lens_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Lens:
+        """What one rule alone would show an actor."""
+        return self._narrowing.lens(actor, (rule,), catalog)
+
     def lens(self, actor: str | None, request: AccessRequest, catalog: Catalog) -> Lens:
         """What the actor sees of a graph when it does this. Raises `PolicyError` when it may not do it at all, and
         `PolicyEvaluationError` when the rules do not fit the schema: then it sees nothing."""

@@ -15,19 +15,20 @@ from omnigraph.cluster.serving import read_serving
 from omnigraph.errors import BadRequestError, BootRefusedError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import load_gate
-from omnigraph.server import boot
 from omnigraph.server.call import Call, Services
 from omnigraph.server.in_process import InProcessGraph
+from omnigraph.server.opening import Opener, OpenGraph
 from omnigraph.server.policies import bind
 from omnigraph.server.services import RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving
 from omnigraph.server.settings import ServerLimits
+from omnigraph.server.states import States
 from omnigraph.server.stream_slots import StreamSlots
 
 Result = TypeVar("Result")
 
 
-def served_alone(cluster: str, graph_id: str, open_graph: boot.OpenGraph, environment: Mapping[str, str]) -> Served:
+def served_alone(cluster: str, graph_id: str, open_graph: OpenGraph, environment: Mapping[str, str]) -> Served:
     """The graph with its rules and its stored queries."""
     snapshot = read_serving(cluster)
     chosen = tuple(graph for graph in snapshot.graphs if graph.graph_id == graph_id)
@@ -35,8 +36,9 @@ def served_alone(cluster: str, graph_id: str, open_graph: boot.OpenGraph, enviro
         known = ", ".join(sorted(graph.graph_id for graph in snapshot.graphs)) or "none"
         reason = snapshot.quarantined.get(graph_id, f"its graphs: {known}")
         raise NotFoundError(f"cluster '{cluster}' serves no graph '{graph_id}'; {reason}")
-    plan = boot._Plan(replace(snapshot, graphs=chosen, quarantined={}), snapshot.revision, True)
-    graphs, quarantined = boot._opened(plan, open_graph, environment, Limits(), bind(snapshot.policies), load_gate)
+    opener = Opener(open_graph, environment, Limits(), load_gate)
+    alone = replace(snapshot, graphs=chosen, quarantined={})
+    graphs, quarantined = opener.opened(alone, bind(snapshot.policies), owned_by_cluster=True)
     if graph_id in quarantined:
         raise BootRefusedError([f"graph '{graph_id}': {quarantined[graph_id]}"])
     return graphs[graph_id]
@@ -50,8 +52,9 @@ def as_actor(served: Served, actor: str | None) -> InProcessGraph:
         raise BadRequestError(f"the cluster has rules for graph '{served.graph_id}': say who asks with --as <actor>")
     limits, alone = ServerLimits(), _Unobserved()
     serving = Serving({served.graph_id: served}, RuntimeState.POLICY_ENABLED)
-    services = Services(serving, limits, alone, alone, StreamSlots(limits.streams_per_graph), __version__)
-    return InProcessGraph(Call(route("query"), "alone", actor, {}, {}, services, target=served))
+    states = States(serving)
+    services = Services(states, limits, alone, alone, StreamSlots(limits.streams_per_graph), __version__)
+    return InProcessGraph(Call(route("query"), "alone", actor, {}, {}, services, states.hold(), target=served))
 
 
 class _Ungoverned:

@@ -12,7 +12,7 @@ from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
-from omnigraph.server.serving import Serving
+from omnigraph.server.states import States
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Surroundings
 from omnigraph.server.tokens import Tokens
@@ -20,12 +20,10 @@ from omnigraph.server.tokens import Tokens
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(
-    serving: Serving, tokens: Tokens, around: Surroundings, *, agents: LoadEndpoint | None = None
-) -> ASGIApp:
+def application(states: States, tokens: Tokens, around: Surroundings, *, agents: LoadEndpoint | None = None) -> ASGIApp:
     limits = around.settings.limits
     services = Services(
-        serving,
+        states,
         limits,
         around.admission,
         Observing(around.metrics, around.tracing),
