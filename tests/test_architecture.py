@@ -176,6 +176,7 @@ DELETES_TABLE_DATA = {
     "engine/upkeep/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/staged_files.py": "files of a write whose plan never left it",
     "storage/root.py": "the folders of an init that failed; derived files",
+    "engine/object_store.py": "roots of deleted graphs, whose names are never used again",
 }
 DELETES_OTHER_OBJECTS = {
     "storage/log/writer_queue.py": "tickets",

@@ -21,6 +21,7 @@ from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
 from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
 from omnigraph.cli.deprecated import spelled_out
+from omnigraph.cli.failures import show_traces, tell
 from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
 from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
@@ -35,6 +36,7 @@ FAMILIES = {
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
+    "cluster": "Describe a cluster in files, plan, apply.",
     "queries": "The stored queries of a cluster.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
@@ -47,6 +49,7 @@ SUMMARIES = {
     "load": "Load data into a branch as one commit, all or nothing",
     "query": "Run a read query (alias: read)",
     "mutate": "Run a mutation: inserts, updates or deletes, all or nothing (alias: change)",
+    "shell": "Query and change a graph in a conversation: history, completion, `:help`",
     "snapshot": "Show the tables of a state, with their versions and sizes",
     "diff": "Show which entities differ between two states, of any branches",
     "export": "Write every entity of a state, one JSON object per line; `load` reads it back",
@@ -64,6 +67,7 @@ SUMMARIES = {
 # `module.function` below `omnigraph.cli.commands`.
 COMMANDS: dict[str, str] = {
     "init": "init.init",
+    "shell": "shell.shell",
     "load": "load.load",
     "ingest": "load.ingest",
     "query": "query.query",
@@ -94,6 +98,15 @@ COMMANDS: dict[str, str] = {
     "lint": "lint.lint",
     "embed": "embed.embed",
     "fmt": "fmt.fmt",
+    "cluster validate": "cluster.validate",
+    "cluster plan": "cluster.plan",
+    "cluster apply": "cluster.apply",
+    "cluster approve": "cluster.approve",
+    "cluster status": "cluster.status",
+    "cluster refresh": "cluster.refresh",
+    "cluster import": "cluster.import_",
+    "cluster force-unlock": "cluster.force_unlock",
+    "cluster history": "cluster.history",
     "queries list": "queries.list_",
     "queries validate": "queries.validate",
     "policy validate": "policy.validate",
@@ -186,6 +199,7 @@ def _root(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write elsewhere.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where a failure comes from.")] = False,
     version: Annotated[
         bool, typer.Option("--version", "-v", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
@@ -194,6 +208,7 @@ def _root(
 
     The options below may also stand behind the subcommand.
     """
+    show_traces(debug)
     ctx.obj = GlobalFlags(actor, server, graph, profile, store, cluster, yes, quiet)
 
 
@@ -252,17 +267,15 @@ def run(arguments: list[str]) -> int:
         outcome = app([*global_flags, *command], prog_name="omnigraph", standalone_mode=False)
     except typer.TyperException as error:
         return _report_usage(error, json="--json" in command)
-    except UsageError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
     except typer.Abort:
         print("Error: aborted", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         outcome = INTERRUPTED
-    except OmniGraphError as error:
-        print("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-        return error.exit_code
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return tell(error)
     # Outside of standalone mode the exit code of `typer.Exit` comes back as the result; an interrupt is made one.
     if outcome == INTERRUPTED:
         print("Error: interrupted", file=sys.stderr)

@@ -47,7 +47,7 @@ from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import Feeds
-from omnigraph.server.handlers import blobs, changes, reads, service, streaming, writes
+from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
 from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
@@ -58,7 +58,7 @@ from omnigraph.server.states import HeldState
 from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
 from omnigraph.server.tokens import Tokens
 
-HANDLER_MODULES: Final = (blobs, changes, reads, service, streaming, writes)
+HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, writes)
 """Importing them registers the handlers."""
 
 Result = TypeVar("Result")
