@@ -503,7 +503,13 @@ class UnauthorizedError(OmniGraphError):
 
 
 class PolicyError(OmniGraphError):
+    """The rules do not allow it. `reasons` say what they lack, to those who may read them."""
+
     http_status = 403
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reasons = tuple(reasons)
 
 
 class PolicyEvaluationError(OmniGraphError):

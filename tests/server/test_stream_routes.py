@@ -7,9 +7,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from omnigraph import Graph
@@ -247,3 +249,19 @@ def test_the_server_goes_on_after_a_broken_stream(torn: tuple[RunningServer, Pat
             response.read()
     assert server.client.get("/healthz").status_code == 200
     assert export(server, {"type_names": ["Knows"]}).status_code == 200
+
+
+def test_an_export_is_finished_on_the_graph_it_began_with(large_root: Path) -> None:
+    closed: list[bool] = []
+    graph = Graph.open(large_root)
+    graph.workspace.root.on_close(lambda: closed.append(True))
+    with running({"kb": graph}) as server:
+        states = server.services.states
+        with httpx.stream("POST", f"{server.graph()}/export", json={"type_names": ["Note"]}, timeout=120) as answer:
+            pieces = answer.iter_bytes()
+            size = len(next(pieces))
+            states.replace(replace(states.serving, graphs={}))
+            assert server.client.get("/graphs/kb/branches").status_code == 404
+            assert not closed
+            assert size + sum(map(len, pieces)) > TOTAL
+        wait_until(lambda: closed, "the graph was closed behind its last stream")

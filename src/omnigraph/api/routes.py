@@ -19,6 +19,7 @@ from omnigraph.api.error_output import ChangeErrorOutput, ErrorOutput
 from omnigraph.api.export import ExportRequest
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
 from omnigraph.api.merge import BranchMergeRequest, MergePreview, MergePreviewRequest, MergeResult
+from omnigraph.api.pipeline import ServedPipelines
 from omnigraph.api.query import (
     InvokeStoredQueryRequest,
     LegacyReadOutput,
@@ -152,6 +153,20 @@ def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
     )
 
 
+def _agents(path: str, operation_id: str, *, of_graph: bool = True) -> Route:
+    """The protocol of agents describes itself, so the document leaves it out; what a tool does asks for its action."""
+    return Route(
+        method="POST",
+        path=path,
+        operation_id=operation_id,
+        summary="Tools for agents",
+        tag="agents",
+        of_graph=of_graph,
+        body=Body.REQUEST,
+        in_document=False,
+    )
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     _service("/healthz", "health", "Whether the process answers", response=(HealthOutput,), public=True),
     _service("/readyz", "ready", "Whether graphs are served, and which are not", response=(Readiness,), public=True),
@@ -160,6 +175,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service(
         "/graphs", "listGraphs", "The graphs that are served", response=(GraphList,), action=PolicyAction.GRAPH_LIST
     ),
+    # Agents: their protocol has one path, to one graph or to the server that has only one
+    _agents("/mcp", "mcp"),
+    _agents("/mcp", "mcpOfServer", of_graph=False),
     # Reads
     _get(
         "/snapshot",
@@ -317,6 +335,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=(MergePreview,),
     ),
     _get("/queries", "list_queries", "The stored queries", "queries", response=(StoredQueries,)),
+    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", response=(ServedPipelines,)),
     # Writes
     _mutation("/mutate", "mutate", "Run a mutation as one commit"),
     _mutation("/change", "change", "Run a mutation as one commit", successor="mutate"),

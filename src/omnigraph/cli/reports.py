@@ -1,4 +1,4 @@
-"""Reports that only the command line makes: of formatted files and of profiles."""
+"""Reports that only the command line makes: of formatted files, profiles and embedded records."""
 
 from __future__ import annotations
 
@@ -40,3 +40,22 @@ class ShownProfile(Struct, frozen=True, kw_only=True):
     endpoint: str | None
     default_graph: str | None
     output_format: str | None
+
+
+class EmbedReport(Struct, frozen=True, kw_only=True):
+    """What `embed --json` prints. The last five say what it cost; `tokens` is null when no provider told them."""
+
+    input: str
+    output: str
+    records: int
+    selected_records: int
+    embedded_records: int
+    cleaned_records: int
+    mode: str
+    dimension: int
+    model: str
+    texts: int
+    reused_texts: int
+    requests: int
+    retries: int
+    tokens: int | None

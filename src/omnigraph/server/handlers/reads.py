@@ -21,6 +21,7 @@ from omnigraph.api.query import (
 from omnigraph.api.routes import QUERY_HEADER, Media
 from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
 from omnigraph.engine.history.commits import summary
+from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import Asked, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult
@@ -108,7 +109,7 @@ def _refuse_too_many(call: Call, result: QueryResult) -> None:
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyAnswer:
     parameters: PointParameters = call.parameters
-    return call.read(parameters.point, lambda state: json_answer(state.listing(), call.saw(state)))
+    return call.read(parameters.point, lambda state: json_answer(listing(state), call.saw(state)))
 
 
 @handles("getSchema")
