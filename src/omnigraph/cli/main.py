@@ -44,6 +44,7 @@ FAMILIES = {
 # Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
 # imports none of them.
 SUMMARIES = {
+    "quickstart": "Write a schema, data, queries, a pipeline and a cluster with rules into a directory, to begin with",
     "init": "Create a graph",
     "load": "Load data into a branch as one commit, all or nothing",
     "query": "Run a read query (alias: read)",
@@ -65,6 +66,7 @@ SUMMARIES = {
 
 # `module.function` below `omnigraph.cli.commands`.
 COMMANDS: dict[str, str] = {
+    "quickstart": "quickstart.quickstart",
     "init": "init.init",
     "shell": "shell.shell",
     "load": "load.load",

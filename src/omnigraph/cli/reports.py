@@ -59,3 +59,16 @@ class EmbedReport(Struct, frozen=True, kw_only=True):
     requests: int
     retries: int
     tokens: int | None
+
+
+class NextCommands(Struct, frozen=True):
+    title: str
+    commands: tuple[str, ...]
+
+
+class Quickstart(Struct, frozen=True):
+    """What `quickstart --json` prints."""
+
+    directory: str
+    files: tuple[str, ...]
+    next: tuple[NextCommands, ...]
