@@ -58,6 +58,7 @@ RULES: dict[str, Rule] = {
     "changes poll": _READ,
     "changes baseline": _READ,
     "diff": _READ,
+    "doctor": _READ,
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "init": _rule(Capability.DIRECT),

@@ -61,6 +61,7 @@ SUMMARIES = {
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
+    "doctor": "Check this machine, and the graph that is addressed, and say what to do",
     "version": "Print the version and the storage format version",
 }
 
@@ -109,6 +110,7 @@ COMMANDS: dict[str, str] = {
     "profile show": "profile.show",
     "serve": "serve.serve",
     "mcp": "mcp.mcp",
+    "doctor": "doctor.doctor",
     "version": "version.version",
 }
 
