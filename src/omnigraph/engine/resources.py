@@ -75,7 +75,7 @@ class Resources:
             decision = self.gate.decide(actor, request)
         except OmniGraphError as error:
             raise PolicyError(f"policy: {error}") from error
-        if self.acts_for is not None and audit:
+        if self.acts_for is not None and (audit or not decision.allowed):
             audited(self.graph_id, actor, request, decision)
         if not decision.allowed:
             raise PolicyError(f"policy: policy denied: {decision.message}", decision.reasons)
