@@ -91,6 +91,15 @@ class Resources:
             return self.lens
         return self.gate.sight(self.acts_for, AccessRequest(action, branch, target_branch))
 
+    def sees_all(self, actor: str | None, branch: str) -> bool:
+        """Whether an actor may read a branch, and all of it."""
+        if self.gate is None:
+            return self.lens.is_open
+        request = AccessRequest(PolicyAction.READ, branch)
+        if not self.gate.decide(actor, request).allowed:
+            return False
+        return not isinstance(self.gate, SightedGate) or self.gate.sight(actor, request).is_open
+
     def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
         """This handle for one thing that its actor does: settled whether it may, and what it sees then."""
         if self.acts_for is None:
