@@ -25,12 +25,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": {"engine", "policy", "embeddings", "api"},
     "server": {"cluster", "engine", "policy", "api"},
     "client": {"api"},
-    "mcp": {"api"},
+    "mcp": {"language", "api"},
 }
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
 everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
-ANYWHERE = {"errors", "__version__"}
+ANYWHERE = {"errors", "calendar", "__version__"}
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
     "cleanup_old_versions",
@@ -176,6 +176,7 @@ DELETES_TABLE_DATA = {
     "engine/upkeep/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/staged_files.py": "files of a write whose plan never left it",
     "storage/root.py": "the folders of an init that failed; derived files",
+    "engine/object_store.py": "roots of deleted graphs, whose names are never used again",
 }
 DELETES_OTHER_OBJECTS = {
     "storage/log/writer_queue.py": "tickets",

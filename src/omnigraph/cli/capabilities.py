@@ -35,11 +35,14 @@ def _rule(capability: Capability, *flags: str) -> Rule:
 _READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
 _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
+_CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
+_CLUSTER = _rule(Capability.CONTROL)
 
 RULES: dict[str, Rule] = {
     "query": _READ,
     "mutate": _WRITE,
+    "shell": _WRITE,
     "load": _WRITE,
     "ingest": _WRITE,
     "branch create": _WRITE,
@@ -59,16 +62,32 @@ RULES: dict[str, Rule] = {
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "init": _rule(Capability.DIRECT),
-    "pipeline run": _rule(Capability.DIRECT, "store", "as"),
-    "pipeline validate": _rule(Capability.DIRECT, "store"),
-    "pipeline explain": _rule(Capability.DIRECT, "store"),
+    "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
+    "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
+    "pipeline explain": _rule(Capability.DIRECT, "cluster", "store"),
     "optimize": _UPKEEP,
     "repair": _UPKEEP,
     "cleanup": _UPKEEP,
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
+    "mcp": _rule(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
+    "queries list": _CONTROL,
+    "queries validate": _CONTROL,
+    "policy validate": _CONTROL,
+    "policy test": _CONTROL,
+    "policy explain": _CONTROL,
+    "policy show": _CONTROL,
     "embed": _LOCAL,
+    "cluster validate": _CLUSTER,
+    "cluster plan": _CLUSTER,
+    "cluster apply": _rule(Capability.CONTROL, "as"),
+    "cluster approve": _rule(Capability.CONTROL, "as"),
+    "cluster status": _CLUSTER,
+    "cluster refresh": _CLUSTER,
+    "cluster import": _CLUSTER,
+    "cluster force-unlock": _CLUSTER,
+    "cluster history": _CLUSTER,
     "fmt": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
@@ -125,11 +144,15 @@ def check_flags(path: str, flags: GlobalFlags) -> None:
 def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
+    if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
+        return "Give --cluster <dir|uri>."
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
-        cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
+        cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
+    if path.startswith("cluster "):
+        return "Give the directory of its configuration with --config <dir>."
     return ""
 
 

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from string import Formatter
 
+from omnigraph.calendar import format_date, format_datetime
 from omnigraph.errors import ConstraintRule
 from omnigraph.language.types import FLOATS, Scalar
-from omnigraph.language.values import format_date, format_datetime, shortest_float
+from omnigraph.language.values import shortest_float
 
 _LONGEST_SHOWN = 80
 

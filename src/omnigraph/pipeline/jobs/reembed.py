@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
@@ -49,14 +50,18 @@ def reembed(
     again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
     told = {"embed.property": f"{type_name}.{property}"}
-    intent = Intent(kind="pipeline", actor=actor, message=f"embed {type_name}.{property}", details=told)
+    author = graph.workspace.author(actor)
+    workspace = graph.workspace.acting(PolicyAction.CHANGE, branch)
+    workspace.require(author, PolicyAction.CHANGE, branch)
+    workspace.refuse_narrowed("embedding a type")
+    intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=told)
     with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
-        txn = graph.workspace.begin(branch, intent)
+        txn = workspace.begin(branch, intent)
         attempt = _Reembedding(session, EmbedStep(type_name, property), config, only_missing, index)
         plan = attempt.prepare(txn)
         if not plan.staged:
             return ReembedOutcome(0, None)
-        published = graph.workspace.publish(txn, plan, attempt.prepare)
+        published = workspace.publish(txn, plan, attempt.prepare)
     commit = receipt_of(published.entry)
     embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
     return ReembedOutcome(embedded, commit.id, commit)
