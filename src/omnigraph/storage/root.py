@@ -275,7 +275,10 @@ class Leftovers:
 
 
 def leftovers(location: Location) -> Leftovers:
-    return _leftovers(Objects(location))
+    try:
+        return _leftovers(Objects(location))
+    except NotFoundError:  # no such directory, perhaps only since a moment ago
+        return Leftovers(False)
 
 
 def _leftovers(objects: Objects) -> Leftovers:
