@@ -26,8 +26,9 @@ made from the docstrings of the code by `./dev docs`; do not edit it.
 """
 
 GROUPS = {
-    "Opening a graph": ("open", "init"),
+    "Opening a graph": ("open", "init", "connect", "connect_async"),
     "The graph": ("Graph", "Branch", "Snapshot"),
+    "A graph behind a server": ("RemoteGraph", "AsyncRemoteGraph"),
     "Queries and results": ("queries", "Queries", "Query", "QueryResult", "QueryStream", "ReadOptions"),
 }
 OTHERS, ERRORS = "Requests, receipts and settings", "Errors"
@@ -83,8 +84,13 @@ def _entry(name: str, found: Any) -> Iterator[str]:
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Its own public members that are documented, in the order of the source."""
-    for name, value in vars(kind).items():
+    """Its public members that are documented, in the order of the source: its own, then those of bases that are not
+    public themselves."""
+    bases = [base for base in kind.__mro__[1:] if _is_ours(base) and base.__name__ not in omnigraph.__all__]
+    found: dict[str, Any] = {}
+    for each in (kind, *bases):
+        found = {**found, **{name: value for name, value in vars(each).items() if name not in found}}
+    for name, value in found.items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if (name.startswith("_") and name not in SHOWN) or name in INTERNAL:
             continue
@@ -93,6 +99,10 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
                 yield name, plain
         elif inspect.isfunction(plain) and _text(plain):
             yield name, plain
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("omnigraph.")
 
 
 def _fields(kind: type) -> str:

@@ -82,6 +82,14 @@ class RequestShapeError(BadRequestError):
     http_status = 422
 
 
+class DirectAccessError(BadRequestError):
+    """Something that works on storage was asked of a server."""
+
+    def __init__(self, operation: str) -> None:
+        super().__init__(f"{operation} needs direct storage access: open the graph's own URI with omnigraph.open")
+        self.operation = operation
+
+
 class UnsupportedMediaTypeError(BadRequestError):
     """A body in a format that the operation does not read."""
 
@@ -188,6 +196,15 @@ class BranchNotFoundError(NotFoundError):
     def __init__(self, branch: str, hint: str = "") -> None:
         super().__init__(f"branch '{branch}' not found" + (f"; {hint}" if hint else ""))
         self.branch = branch
+
+
+class EntityNotFoundError(NotFoundError):
+    """A node or an edge that a state does not hold."""
+
+    def __init__(self, type_name: str, entity_id: str) -> None:
+        super().__init__(f"there is no {type_name} with the id '{entity_id}'")
+        self.type_name = type_name
+        self.entity_id = entity_id
 
 
 class HistoricalVersionReclaimedError(NotFoundError):
@@ -327,6 +344,61 @@ class UnavailableError(OmniGraphError):
         self.retry_after = retry_after
 
 
+class ServerUnreachableError(OmniGraphError):
+    """A server that could not be reached, or did not answer in time. Nothing was changed."""
+
+    http_status = 503
+
+    def __init__(self, url: str, cause: str) -> None:
+        super().__init__(f"can't reach {url}: {cause}")
+        self.url = url
+        self.cause = cause
+
+
+class AnswerBrokenError(OmniGraphError):
+    """An answer that broke off. What came of it is not all of it, and is not given out as if it were."""
+
+    http_status = 502
+
+    def __init__(self, received: int, cause: str) -> None:
+        super().__init__(f"the answer broke off after {received} bytes: {cause}")
+        self.received = received
+        self.cause = cause
+
+
+class WriteOutcomeUnknownError(OmniGraphError):
+    """A write was sent to a server and its answer never came: it happened or not, and only the server knows.
+
+    Repeating it with the same `idempotency_key` is safe. Without a key, look whether it happened first.
+    """
+
+    http_status = 504
+
+    def __init__(self, operation: str, idempotency_key: str | None, cause: str) -> None:
+        remedy = (
+            "look whether it happened before you repeat it"
+            if idempotency_key is None
+            else f"repeat it with the same idempotency key, '{idempotency_key}'"
+        )
+        super().__init__(
+            f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
+        )
+        self.operation = operation
+        self.idempotency_key = idempotency_key
+        self.cause = cause
+
+
+class UnexpectedAnswerError(OmniGraphError):
+    """An answer that no OmniGraph server gives: a proxy's, or that of another service."""
+
+    http_status = 502
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"server returned {status}: {body}")
+        self.status = status
+        self.body = body
+
+
 class QueryCancelledError(OmniGraphError):
     """A read was stopped by its caller, or ran out of the time it was given. Nothing was changed."""
 
@@ -431,7 +503,15 @@ class UnauthorizedError(OmniGraphError):
 
 
 class PolicyError(OmniGraphError):
+    """The rules do not allow it. `reasons` say what they lack, to those who may read them."""
+
     http_status = 403
+    reasons: tuple[str, ...] = ()
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        if reasons:
+            self.reasons = tuple(reasons)
 
 
 class PolicyEvaluationError(OmniGraphError):

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadTarget
+from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.engine.export import export_lines
+from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.query.seen_entities import seen_count
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.query_handles import Query, call
 
@@ -62,12 +66,20 @@ class Snapshot(PinnedState):
         return read_entity(self, self._key_of(type_name), entity_id)
 
     def count(self, type_name: str, filter: str | None = None) -> int:
-        """How many entities of a type there are."""
-        return super().count(self._key_of(type_name), filter)
+        """How many entities of a type there are. A filter is about stored columns: it takes a reader who sees all."""
+        key = self._key_of(type_name)
+        type_ = self.type_of(key)
+        if self.lens.is_open or filter is not None or type_ is None:
+            return super().count(key, filter)
+        return seen_count(self, type_)
+
+    def listing(self) -> SnapshotListing:
+        """The tables of this state with their versions, and how many entities each has."""
+        return listing(self)
 
     def export(self, types: Collection[str] = ()) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        return (f"{line.decode()}\n" for line in export_lines(self, types))
+        return (f"{line.decode()}\n" for line in export_lines(self.acting(PolicyAction.EXPORT), types))
 
     def __repr__(self) -> str:
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"

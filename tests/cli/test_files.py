@@ -75,7 +75,8 @@ def test_help_and_wrong_usage_load_nothing_heavy(arguments: list[str], tmp_path:
 import sys
 from omnigraph.cli.main import run
 run({arguments!r})
-print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy", "obstore") if m in sys.modules])
+heavy = ("lark", "msgspec", "pydantic", "rich", "lance", "pyarrow", "numpy", "obstore")
+print([m for m in heavy if m in sys.modules])
 """
     environment = {**os.environ, "OMNIGRAPH_HOME": str(tmp_path)}
     loaded = subprocess.run(
@@ -84,15 +85,26 @@ print([m for m in ("lark", "msgspec", "rich", "lance", "pyarrow", "numpy", "obst
     assert loaded.stdout.strip().splitlines()[-1] == "[]"
 
 
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    program = "import sys; from omnigraph.cli.main import run; run(['--help'])\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    assert [name for name in loaded if name.startswith("omnigraph.cli.commands")] == []
+    assert {name for name in loaded if name.startswith("omnigraph.") and ".cli" not in name} == {
+        "omnigraph.errors",
+        "omnigraph.api",
+        "omnigraph.api.enums",
+    }
+
+
 def test_commands_do_without_pandas_and_spark_gets_it(tmp_path: Path) -> None:
     (tmp_path / "s.pg").write_text(SCHEMA)
     program = """
 import sys
-from omnigraph.cli.main import main
-try:
-    main(["init", "--schema", "s.pg", "graph"])
-except SystemExit as left:
-    print(left.code, "lance" in sys.modules, "pandas" in sys.modules)
+from omnigraph.cli.main import run
+from omnigraph.cli.quick_start import leave_pandas_out
+leave_pandas_out()
+print(run(["init", "--schema", "s.pg", "graph"]), "lance" in sys.modules, "pandas" in sys.modules)
 import pyspark.sql
 import pandas
 """

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.cli.capabilities import HIDDEN, RULES, Capability
+from omnigraph.cli.command_tree import function_at, summary_of
 from omnigraph.cli.flags import hoisted
-from omnigraph.cli.main import COMMANDS, FAMILIES
+from omnigraph.cli.main import COMMANDS, FAMILIES, SUMMARIES
 from tests.cli.conftest import Cli
 
 
 def test_every_command_has_a_rule_and_every_rule_a_command() -> None:
     assert set(COMMANDS) == set(RULES)
+
+
+def test_the_list_of_commands_says_of_each_what_its_own_help_says() -> None:
+    single = [path for path in COMMANDS if " " not in path and path not in HIDDEN]
+    assert {path: summary_of(function_at(COMMANDS[path])) for path in single} == SUMMARIES
 
 
 def test_every_level_has_help(cli: Cli) -> None:

@@ -71,12 +71,11 @@ profiles:
             ["optimize", "--profile", "there"],
             "needs direct storage access, but profile 'there' resolves a server scope",
         ),
-        # Served and cluster access is not there yet, and says so with what it would have reached.
+        # Served access is not there yet, and says so with what it would have reached.
         (["snapshot", "--profile", "there"], "https://graphs.example/graphs/kb is a server"),
         (["snapshot", "--server", "prod", "--graph", "a"], "https://graphs.example/graphs/a is a server"),
         (["snapshot", "--server", "http://h:1/"], "http://h:1 is a server"),
-        (["optimize", "--profile", "boxed"], "'s3://bucket/box' is a cluster"),
-        (["optimize", "--cluster", "./dir", "--graph", "x"], "'./dir' is a cluster"),
+        (["optimize", "--cluster", "./dir", "--graph", "x"], "config_dir_not_found"),
         (["snapshot", "--profile", "nope"], "unknown profile 'nope'; defined profiles: [boxed, empty, here"),
     ],
 )

@@ -72,10 +72,10 @@ def test_one_read_has_a_ceiling(graph: Graph) -> None:
     ("kind", "type_", "entity", "prop", "error"),
     [
         ("vertex", "Book", "inline", "cover", BadRequestError),
-        ("node", "Tome", "inline", "cover", BadRequestError),
-        ("edge", "Book", "inline", "cover", BadRequestError),
+        ("node", "Tome", "inline", "cover", NotFoundError),
+        ("edge", "Book", "inline", "cover", NotFoundError),
         ("node", "Book", "inline", "title", BadRequestError),
-        ("node", "Book", "inline", "back", BadRequestError),
+        ("node", "Book", "inline", "back", NotFoundError),
         ("node", "Book", "nobody", "cover", NotFoundError),
         ("node", "Book", "x' OR '1'='1", "cover", NotFoundError),
     ],
@@ -156,7 +156,7 @@ def test_a_renamed_type_and_property_read_their_past(graph: Graph) -> None:
     old = graph.read_blob("node", "Tome", "inline", "jacket", version=before).content
     assert isinstance(old, ManagedBlob)
     assert old.reader.read() == value(10)[:10]
-    with pytest.raises(BadRequestError):
+    with pytest.raises(NotFoundError):
         graph.read_blob("node", "Book", "inline", "cover", version=before)
 
 
@@ -164,7 +164,7 @@ def test_a_property_added_again_does_not_show_its_earlier_life(graph: Graph) -> 
     before = graph.snapshot().version
     graph.apply_schema(SCHEMA.replace("cover: Blob?", ""))
     graph.apply_schema(SCHEMA)
-    with pytest.raises(BadRequestError, match="did not exist"):
+    with pytest.raises(NotFoundError, match="did not exist"):
         managed(graph, "inline", version=before)
     with pytest.raises(NotFoundError):
         managed(graph, "inline")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.api import wire
+from omnigraph.calendar import format_date, format_datetime
 from omnigraph.engine.schema.steps import told_type
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import PropertyType, Scalar
@@ -17,8 +18,6 @@ from omnigraph.language.values import (
     canonical_text,
     composite_id,
     fnv1a64,
-    format_date,
-    format_datetime,
     parse_date,
     parse_datetime,
 )

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,17 @@ from typing import Any
 from omnigraph.errors import OmniGraphError, TooManyRequestsError
 from omnigraph.server.process import Program
 from omnigraph.server.settings import ServerLimits, Settings
+from omnigraph.server.states import States
 from omnigraph.server.supervisor import serve
 from omnigraph.server.surroundings import Surroundings
 
-PROGRAM = Program("tests.server.light:open_graph", "tests.server.light:boot", "tests.server.light:application")
+PROGRAM = Program(
+    "tests.server.light:open_graph",
+    "tests.server.light:boot",
+    "tests.server.light:application",
+    "tests.server.light:renewed",
+    "tests.server.light:Revisions",
+)
 ROOM = "OMNIGRAPH_TEST_ROOM"
 """A directory in which server and test leave each other files."""
 
@@ -38,11 +46,39 @@ def boot(settings: Settings, open_graph: object, environment: Any, revision: int
         raise OmniGraphError("no healthy graphs")
     if (room / "die").exists() and boots >= int((room / "die").read_text()):
         os.kill(os.getpid(), signal.SIGKILL)
-    closed = room / f"closed-{os.getpid()}"
-    return SimpleNamespace(graphs={}, revision=revision or 7, close=closed.touch), None
+    return _serving(revision or 7), None
 
 
-def application(serving: Any, tokens: None, around: Surroundings) -> Any:
+def _serving(revision: int) -> Any:
+    closed = Path(os.environ[ROOM]) / f"closed-{os.getpid()}"
+    return SimpleNamespace(graphs={}, revision=revision, cluster_root="here", close=closed.touch)
+
+
+class Revisions:
+    """The newest revision is what the test has written into a file."""
+
+    def __init__(self, root: str) -> None:
+        self._file = Path(os.environ[ROOM]) / "newest"
+
+    def newer_than(self, revision: int) -> int | None:
+        newest = int(self._file.read_text()) if self._file.exists() else 0
+        return newest if newest > revision else None
+
+
+def renewed(
+    before: Any, has_tokens: bool, settings: Settings, open_graph: object, environment: Any, revision: int
+) -> Any:
+    """Builds a state for as long as the test likes."""
+    room = Path(os.environ[ROOM])
+    (room / f"renewing-{os.getpid()}").touch()
+    while not (room / f"go-{revision}").exists():
+        time.sleep(0.005)
+    if (room / f"go-{revision}").read_text() == "broken":
+        raise OmniGraphError(f"revision {revision} is broken")
+    return _serving(revision)
+
+
+def application(states: States, tokens: None, around: Surroundings) -> Any:
     room = Path(os.environ[ROOM])
     draining = asyncio.Event()
     around.draining.then(draining.set)
@@ -60,6 +96,8 @@ def application(serving: Any, tokens: None, around: Surroundings) -> Any:
         match scope["path"].strip("/").split("/"):
             case ["pid"]:
                 await respond(send, 200, str(os.getpid()).encode())
+            case ["revision"]:
+                await respond(send, 200, f"{os.getpid()} {states.serving.revision}".encode())
             case ["metrics"]:
                 await respond(send, 200, around.metrics.text())
             case ["count", operation]:

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -231,8 +232,8 @@ def test_a_cursor_belongs_to_its_graph(server: RunningServer, tmp_path: Any) -> 
 
 
 def waiters(server: RunningServer) -> int:
-    feed = server.application._feed
-    return 0 if feed is None else sum(watched.waiters for watched in feed._watch._watched.values())
+    feeds = server.application._feeds._feeds.copy().values()
+    return sum(watched.waiters for feed in feeds for watched in feed._watch._watched.copy().values())
 
 
 def test_a_poll_that_waits_ends_with_a_write(server: RunningServer, graph: Graph, branch: str) -> None:
@@ -358,6 +359,28 @@ def test_a_client_that_leaves_gives_its_slot_back(graph: Graph, branch: str) -> 
         wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
         with events(server, f"branch={branch}") as stream:
             assert stream.next()["event"] == "changes"
+
+
+def test_those_who_wait_move_to_a_state_that_is_served_later(graph: Graph, branch: str) -> None:
+    """Else an endless stream would see by rules that were replaced long ago."""
+    with running({"kb": graph}) as server:
+        cursor = poll(server, branch=branch)["cursor"]
+        answers: list[Any] = []
+        waiting = threading.Thread(
+            target=lambda: answers.append(poll(server, branch=branch, cursor=cursor, wait_ms=60_000))
+        )
+        with events(server, f"branch={branch}") as stream:
+            last = stream.next()["id"]
+            waiting.start()
+            wait_until(lambda: waiters(server) == 2, "a poll and a stream wait")
+            states = server.services.states
+            ruled = replace(states.serving.graph("kb"), gate=Rules({}))
+            states.replace(replace(states.serving, graphs={"kb": ruled}))
+            assert stream.next() == {}, "it ends as a whole answer"
+        waiting.join()
+        assert (answers[0]["blocks"], answers[0]["cursor"]) == ([], cursor)
+        again = server.client.get(f"/graphs/kb/changes?branch={branch}", headers={**EVENTS, "Last-Event-ID": last})
+        assert again.status_code == 403
 
 
 # Who may follow

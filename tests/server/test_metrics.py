@@ -31,7 +31,7 @@ def samples(text: str | bytes) -> dict[tuple[str, ...], float]:
 
 
 def test_requests_commits_and_refusals_are_counted() -> None:
-    metrics = Metrics({})
+    metrics = Metrics()
     metrics.began()
     metrics.answered("query", "POST", 200, 0.004)
     metrics.answered("query", "BREW\x01coffee", 405, 0.004)
@@ -52,7 +52,8 @@ def test_requests_commits_and_refusals_are_counted() -> None:
 
 def test_what_graphs_caches_and_locks_count_is_taken_over(tmp_path: Path) -> None:
     with omnigraph.init(tmp_path / "kb", "node Person { name: String @key }") as graph:
-        metrics = Metrics({"kb": Served("kb", graph)})
+        metrics = Metrics()
+        metrics.serves({"kb": Served("kb", graph)}, None)
         metrics.refresh()
         before = samples(metrics.text())
         graph.mutate('query add() { insert Person { name: "Ada" } }')
@@ -74,7 +75,7 @@ class Upkeep:
 
 
 def test_upkeep_shows_per_graph() -> None:
-    metrics = Metrics({})
+    metrics = Metrics()
     metrics.watch_upkeep({"kb": Upkeep()})
     assert samples(metrics.text())["omnigraph_upkeep_runs_total", "graph=kb"] == 0
     metrics._look_at_engine()

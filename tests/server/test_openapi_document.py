@@ -45,7 +45,10 @@ get /commits/{commit_id}/changes getCommitChanges changes
 get /changes pollChanges changes
 post /changes/baseline captureChangeBaseline changes
 """
-OURS = {"cluster_getEntity", "cluster_diff", "ready", "metrics"}
+OURS = {
+    *("cluster_getEntity", "cluster_diff", "cluster_explain", "cluster_planSchema", "cluster_getCommitSummary"),
+    *("cluster_getHistory", "cluster_previewMerge", "cluster_listPipelines", "ready", "metrics"),
+}
 """Operations that the contract does not know."""
 
 COMPONENTS = """

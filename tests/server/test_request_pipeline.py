@@ -331,7 +331,6 @@ def test_lines_have_their_media_type(guarded: RunningServer, media: str | None) 
         "snapshot?version=0",
         "snapshot?at=yesterday",
         "snapshot?at=2024-01-01T00:00:00",
-        "entity?type=Person&id=Ada",
         "entity?entity=vertex&type=Person&id=Ada",
         "diff?from=main",
         "diff?from=main&to=main&branch=main",

@@ -48,6 +48,7 @@ def test_without_a_cluster_it_says_what_it_boots_from(capsys: pytest.CaptureFixt
         (["--body-bytes", "0"], "--body-bytes"),
         (["--header-seconds", "nan"], "--header-seconds"),
         (["--cluster", "c"], "mutually exclusive"),
+        (["--watch"], "--watch follows a cluster"),
         (["--no-such-flag"], "--no-such-flag"),
         (["extra"], "extra"),
     ],

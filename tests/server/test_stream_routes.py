@@ -7,9 +7,11 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from omnigraph import Graph
@@ -156,12 +158,15 @@ def test_a_stream_is_of_one_state_and_holds_up_no_writer(large: RunningServer) -
 def test_there_are_so_many_streams_of_a_graph(large: RunningServer) -> None:
     """Another one is refused at once; everything else goes on."""
     with paused(large):
-        for path, body in (("export", {}), ("changes/baseline", {}), ("query", {"query": EVERYBODY})):
+        for path, body in (("export", {}), ("changes/baseline", {}), ("query", {"query": NOTES})):
             refused = large.client.post(f"/graphs/kb/{path}", json=body, headers={"Accept": "application/x-ndjson"})
             assert refused.status_code == 413
             assert refused.json()["resource_limit"] == {"resource": "stream_export_slots", "limit": 1, "actual": 2}
             assert "--streams-per-graph" in refused.json()["error"]
-        assert large.client.post("/graphs/kb/query", json={"query": EVERYBODY}).status_code == 200
+        for accepted in ("application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"):
+            asked = {"json": {"query": EVERYBODY}, "headers": {"Accept": accepted}}
+            small = large.client.post("/graphs/kb/query", **asked)
+            assert (small.status_code, small.headers["content-length"]) == (200, str(len(small.content)))
     wait_until(lambda: large.services.streams.open_streams() == 0, "the slot is given back")
     assert export(large, {"type_names": ["Person"]}).status_code == 200
 
@@ -244,3 +249,19 @@ def test_the_server_goes_on_after_a_broken_stream(torn: tuple[RunningServer, Pat
             response.read()
     assert server.client.get("/healthz").status_code == 200
     assert export(server, {"type_names": ["Knows"]}).status_code == 200
+
+
+def test_an_export_is_finished_on_the_graph_it_began_with(large_root: Path) -> None:
+    closed: list[bool] = []
+    graph = Graph.open(large_root)
+    graph.workspace.root.on_close(lambda: closed.append(True))
+    with running({"kb": graph}) as server:
+        states = server.services.states
+        with httpx.stream("POST", f"{server.graph()}/export", json={"type_names": ["Note"]}, timeout=120) as answer:
+            pieces = answer.iter_bytes()
+            size = len(next(pieces))
+            states.replace(replace(states.serving, graphs={}))
+            assert server.client.get("/graphs/kb/branches").status_code == 404
+            assert not closed
+            assert size + sum(map(len, pieces)) > TOTAL
+        wait_until(lambda: closed, "the graph was closed behind its last stream")

@@ -208,3 +208,60 @@ def test_what_a_killed_worker_had_admitted_is_free_again(light: LightServer, roo
     room.put("c-go")
     assert fetched(server, "/write/ada/c") == "written"
     assert server.terminate() == 0
+
+
+# -- following a cluster
+
+
+def revisions(server: ServerProcess) -> dict[int, int]:
+    """Which worker serves which revision."""
+    answers = (fetched(server, "/revision").split() for _ in range(20))
+    return {int(pid): int(revision) for pid, revision in answers}
+
+
+def test_every_worker_follows_and_one_that_dies_meanwhile_harms_nobody(light: LightServer, room: Room) -> None:
+    server = light(workers=2, watch=True)
+    left, victim = server.workers()
+    room.put("newest", "8")
+    wait_until(lambda: all(room.has(f"renewing-{pid}") for pid in (left, victim)), "both build the new state")
+    assert set(revisions(server).values()) == {7}
+    os.kill(victim, signal.SIGKILL)  # in the middle of it
+    wait_until(lambda: "serves again" in server.errors(), "another one serves")
+    assert set(revisions(server).values()) == {7}
+    room.put("go-8")
+    wait_until(lambda: list(revisions(server).values()) == [8, 8], "both serve the new state")
+    os.kill(left, signal.SIGKILL)
+    wait_until(lambda: server.errors().count("serves again") == 2, "another one serves")
+    wait_until(lambda: list(revisions(server).values()) == [8, 8], "both serve")
+    assert sorted(room.revisions_booted(), key=lambda r: r or 0) == [None, 7, 7, 8]
+    assert server.terminate() == 0
+
+
+def test_a_state_that_can_not_be_built_changes_nothing_until_a_newer_one_can(light: LightServer, room: Room) -> None:
+    server = light(watch=True)
+    room.put("go-8", "broken")
+    room.put("newest", "8")
+    wait_until(lambda: "revision 8 is broken" in server.errors(), "it was tried")
+    assert set(revisions(server).values()) == {7}
+    failing = fetched(server, "/metrics")
+    assert "omnigraph_workers_behind 1.0" in failing
+    assert 'omnigraph_state_changes_total{outcome="failed"}' in failing
+    room.put("go-9")
+    room.put("newest", "9")
+    wait_until(lambda: set(revisions(server).values()) == {9}, "the newer one is served")
+    served = fetched(server, "/metrics")
+    assert "omnigraph_workers_behind 0.0" in served
+    assert "omnigraph_revision 9.0" in served
+    assert server.errors().count("revision 8 can't be served, revision 7 still is: revision 8 is broken") == 1
+    assert server.terminate() == 0
+
+
+def test_told_to_end_it_does_not_wait_for_a_state_that_is_being_built(light: LightServer, room: Room) -> None:
+    server = light(watch=True, limits={"drain_seconds": 0.1})
+    room.put("newest", "8")
+    wait_until(lambda: room.has(f"renewing-{server.pid}"), "it is being built")
+    server.signal(signal.SIGTERM)
+    wait_until(lambda: refuses(server), "no connection is taken any more")
+    room.put("go-8")
+    assert server.wait() == 0
+    assert "revision 8 is served" not in server.errors()

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.calendar import format_date, format_datetime
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
 from omnigraph.language.types import Scalar
-from omnigraph.language.values import format_date, format_datetime, parse_date, parse_datetime
+from omnigraph.language.values import parse_date, parse_datetime
 
 Entity = dict[str, Any]
 Row = dict[str, Entity]

@@ -17,6 +17,7 @@ from omnigraph import Graph, errors
 from omnigraph.api.changes import ChangeBlock
 from omnigraph.api.merge import Resolutions
 from omnigraph.api.upkeep import MaintenancePolicy, Retention
+from omnigraph.engine.branches import create_branch
 from tests.torture.choices import CHOOSING, MUTATING, Arguments
 from tests.torture.model import records
 from tests.torture.readings import READINGS
@@ -80,7 +81,7 @@ def _do_merge(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, 
 
 
 def _do_branch(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    ref = graph.create_branch(arguments["name"], source=arguments["source"], actor=operation["op"])
+    ref = create_branch(graph.workspace, arguments["name"], arguments["source"], actor=operation["op"])
     return {"branch_id": ref.branch_id}
 
 

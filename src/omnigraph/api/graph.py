@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 from omnigraph.api import upkeep
 from omnigraph.api.blobs import BlobValue
+from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.changes import (
     ChangeBaseline,
     ChangePoll,
@@ -23,8 +24,9 @@ from omnigraph.api.enums import Integers
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.api.query import ReadOutput, ReadTarget
+from omnigraph.api.query import ReadOutput, ReadTarget, StoredQueries
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.api.snapshots import SnapshotListing
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
@@ -205,11 +207,22 @@ class GraphApi(Protocol):
         idempotency_key: str | None = None,
     ) -> LoadReceipt: ...
 
+    def load_lenient(
+        self,
+        data: LoadInput,
+        *,
+        mode: str,
+        branch: str = "main",
+        base: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> LoadReceipt: ...
+
     # Branches and history
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> object: ...
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated: ...
     def list_branches(self) -> list[str]: ...
-    def delete_branch(self, name: str, *, actor: str | None = None) -> None: ...
+    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted: ...
 
     def merge(
         self,
@@ -227,7 +240,18 @@ class GraphApi(Protocol):
         self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
     ) -> MergePreview: ...
 
-    def resolve_snapshot(self, branch: str = "main") -> str: ...
+    def listing(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> SnapshotListing: ...
+
+    def resolve_snapshot(
+        self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
+    ) -> str: ...
     def version_of(
         self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None
     ) -> int: ...
@@ -271,7 +295,14 @@ class GraphApi(Protocol):
 
     @property
     def schema_source(self) -> str: ...
-    def schema_text(self, branch: str = "main") -> str: ...
+    def schema_text(
+        self,
+        branch: str | None = None,
+        *,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> str: ...
     def plan_schema(self, text: str, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan: ...
     def apply_schema(
         self, text: str, *, branch: str = "main", allow_data_loss: bool = False, actor: str | None = None
@@ -304,3 +335,24 @@ class GraphApi(Protocol):
         branch: str = "main",
         actor: str | None = None,
     ) -> upkeep.MaintenanceReport: ...
+
+
+class ServedGraphApi(GraphApi, Protocol):
+    """A graph behind a server, which also has queries of its own."""
+
+    def stored_queries(self) -> StoredQueries: ...
+
+    def invoke(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        if_commit: str | None = None,
+        expect_mutation: bool | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> QueryRows | MutationReceipt: ...

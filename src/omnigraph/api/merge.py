@@ -139,6 +139,16 @@ class BranchMergeRequest(Struct, frozen=True, omit_defaults=True):
     message: str | None = None
 
 
+class MergePreviewRequest(Struct, frozen=True, omit_defaults=True):
+    """A merge that is only looked at."""
+
+    source: str
+    target: str | None = None
+    resolutions: Resolutions | None = None
+
+    WIRE_NAME: ClassVar[str] = "BranchMergePreviewRequest"
+
+
 class MergeRequest(Struct, frozen=True, omit_defaults=True):
     source: str
     target: str = "main"

@@ -59,6 +59,7 @@ class _ScopeParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class CommitChangesParameters(_ScopeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
     page_token: str | None = None
     limit: Positive | None = None
+    max_bytes: Positive | None = None
 
 
 class ChangeFeedParameters(_ScopeParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +70,8 @@ class ChangeFeedParameters(_ScopeParameters, frozen=True, kw_only=True, forbid_u
     start: str | None = None
     page_token: str | None = None
     limit: Positive | None = None
+    max_bytes: Positive | None = None
+    max_commits: Positive | None = None
     wait_ms: Annotated[int, Meta(ge=0)] | None = None
 
 
@@ -99,8 +102,8 @@ class BlobParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class EntityParameters(PointParameters, frozen=True, kw_only=True):
-    """One node or edge by its id."""
+    """One node or edge by its id. The kind may be left out: no node type is called like an edge type."""
 
-    entity: EntityKind
+    entity: EntityKind | None = None
     type: str
     id: str

@@ -103,6 +103,14 @@ class OperatorProfile(Struct, frozen=True):
     inputs: tuple[OperatorProfile, ...]
 
 
+class QueryPlan(Struct, frozen=True):
+    """How a read would be run: the lines of an indented tree."""
+
+    plan: tuple[str, ...]
+
+    WIRE_NAME: ClassVar[str] = "QueryPlanOutput"
+
+
 class ParamDescriptor(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One column of a result or one parameter of a query."""
 

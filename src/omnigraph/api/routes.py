@@ -13,21 +13,23 @@ from typing import Any, Final
 from omnigraph.api import parameters
 from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted, BranchList
 from omnigraph.api.changes import ChangeBaselineRequest, ChangePoll, ChangeSet, CommitChangesPage
-from omnigraph.api.commits import CommitList, CommitReceipt
+from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.error_output import ChangeErrorOutput, ErrorOutput
 from omnigraph.api.export import ExportRequest
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
-from omnigraph.api.merge import BranchMergeRequest, MergeResult
+from omnigraph.api.merge import BranchMergeRequest, MergePreview, MergePreviewRequest, MergeResult
+from omnigraph.api.pipeline import ServedPipelines
 from omnigraph.api.query import (
     InvokeStoredQueryRequest,
     LegacyReadOutput,
     LegacyReadRequest,
+    QueryPlan,
     QueryRequest,
     ReadOutput,
     StoredQueries,
 )
-from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaSource
+from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
 from omnigraph.api.service import GraphList, HealthOutput, Readiness
 from omnigraph.api.snapshots import SnapshotListing
 
@@ -35,9 +37,14 @@ GRAPH_PREFIX: Final = "/graphs/{graph_id}"
 IF_COMMIT_HEADER: Final = "Omnigraph-If-Graph-Commit"
 COMMIT_HEADER: Final = "Omnigraph-Commit"
 MIN_COMMIT_HEADER: Final = "Omnigraph-Min-Commit"
+QUERY_HEADER: Final = "Omnigraph-Query"
 SNAPSHOT_HEADER: Final = "Omnigraph-Snapshot-Id"
 IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 REQUEST_ID_HEADER: Final = "X-Request-Id"
+
+
+TYPE_METADATA: Final = b"omnigraph.type"
+"""Where a column of an Arrow stream says its type as the language calls it."""
 
 
 class Media(StrEnum):
@@ -146,6 +153,20 @@ def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
     )
 
 
+def _agents(path: str, operation_id: str, *, of_graph: bool = True) -> Route:
+    """The protocol of agents describes itself, so the document leaves it out; what a tool does asks for its action."""
+    return Route(
+        method="POST",
+        path=path,
+        operation_id=operation_id,
+        summary="Tools for agents",
+        tag="agents",
+        of_graph=of_graph,
+        body=Body.REQUEST,
+        in_document=False,
+    )
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     _service("/healthz", "health", "Whether the process answers", response=(HealthOutput,), public=True),
     _service("/readyz", "ready", "Whether graphs are served, and which are not", response=(Readiness,), public=True),
@@ -154,6 +175,9 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service(
         "/graphs", "listGraphs", "The graphs that are served", response=(GraphList,), action=PolicyAction.GRAPH_LIST
     ),
+    # Agents: their protocol has one path, to one graph or to the server that has only one
+    _agents("/mcp", "mcp"),
+    _agents("/mcp", "mcpOfServer", of_graph=False),
     # Reads
     _get(
         "/snapshot",
@@ -191,6 +215,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         media=_ROWS_AS,
     ),
     _post(
+        "/query/explain",
+        "explain",
+        "The plan of a read query; nothing is run",
+        "queries",
+        PolicyAction.READ,
+        request=QueryRequest,
+        response=(QueryPlan,),
+    ),
+    _post(
         "/read",
         "read",
         "Run a read query",
@@ -220,6 +253,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         parameters=parameters.PointParameters,
         response=(SchemaSource,),
     ),
+    _post(
+        "/schema/plan",
+        "planSchema",
+        "The steps from the accepted schema to another; nothing is changed",
+        "schema",
+        PolicyAction.READ,
+        request=SchemaPlanRequest,
+        response=(SchemaPlan,),
+    ),
     _get("/branches", "listBranches", "The names of all branches", "branches", response=(BranchList,)),
     _get(
         "/commits",
@@ -230,6 +272,21 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=(CommitList,),
     ),
     _get("/commits/{commit_id}", "getCommit", "One commit", "commits", response=(CommitReceipt,)),
+    _get(
+        "/commits/{commit_id}/summary",
+        "getCommitSummary",
+        "One commit, with how many entities it changed",
+        "commits",
+        response=(CommitSummary,),
+    ),
+    _get(
+        "/history",
+        "getHistory",
+        "The history of a branch, with what each commit did",
+        "commits",
+        parameters=parameters.CommitsParameters,
+        response=(CommitHistory,),
+    ),
     _get(
         "/commits/{commit_id}/changes",
         "getCommitChanges",
@@ -268,7 +325,17 @@ ROUTES: Final[tuple[Route, ...]] = (
         parameters=parameters.DiffParameters,
         response=(ChangeSet,),
     ),
+    _post(
+        "/branches/merge/preview",
+        "previewMerge",
+        "What a merge would change and what conflicts; nothing is merged",
+        "branches",
+        PolicyAction.READ,
+        request=MergePreviewRequest,
+        response=(MergePreview,),
+    ),
     _get("/queries", "list_queries", "The stored queries", "queries", response=(StoredQueries,)),
+    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", response=(ServedPipelines,)),
     # Writes
     _mutation("/mutate", "mutate", "Run a mutation as one commit"),
     _mutation("/change", "change", "Run a mutation as one commit", successor="mutate"),

@@ -24,8 +24,19 @@ class SchemaSource(Struct, frozen=True):
 
 
 class SchemaApplyRequest(Struct, frozen=True, omit_defaults=True):
+    """The schema that a branch (main when not said) is to have."""
+
     schema_source: str
     allow_data_loss: bool = False
+    branch: str | None = None
+
+
+class SchemaPlanRequest(Struct, frozen=True, omit_defaults=True):
+    """The schema that a branch (main when not said) might have."""
+
+    schema_source: str
+    allow_data_loss: bool = False
+    branch: str | None = None
 
 
 class VectorScalar(Struct, frozen=True):

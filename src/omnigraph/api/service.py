@@ -15,12 +15,17 @@ class HealthOutput(Struct, frozen=True, omit_defaults=True):
 
 
 class Readiness(Struct, frozen=True, omit_defaults=True):
-    """How many graphs are served and how many are not. Which ones they are is for those who may know."""
+    """How many graphs are served and how many are not. Which ones they are is for those who may know.
+
+    `revision` is the applied state of a cluster that is served. `unserved_revision` is a newer one that a server which
+    follows its cluster could not take over; why is in its log.
+    """
 
     status: str
     graphs: int
     quarantined: int
     revision: int | None = None
+    unserved_revision: int | None = None
 
     WIRE_NAME: ClassVar[str] = "ReadinessOutput"
 

@@ -35,12 +35,14 @@ def _rule(capability: Capability, *flags: str) -> Rule:
 _READ = _rule(Capability.ANY, "server", "graph", "store", "profile")
 _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
+_CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
 _CLUSTER = _rule(Capability.CONTROL)
 
 RULES: dict[str, Rule] = {
     "query": _READ,
     "mutate": _WRITE,
+    "shell": _WRITE,
     "load": _WRITE,
     "ingest": _WRITE,
     "branch create": _WRITE,
@@ -57,18 +59,27 @@ RULES: dict[str, Rule] = {
     "changes poll": _READ,
     "changes baseline": _READ,
     "diff": _READ,
+    "doctor": _READ,
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "init": _rule(Capability.DIRECT),
-    "pipeline run": _rule(Capability.DIRECT, "store", "as"),
-    "pipeline validate": _rule(Capability.DIRECT, "store"),
-    "pipeline explain": _rule(Capability.DIRECT, "store"),
+    "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
+    "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
+    "pipeline explain": _rule(Capability.DIRECT, "cluster", "store"),
     "optimize": _UPKEEP,
     "repair": _UPKEEP,
     "cleanup": _UPKEEP,
     "lint": _UPKEEP,
     "schema plan": _rule(Capability.DIRECT, "store", "profile"),
+    "mcp": _rule(Capability.ANY, "server", "cluster", "graph", "store", "as", "profile"),
     "serve": _rule(Capability.DIRECT, "cluster", "store"),
+    "queries list": _CONTROL,
+    "queries validate": _CONTROL,
+    "policy validate": _CONTROL,
+    "policy test": _CONTROL,
+    "policy explain": _CONTROL,
+    "policy show": _CONTROL,
+    "embed": _LOCAL,
     "cluster validate": _CLUSTER,
     "cluster plan": _CLUSTER,
     "cluster apply": _rule(Capability.CONTROL, "as"),
@@ -79,6 +90,7 @@ RULES: dict[str, Rule] = {
     "cluster force-unlock": _CLUSTER,
     "cluster history": _CLUSTER,
     "fmt": _LOCAL,
+    "quickstart": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
     "version": _LOCAL,
@@ -134,10 +146,12 @@ def check_flags(path: str, flags: GlobalFlags) -> None:
 def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
+    if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
+        return "Give --cluster <dir|uri>."
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
-        cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
+        cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
     if path.startswith("cluster "):
         return "Give the directory of its configuration with --config <dir>."

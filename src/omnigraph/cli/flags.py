@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WITH_VALUE = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
-WITHOUT_VALUE = ("--yes", "--quiet")
+WITHOUT_VALUE = ("--yes", "--quiet", "--debug")
 
 # `commit list --graph` draws the history; with a value after it, the flag selects a graph as everywhere else.
 _BARE: dict[tuple[str, ...], str] = {("commit", "list", "--graph"): "--dag"}
@@ -35,6 +36,11 @@ class GlobalFlags:
         for flag, value in zip(("server", "cluster", "graph", "store", "as", "profile"), values, strict=True):
             if value is not None:
                 yield flag, value
+
+
+def path_of(ctx: Any) -> str:
+    """The words of the command that runs, without the program's name."""
+    return str(ctx.command_path).partition(" ")[2]
 
 
 def hoisted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

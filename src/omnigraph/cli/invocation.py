@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from omnigraph.cli.capabilities import RULES, label_of
-from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.clusters import graph_of
+from omnigraph.cli.flags import GlobalFlags, path_of
 from omnigraph.cli.operator_config import OperatorConfig, load_config
-from omnigraph.cli.scope import Request, ServerScope, StoreScope, resolve
+from omnigraph.cli.scope import ClusterScope, Request, ServerScope, StoreScope, resolve, resolve_cluster
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
-
-
-def path_of(ctx: typer.Context) -> str:
-    """The words of the command, without the program's name."""
-    return ctx.command_path.partition(" ")[2]
 
 
 @dataclass
@@ -54,8 +50,7 @@ class Invocation:
 
     def target(self, uri: str | None = None) -> StoreScope:
         """The storage this command line addresses."""
-        request = Request(label_of(self.path), RULES[self.path].capability, self.flags, uri)
-        scope = resolve(request, self.config)
+        scope = resolve(self._request(uri), self.config)
         if isinstance(scope, StoreScope):
             return scope
         if isinstance(scope, ServerScope):
@@ -63,10 +58,11 @@ class Invocation:
                 f"{scope.url} is a server, and this version of omnigraph works on storage only; "
                 "address the graph's storage with --store <uri>"
             )
-        raise BadRequestError(
-            f"'{scope.root}' is a cluster, and this version of omnigraph works on single graphs only; "
-            "address the graph's storage with --store <uri>"
-        )
+        return graph_of(scope)
+
+    def cluster(self) -> ClusterScope:
+        """The cluster this command line addresses, with the graph of it that was named."""
+        return resolve_cluster(self._request(None), self.config)
 
     def open(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
         target = self.target(uri)
@@ -77,6 +73,9 @@ class Invocation:
         target = self.target(uri)
         self.echo(target)
         return target, open_graph(target)
+
+    def _request(self, uri: str | None) -> Request:
+        return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri)
 
     def echo(self, target: StoreScope) -> None:
         """Say where a write goes, before it goes there."""

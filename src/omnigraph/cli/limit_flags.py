@@ -18,6 +18,7 @@ import typer
 from typer.main import get_command
 
 from omnigraph.cli.usage import UsageError
+from omnigraph.cli.values import read_plainly
 
 if TYPE_CHECKING:
     from omnigraph.server.settings import ServerLimits
@@ -43,7 +44,7 @@ class LimitFlags:
         takes_limits.__annotations__ = annotations
         maker = typer.Typer(add_completion=False)
         maker.command()(takes_limits)
-        return list(get_command(maker).params)
+        return read_plainly(list(get_command(maker).params))
 
     @cached_property
     def groups(self) -> dict[str, list[Any]]:

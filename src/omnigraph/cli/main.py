@@ -1,8 +1,8 @@
 """The entry point of `omnigraph`: spells out old commands, runs the new ones, turns failures into exit codes.
 
-Importing it must stay cheap, because `--help` and shell completion pay for it: a command imports what it needs
-when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost `mutate --if-commit` race,
-130 interrupted (Ctrl-C).
+Importing it must stay cheap, because `--help` and shell completion pay for it: a command is imported when it is run,
+and imports what it needs when it runs. Exit codes: 0 success, 1 a failure at run time, 2 wrong usage, 4 a lost
+`mutate --if-commit` race, 130 interrupted (Ctrl-C).
 """
 
 from __future__ import annotations
@@ -11,42 +11,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
-from omnigraph.cli.commands import (
-    blob,
-    branch,
-    changes,
-    cluster,
-    commit,
-    diff,
-    export,
-    fmt,
-    init,
-    lint,
-    load,
-    maintenance,
-    mutate,
-    pipeline,
-    profile,
-    query,
-    schema,
-    serve,
-    snapshot,
-    version,
-)
+from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
 from omnigraph.cli.deprecated import spelled_out
-from omnigraph.cli.flags import GlobalFlags, hoisted
-from omnigraph.cli.invocation import path_of
+from omnigraph.cli.failures import show_traces, tell
+from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
 from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
-from omnigraph.cli.quick_start import leave_pandas_out
+from omnigraph.cli.quick_start import collect_rarely, leave, leave_pandas_out
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, OmniGraphError
 
@@ -58,60 +37,98 @@ FAMILIES = {
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply.",
+    "queries": "The stored queries of a cluster.",
+    "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "init": init.init,
-    "load": load.load,
-    "ingest": load.ingest,
-    "query": query.query,
-    "mutate": mutate.mutate,
-    "snapshot": snapshot.snapshot,
-    "branch create": branch.create,
-    "branch list": branch.list_,
-    "branch delete": branch.delete,
-    "branch merge": branch.merge,
-    "commit list": commit.list_,
-    "commit show": commit.show,
-    "commit changes": commit.changes,
-    "changes poll": changes.poll,
-    "changes baseline": changes.baseline,
-    "diff": diff.diff,
-    "export": export.export,
-    "blob get": blob.get,
-    "blob stat": blob.stat,
-    "schema show": schema.show,
-    "schema plan": schema.plan,
-    "schema apply": schema.apply,
-    "pipeline run": pipeline.run,
-    "pipeline validate": pipeline.validate,
-    "pipeline explain": pipeline.explain,
-    "optimize": maintenance.optimize,
-    "repair": maintenance.repair,
-    "cleanup": maintenance.cleanup,
-    "lint": lint.lint,
-    "fmt": fmt.fmt,
-    "cluster validate": cluster.validate,
-    "cluster plan": cluster.plan,
-    "cluster apply": cluster.apply,
-    "cluster approve": cluster.approve,
-    "cluster status": cluster.status,
-    "cluster refresh": cluster.refresh,
-    "cluster import": cluster.import_,
-    "cluster force-unlock": cluster.force_unlock,
-    "cluster history": cluster.history,
-    "profile list": profile.list_,
-    "profile show": profile.show,
-    "serve": serve.serve,
-    "version": version.version,
+# Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
+# imports none of them.
+SUMMARIES = {
+    "quickstart": "Write a schema, data, queries, a pipeline and a cluster with rules into a directory, to begin with",
+    "init": "Create a graph",
+    "load": "Load data into a branch as one commit, all or nothing",
+    "query": "Run a read query (alias: read)",
+    "mutate": "Run a mutation: inserts, updates or deletes, all or nothing (alias: change)",
+    "shell": "Query and change a graph in a conversation: history, completion, `:help`",
+    "snapshot": "Show the tables of a state, with their versions and sizes",
+    "diff": "Show which entities differ between two states, of any branches",
+    "export": "Write every entity of a state, one JSON object per line; `load` reads it back",
+    "optimize": "Compact tables and bring their indexes up to date, in one commit that changes no content",
+    "repair": "Verify that every branch opens and is complete, and find tables that another tool has changed",
+    "cleanup": "Remove the data of old versions",
+    "lint": "Check the queries of a file against a schema (alias: check)",
+    "embed": "Give graph records the vectors of their texts, file to file",
+    "fmt": "Format schema (.pg) and query (.gq) files in place",
+    "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
+    "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
+    "doctor": "Check this machine, and the graph that is addressed, and say what to do",
+    "version": "Print the version and the storage format version",
+}
+
+# `module.function` below `omnigraph.cli.commands`.
+COMMANDS: dict[str, str] = {
+    "quickstart": "quickstart.quickstart",
+    "init": "init.init",
+    "shell": "shell.shell",
+    "load": "load.load",
+    "ingest": "load.ingest",
+    "query": "query.query",
+    "mutate": "mutate.mutate",
+    "snapshot": "snapshot.snapshot",
+    "branch create": "branch.create",
+    "branch list": "branch.list_",
+    "branch delete": "branch.delete",
+    "branch merge": "branch.merge",
+    "commit list": "commit.list_",
+    "commit show": "commit.show",
+    "commit changes": "commit.changes",
+    "changes poll": "changes.poll",
+    "changes baseline": "changes.baseline",
+    "diff": "diff.diff",
+    "export": "export.export",
+    "blob get": "blob.get",
+    "blob stat": "blob.stat",
+    "schema show": "schema.show",
+    "schema plan": "schema.plan",
+    "schema apply": "schema.apply",
+    "pipeline run": "pipeline.run",
+    "pipeline validate": "pipeline.validate",
+    "pipeline explain": "pipeline.explain",
+    "optimize": "maintenance.optimize",
+    "repair": "maintenance.repair",
+    "cleanup": "maintenance.cleanup",
+    "lint": "lint.lint",
+    "embed": "embed.embed",
+    "fmt": "fmt.fmt",
+    "cluster validate": "cluster.validate",
+    "cluster plan": "cluster.plan",
+    "cluster apply": "cluster.apply",
+    "cluster approve": "cluster.approve",
+    "cluster status": "cluster.status",
+    "cluster refresh": "cluster.refresh",
+    "cluster import": "cluster.import_",
+    "cluster force-unlock": "cluster.force_unlock",
+    "cluster history": "cluster.history",
+    "queries list": "queries.list_",
+    "queries validate": "queries.validate",
+    "policy validate": "policy.validate",
+    "policy test": "policy.try_cases",
+    "policy explain": "policy.explain",
+    "policy show": "policy.show",
+    "profile list": "profile.list_",
+    "profile show": "profile.show",
+    "serve": "serve.serve",
+    "mcp": "mcp.mcp",
+    "doctor": "doctor.doctor",
+    "version": "version.version",
 }
 
 
 INTERRUPTED = 128 + signal.SIGINT
 
 
-class GuardedCommand(TyperCommand):
+class GuardedCommand(PlainCommand):
     """A command that refuses global flags it would ignore, before it does anything."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -186,6 +203,7 @@ def _root(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Consent to a destructive write elsewhere.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not say where a write goes.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where a failure comes from.")] = False,
     version: Annotated[
         bool, typer.Option("--version", "-v", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
@@ -194,27 +212,34 @@ def _root(
 
     The options below may also stand behind the subcommand.
     """
+    show_traces(debug)
     ctx.obj = GlobalFlags(actor, server, graph, profile, store, cluster, yes, quiet)
 
 
-def _built() -> typer.Typer:
-    plain: dict[str, Any] = {"rich_markup_mode": None, "no_args_is_help": True}
-    app = typer.Typer(name="omnigraph", epilog=legend(), pretty_exceptions_enable=False, add_completion=False, **plain)
-    app.callback()(_root)
-    families = {name: typer.Typer(help=text, **plain) for name, text in FAMILIES.items()}
-    for path, function in COMMANDS.items():
-        family, _, second = path.partition(" ")
-        home = families[family] if second else app
-        options: dict[str, Any] = {"epilog": flags_line(path), "hidden": path in HIDDEN}
-        home.command(second or family, cls=COMMAND_CLASSES.get(path, GuardedCommand), **options)(function)
-    for name, family_app in families.items():
-        family_app.callback(help=FAMILIES[name])(_family)
-        app.add_typer(family_app, name=name)
-    return app
+def _built() -> CommandGroup:
+    single = {path: _maker(path) for path in COMMANDS if " " not in path}
+    families = {name: partial(_family, name) for name in FAMILIES}
+    summaries = {name: text for name, text in SUMMARIES.items() if name in COMMANDS}
+    app = group("omnigraph", {**single, **families}, lambda: {**summaries, **FAMILIES}, epilog=legend())
+    return root(_root, app)
 
 
-def _family() -> None:
-    """Makes a family stay one, however few commands it has."""
+def _family(name: str) -> CommandGroup:
+    """A family stays one, however few commands it has."""
+    paths = {path.partition(" ")[2]: path for path in COMMANDS if path.startswith(f"{name} ")}
+    makers = {second: _maker(path) for second, path in paths.items()}
+    return group(
+        name,
+        makers,
+        lambda: {second: summary_of(function_at(COMMANDS[path])) for second, path in paths.items()},
+        help=FAMILIES[name],
+    )
+
+
+def _maker(path: str) -> Callable[[], Any]:
+    name = path.rpartition(" ")[2]
+    cls = COMMAND_CLASSES.get(path, GuardedCommand)
+    return lambda: command(name, function_at(COMMANDS[path]), cls, epilog=flags_line(path), hidden=path in HIDDEN)
 
 
 app = _built()
@@ -223,6 +248,7 @@ app = _built()
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     leave_pandas_out()
+    collect_rarely()
     try:
         code = run(list(sys.argv[1:] if argv is None else argv))
         # Nothing is left to interrupt but the end of the process, which would answer with a stack trace.
@@ -232,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The reader went away (`omnigraph … | head`). Nothing may be written at exit, or Python complains about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    sys.exit(code)
+    leave(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -245,17 +271,15 @@ def run(arguments: list[str]) -> int:
         outcome = app([*global_flags, *command], prog_name="omnigraph", standalone_mode=False)
     except typer.TyperException as error:
         return _report_usage(error, json="--json" in command)
-    except UsageError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
     except typer.Abort:
         print("Error: aborted", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         outcome = INTERRUPTED
-    except OmniGraphError as error:
-        print("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-        return error.exit_code
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return tell(error)
     # Outside of standalone mode the exit code of `typer.Exit` comes back as the result; an interrupt is made one.
     if outcome == INTERRUPTED:
         print("Error: interrupted", file=sys.stderr)

@@ -76,6 +76,22 @@ def resolve(request: Request, config: OperatorConfig) -> Scope:
     return _configured(request, config)
 
 
+def resolve_cluster(request: Request, config: OperatorConfig) -> ClusterScope:
+    """The cluster that a command line means, which a flag or a profile names."""
+    flags = request.flags
+    if flags.cluster is not None:
+        return ClusterScope(config.clusters.get(flags.cluster, flags.cluster), flags.graph)
+    profile_name = flags.profile or active_profile_name()
+    if profile_name is not None:
+        profile = config.profile(profile_name)
+        if profile.flaw is not None:
+            raise BadRequestError(profile.flaw)
+        kind, target = profile.bindings[0]
+        if kind == "cluster":
+            return ClusterScope(config.clusters.get(target, target), flags.graph or profile.default_graph)
+    raise BadRequestError(f"`{request.label}` needs a cluster; give --cluster <dir|uri>, or a --profile that binds one")
+
+
 def storage_uri(uri: str, label: str) -> str:
     """The URI of a direct command, which can't be a server."""
     if uri.startswith(("http://", "https://")):

@@ -13,7 +13,8 @@ _BETWEEN_COLUMNS = 3
 
 def fitting_width(output: ReadOutput, terminal: int, widest: int) -> int:
     """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
-    from omnigraph.engine.query.output import cell_text, columns_of
+    from omnigraph.api.cell_text import cell_text
+    from omnigraph.engine.query.output import columns_of
 
     columns = columns_of(output)
     longest = [max(len(name), *(len(cell_text(row.get(name))) for row in output.rows), 0) for name in columns]

@@ -67,6 +67,10 @@ class Catalog:
         """Store the file of a query; its digest."""
         return self.write(query_path(graph_id, name, file_digest(data)), data)
 
+    def write_pipeline(self, name: str, data: bytes) -> str:
+        """Store the file of a pipeline; its digest."""
+        return self.write(pipeline_path(name, file_digest(data)), data)
+
     def write_policy(self, name: str, data: bytes) -> str:
         """Store the file of a policy; its digest."""
         return self.write(policy_path(name, file_digest(data)), data)

@@ -223,7 +223,7 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
         except OmniGraphError as problem:
             desired.found.append(error("pipeline_schema_mismatch", f"{where}.file", str(problem)))
     address = pipeline_address(name)
-    desired.resources[address] = Resource(digest=source.digest, graph=graph_address(graph_id))
+    desired.resources[address] = Resource(digest=source.digest, pipeline_graph=graph_address(graph_id))
     desired.sources[address] = source
     if is_known:
         desired.dependencies |= {(address, graph_address(graph_id)), (address, schema_address(graph_id))}

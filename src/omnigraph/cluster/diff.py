@@ -43,7 +43,7 @@ def _metadata_change(before: Resource, after: Resource) -> MetadataChange | None
         return "policy_bindings"
     if before.embedding_profile != after.embedding_profile:
         return "embedding_profile"
-    return "pipeline_graph" if before.graph != after.graph else None
+    return "pipeline_graph" if before.pipeline_graph != after.pipeline_graph else None
 
 
 def blast_radius(changes: Iterable[ClusterChange], dependencies: Sequence[Dependency]) -> tuple[BlastRadius, ...]:

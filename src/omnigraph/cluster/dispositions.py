@@ -86,7 +86,7 @@ class Classifier:
                 return _blocked(RECOVERY_PENDING) if address.graph in self.pending else _APPLIED
             case Kind.PIPELINE:
                 after = self.after.get(change.resource)
-                return self._bound((after.graph or "",)) if after is not None else _APPLIED
+                return self._bound((after.pipeline_graph or "",)) if after is not None else _APPLIED
             case Kind.POLICY:
                 return self._policy(change)
             case Kind.EMBEDDING_PROVIDER:
@@ -148,7 +148,7 @@ def demoted(
             return blocked(change, failed[change.resource])
         address = parsed(change)
         resource = after.get(change.resource)
-        bound = {*(resource.applies_to or ()), resource.graph} if resource is not None else set()
+        bound = {*(resource.applies_to or ()), resource.pipeline_graph} if resource is not None else set()
         depends = address.graph in graphs or any(graph_address(graph) in bound for graph in graphs)
         return blocked(change, DEPENDENCY) if depends else change
 

@@ -36,13 +36,13 @@ def revision_path(revision: int) -> str:
     return f"{STATE_FOLDER}/{revision}.json"
 
 
-def graph_folder(graph_id: str, generation: int = 1) -> str:
+def graph_folder(graph_id: str, generation: int) -> str:
     """Where a graph of a cluster lies, below the storage root. Each generation of an id has a folder of its own, so
     whoever still removes the last one can't touch the next."""
     return f"{GRAPHS_FOLDER}/{graph_id}{f'.{generation}' if generation > 1 else ''}.omni"
 
 
-def graph_uri(root: str, graph_id: str, generation: int = 1) -> str:
+def graph_uri(root: str, graph_id: str, generation: int) -> str:
     return f"{root}/{graph_folder(graph_id, generation)}"
 
 

@@ -11,13 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import yaml
+
 from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, graph_address
-from omnigraph.cluster.catalog import Catalog, policy_path, query_path
+from omnigraph.cluster.applied import read_applied
+from omnigraph.cluster.catalog import Catalog, pipeline_path, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.digests import embedding_provider_digest, recorded_graph_digest
-from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded, graph_uri, revision_path
+from omnigraph.cluster.ledger import graph_uri, revision_path
 from omnigraph.cluster.state import BlobPolicy, Resource, State
-from omnigraph.cluster.storage_root import open_storage_root, storage_root
 from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
@@ -38,10 +40,17 @@ class ClusterGraph:
     uri: str
     embedding: EmbeddingProfile | None = None
     blobs: BlobPolicy | None = None
+    digest: str = field(default="", compare=False)
+    """Of everything that was applied for it. Graphs that differ in it alone are opened alike."""
 
     def embedder(self, environment: Mapping[str, str]) -> Embedder | None:
         """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
         return None if self.embedding is None else open_client(self.embedding.resolved(environment))
+
+    def own_blobs(self) -> ExternalBlobPolicy | None:
+        """Which external blobs somebody may bring in from a process of their own, None for none."""
+        bases = self.blobs.bases if self.blobs is not None else ()
+        return ExternalBlobPolicy([AllowedBase(base.uri, base.scope) for base in bases]) if bases else None
 
     def served_blobs(self) -> ExternalBlobPolicy | None:
         """Which external blobs it takes in for others, None for none. A base that only counts in somebody's own process
@@ -70,6 +79,27 @@ class ClusterPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterPipeline:
+    """A pipeline file, and the graph it loads."""
+
+    name: str
+    graph_id: str
+    digest: str
+    source: str = field(repr=False)
+
+    @property
+    def branch(self) -> str:
+        """The branch that the file names, else `main`. What else it says is for those who run it."""
+        try:
+            document = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        except yaml.YAMLError:
+            return "main"
+        members = document.value if isinstance(document, yaml.MappingNode) else ()
+        named = (value.value.strip() for key, value in members if key.value == "branch" and _is_text(value))
+        return next(named, "") or "main"
+
+
+@dataclass(frozen=True, slots=True)
 class ServingSnapshot:
     """One applied state. `warnings` has a finding for each graph of `quarantined`."""
 
@@ -78,26 +108,15 @@ class ServingSnapshot:
     graphs: tuple[ClusterGraph, ...]
     queries: tuple[ClusterQuery, ...] = ()
     policies: tuple[ClusterPolicy, ...] = ()
+    pipelines: tuple[ClusterPipeline, ...] = ()
     quarantined: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
 
 
-def read_serving(source: str, revision: int | None = None) -> ServingSnapshot:
+def read_serving(source: str | ObjectStore, revision: int | None = None) -> ServingSnapshot:
     """What stands to be served: the newest state, or the one of that revision. Raises `ClusterError`."""
-    store = open_storage_root(source)
-    recorded = _recorded(store, revision) if store is not None else None
-    if store is None or recorded is None:
-        path = STATE_FOLDER if revision is None else revision_path(revision)
-        where = store.uri if store is not None else storage_root(source)
-        raise ClusterError.of(
-            "cluster_state_missing", path, f"'{where}' holds no state of a cluster; import and apply one first"
-        )
-    return _Verification(store, recorded.state).snapshot()
-
-
-def _recorded(store: ObjectStore, revision: int | None) -> Recorded | None:
-    ledger = Ledger(store)
-    return ledger.newest() if revision is None else ledger.revision(revision)
+    applied = read_applied(source, revision)
+    return _Verification(applied.store, applied.state).snapshot()
 
 
 class _Verification:
@@ -127,6 +146,7 @@ class _Verification:
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
             queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
             policies = list(readers.map(self._policy, *_columns(self._state.of_kind(Kind.POLICY))))
+            pipelines = list(readers.map(self._pipeline, *_columns(self._state.of_kind(Kind.PIPELINE))))
         if self._found:
             raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
         bound = (_bound_to(policy, served) for policy in policies if policy is not None)
@@ -136,6 +156,7 @@ class _Verification:
             graphs=graphs,
             queries=tuple(query for query in queries if query is not None),
             policies=tuple(policy for policy in bound if policy.applies_to),
+            pipelines=tuple(p for p in pipelines if p is not None and p.graph_id in served),
             quarantined=quarantined,
             warnings=warnings,
         )
@@ -158,12 +179,8 @@ class _Verification:
                     "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
                 )
             )
-        return ClusterGraph(
-            graph_id,
-            graph_uri(self._store.uri, graph_id, self._state.generation(graph_id)),
-            embedding,
-            blobs=resource.external_blob_policy,
-        )
+        uri = graph_uri(self._store.uri, graph_id, self._state.generation(graph_id))
+        return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:
         if provider is None:
@@ -199,6 +216,15 @@ class _Verification:
         source = self._payload(address, policy_path(address.name, resource.digest), resource.digest)
         return None if source is None else ClusterPolicy(address.name, source, resource.applies_to)
 
+    def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
+        graph = Address.parse(resource.pipeline_graph or "")
+        if graph is None or graph.kind is not Kind.GRAPH or str(graph) not in self._state.resources:
+            message = f"'{resource.pipeline_graph}' is no graph of the applied state; run `omnigraph cluster apply`"
+            self._found.append(error("unknown_pipeline_graph", str(address), message))
+            return None
+        source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
+        return None if source is None else ClusterPipeline(address.name, graph.name, resource.digest, source)
+
     def _payload(self, address: Address, path: str, digest: str) -> str | None:
         try:
             return self._catalog.read(path, digest).decode("utf-8")
@@ -224,6 +250,10 @@ def _bound_to(policy: ClusterPolicy, served: list[str]) -> ClusterPolicy:
         if address and address.kind is Kind.GRAPH and address.name not in served
     }
     return replace(policy, applies_to=tuple(scope for scope in policy.applies_to if scope not in lost))
+
+
+def _is_text(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null"
 
 
 def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], list[Resource]]:

@@ -47,7 +47,7 @@ class Resource(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Of graphs."""
     embedding_profile: EmbeddingProfile | None = None
     """Of embedding providers."""
-    graph: str | None = None
+    pipeline_graph: str | None = None
     """Of pipelines: the address of the graph they load."""
 
 

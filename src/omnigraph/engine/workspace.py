@@ -16,6 +16,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.columns import table_schema
@@ -130,8 +131,13 @@ class Workspace(Resources):
             if branch is not None:
                 raise BadRequestError("a snapshot is a commit id and needs no branch")
             located = log_walk.find(self.root, snapshot)
-            return Snapshot(self, located.ref.branch, located.entry)
-        head = self.head(MAIN if branch is None else branch)
+            # A commit is governed by the branch it was made on.
+            made_on = located.entry.branch
+            return Snapshot(self, located.ref.branch, located.entry, self.sight(PolicyAction.READ, made_on), made_on)
+        name = MAIN if branch is None else branch.strip()
+        # Whether a branch exists is told to those who may read it.
+        lens = self.sight(PolicyAction.READ, name)
+        head = self.head(name)
         if version is not None:
             entry = log_walk.at_version(self.root, head, version)
         elif at is not None:
@@ -140,7 +146,7 @@ class Workspace(Resources):
             entry = log_walk.at_time(self.root, head, round(at.timestamp() * 1_000_000))
         else:
             entry = head.entry
-        return Snapshot(self, head.ref.branch, entry)
+        return Snapshot(self, head.ref.branch, entry, lens)
 
     def read(
         self,

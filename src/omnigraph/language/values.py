@@ -13,10 +13,9 @@ import struct
 from collections.abc import Sequence
 from decimal import Decimal
 
+from omnigraph.calendar import MILLIS_PER_DAY, days_from_civil
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import INTEGER_RANGES, Scalar
-
-MILLIS_PER_DAY = 86_400_000
 
 _DATE = re.compile(r"(?:([+-]\d{4,9}|\d{4})-(\d{1,2})-(\d{1,2})|(\d{4})(\d{2})(\d{2}))", re.ASCII)
 _TIME = re.compile(
@@ -80,7 +79,7 @@ def _days_of(match: re.Match[str]) -> int | None:
     leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= day <= _DAYS_IN_MONTH[month - 1] + leap:
         return None
-    return _days_from_civil(year, month, day)
+    return days_from_civil(year, month, day)
 
 
 def _millis_of(match: re.Match[str]) -> int | None:
@@ -94,40 +93,6 @@ def _millis_of(match: re.Match[str]) -> int | None:
         return None
     offset = (offset_hours * 60 + offset_minutes) * (-1 if match.group(9) == "-" else 1)
     return ((hour * 60 + minute - offset) * 60 + second) * 1000 + fraction
-
-
-# `datetime` stops at the years 1 and 9999; a Date column does not. Proleptic Gregorian, eras of 400 years
-# starting in March so that the leap day is the last day of its year.
-def _days_from_civil(year: int, month: int, day: int) -> int:
-    year -= month <= 2
-    era, year_of_era = divmod(year, 400)
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
-
-
-def _civil_from_days(days: int) -> tuple[int, int, int]:
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * day_of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return era * 400 + year_of_era + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
-
-
-def format_date(days: int) -> str:
-    """`YYYY-MM-DD`; years outside 0..9999 carry a sign, so that the text parses back."""
-    year, month, day = _civil_from_days(days)
-    spelled = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
-    return f"{spelled}-{month:02d}-{day:02d}"
-
-
-def format_datetime(millis: int) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.mmmZ`, always three decimals."""
-    days, of_day = divmod(millis, MILLIS_PER_DAY)
-    seconds, milli = divmod(of_day, 1000)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
-    return f"{format_date(days)}T{hour:02d}:{minute:02d}:{second:02d}.{milli:03d}Z"
 
 
 def round_to_f32(value: float) -> float:

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from string import Formatter
 
+from omnigraph.calendar import format_date, format_datetime
 from omnigraph.errors import ConstraintRule
 from omnigraph.language.types import FLOATS, Scalar
-from omnigraph.language.values import format_date, format_datetime, shortest_float
+from omnigraph.language.values import shortest_float
 
 _LONGEST_SHOWN = 80
 
@@ -55,6 +56,10 @@ class Sentence(Enum):
     NO_VECTOR = (
         ConstraintRule.REQUIRED,
         "non-nullable vector property '{property}' has no value; @embed does not fill it on load",
+    )
+    NO_TEXT = (
+        ConstraintRule.REQUIRED,
+        "non-nullable vector property '{property}' has no value, and '{source}' has no text to embed",
     )
     NO_BLOB = (ConstraintRule.REQUIRED, "non-nullable blob property '{property}' has no value")
     OTHER_KEY = (ConstraintRule.KEY, "id {given} does not match its canonical @key id {canonical}")

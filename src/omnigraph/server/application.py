@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +25,7 @@ from omnigraph.api.routes import (
     IDEMPOTENCY_HEADER,
     IF_COMMIT_HEADER,
     MIN_COMMIT_HEADER,
+    QUERY_HEADER,
     REQUEST_ID_HEADER,
     SNAPSHOT_HEADER,
     Body,
@@ -39,29 +40,33 @@ from omnigraph.errors import (
     ResourceLimitError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer
-from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
+from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
+from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
+from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
 from omnigraph.server.exchange import Exchange
-from omnigraph.server.feed_delivery import FeedDelivery
-from omnigraph.server.handlers import blobs, changes, reads, service, streaming, writes
+from omnigraph.server.feed_delivery import Feeds
+from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
 from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
 from omnigraph.server.pools import Pools
 from omnigraph.server.router import ROUTER, WrongMethod
 from omnigraph.server.services import RequestRecord
+from omnigraph.server.states import HeldState
 from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
 from omnigraph.server.tokens import Tokens
 
-HANDLER_MODULES: Final = (blobs, changes, reads, service, streaming, writes)
+HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, writes)
 """Importing them registers the handlers."""
+
+Result = TypeVar("Result")
 
 _CLOSES: Final = {"Connection": "close"}
 _TOLD_TO_BROWSERS: Final = (
     *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
-    *("Content-Range", "Accept-Ranges", "Omnigraph-Query"),
+    *("Content-Range", "Accept-Ranges", QUERY_HEADER),
 )
 _ASKED_BY_BROWSERS: Final = (
     "Authorization",
@@ -77,13 +82,14 @@ _ASKED_BY_BROWSERS: Final = (
 class Application:
     """One process's share of a server."""
 
-    def __init__(self, services: Services, tokens: Tokens) -> None:
+    def __init__(self, services: Services, tokens: Tokens, agents: LoadEndpoint | None = None) -> None:
         self._services = services
+        self._agents = None if agents is None else Agents(agents)
         self._tokens = tokens
         self._limits = services.limits
         self._pools = Pools(services.limits)
         self._streams = StreamDelivery(self._pools)
-        self._feed: FeedDelivery | None = None
+        self._feeds = Feeds(self._pools)
         logging.getLogger("uvicorn.error").addFilter(_is_no_broken_stream)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,6 +106,8 @@ class Application:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
+                if self._agents is not None:
+                    await self._agents.close()
                 await self._streams.settle()
                 self._pools.close()
                 await send({"type": "lifespan.shutdown.complete"})
@@ -107,7 +115,7 @@ class Application:
 
     def drain(self) -> None:
         """Send home those who only wait for something to happen."""
-        self._waiting().stop()
+        self._feeds.stop()
 
     # The way of a request
 
@@ -124,8 +132,9 @@ class Application:
         route = matched.route
         exchange.operation_id = route.operation_id
         self._services.observer.began(route.operation_id)
+        state = self._services.states.hold()
         try:
-            await self._answered(exchange, route, dict(matched.path))
+            await self._answered(exchange, route, dict(matched.path), state)
         except ClientGoneError:
             exchange.broke_off = True
         except BrokenStreamError:
@@ -134,10 +143,11 @@ class Application:
             await self._refused(exchange, route, error)
         finally:
             exchange.close()
+            state.release()
             self._record(exchange)
 
-    async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str]) -> None:
-        if self._services.serving.requires_token and not route.public:
+    async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldState) -> None:
+        if state.serving.requires_token and not route.public:
             exchange.actor = self._tokens.authenticated(exchange.headers.get("authorization"))
         call = Call(
             route,
@@ -146,18 +156,21 @@ class Application:
             exchange.headers,
             path,
             self._services,
+            state,
             all_headers=exchange.all_headers,
             is_head=exchange.is_head,
             cancellation=Cancellation(),
         )
         if route.of_graph:
-            call = replace(call, target=self._services.serving.graph(path.pop("graph_id")))
+            call = replace(call, target=state.serving.graph(path.pop("graph_id")))
             exchange.graph_id = call.served.graph_id
         match route.operation_id:
             case "loadNdjson":
                 await self._load(exchange, call)
             case "pollChanges":
                 await self._poll(exchange, call)
+            case "mcp" | "mcpOfServer" if self._agents is not None:
+                await self._answer_agent(exchange, call, self._agents)
             case _:
                 await self._call(exchange, call)
 
@@ -174,7 +187,7 @@ class Application:
             return
         await self._streams.send(
             exchange,
-            answer,
+            _held(answer, call.held),
             call.route,
             seconds=self._limits.query_seconds,
             cancel=call.cancellation.cancel,
@@ -200,18 +213,38 @@ class Application:
         call = replace(call, parameters=decoded_parameters(call.route, exchange.query_string))
         await self._pools.read(lambda: require_feed(call))
         if exchange.is_head or chosen_media(exchange.headers.get("accept"), call.route.media) is Media.JSON:
-            await exchange.answer(await self._waiting().answer(call, exchange), call.route)
+            await exchange.answer(await self._feeds.of(call.held).answer(call, exchange), call.route)
             return
         slots, graph_id = self._services.streams, call.served.graph_id
         await self._pools.read(lambda: slots.take(graph_id))
         self._services.observer.stream_opened(graph_id)
         try:
-            await self._waiting().stream(call, exchange, lambda error: self._failed(exchange, error))
+            await self._feeds.of(call.held).stream(call, exchange, lambda error: self._failed(exchange, error))
         finally:
             slots.give_back(graph_id)
             self._services.observer.stream_closed(graph_id)
 
-    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], AnyAnswer]) -> AnyAnswer:
+    async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
+        """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
+        if call.target is None:
+            call = replace(call, target=graph_of(call, call.held.serving))
+            exchange.graph_id = call.served.graph_id
+
+        async def in_time(called: Call, work: Callable[[], Any]) -> Any:
+            try:
+                return await self._in_time(exchange, called, work)
+            except Exception as error:
+                self._failed(exchange, error)
+                if isinstance(error, QueryCancelledError | TimeoutError):
+                    raise _too_long(self._limits.query_seconds) from error
+                raise error_output(error, exchange.request_id, call.route).rebuilt() from error
+
+        seconds = self._limits.body_seconds
+        body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
+        exchange.received = len(body)
+        await exchange.answer(await agents.answer(call, body, in_time), call.route)
+
+    async def _in_time(self, exchange: Exchange, call: Call, work: Callable[[], Result]) -> Result:
         """Run a handler. A read ends when its time is over or its client is gone; a write that has begun is finished,
         because nobody could tell its caller what became of it."""
         work = self._services.observer.around(call.route.operation_id, work)
@@ -224,7 +257,8 @@ class Application:
         if running.done():
             return running.result()
         call.cancellation.cancel()
-        running.add_done_callback(_put_away)
+        held = call.held.hold()  # the thread goes on for a while
+        running.add_done_callback(lambda done: _put_away(done, held))
         if gone.done():
             raise ClientGoneError
         raise _too_long(self._limits.query_seconds)
@@ -240,7 +274,9 @@ class Application:
             exchange.broke_off = True
             raise BrokenStreamError from error
         # What is left of a body that was refused must not be taken for the next request.
-        unread = route.body is not Body.NONE and answer.status in (401, 403, 404, 408, 413, 415)
+        unread = route.body is not Body.NONE and exchange.has_body
+        if unread and answer.status not in (408, 413):
+            unread = not await is_received(exchange.receive, exchange.declared_length)
         headers = {**answer.headers, **_CLOSES} if unread else answer.headers
         await exchange.answer(replace(answer, headers=headers), route)
 
@@ -275,11 +311,6 @@ class Application:
             case _:
                 return Ceiling("request body bytes", limits.body_bytes, "--body-bytes")
 
-    def _waiting(self) -> FeedDelivery:
-        if self._feed is None:
-            self._feed = FeedDelivery(self._pools)
-        return self._feed
-
 
 def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     """The application for pages of other origins too. Without any, browsers keep them out."""
@@ -304,10 +335,24 @@ def _handled(call: Call) -> AnyAnswer:
     return HANDLERS[call.route.operation_id](call)
 
 
-def _put_away(running: asyncio.Future[AnyAnswer]) -> None:
+def _put_away(running: asyncio.Future[Any], held: HeldState) -> None:
     """A stream that nobody waits for any more gives its slot back."""
     if not running.cancelled() and running.exception() is None and isinstance(answer := running.result(), StreamAnswer):
         answer.release()
+    held.release()
+
+
+def _held(answer: StreamAnswer, state: HeldState) -> StreamAnswer:
+    """A stream that keeps the graph it reads open until it is put away, which may be after its request."""
+    held = state.hold()
+
+    def release() -> None:
+        try:
+            answer.release()
+        finally:
+            held.release()
+
+    return replace(answer, release=release)
 
 
 def _too_long(seconds: float) -> OmniGraphError:

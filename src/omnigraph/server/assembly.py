@@ -8,10 +8,11 @@ from typing import Final
 from starlette.types import ASGIApp
 
 from omnigraph import __version__
+from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
-from omnigraph.server.serving import Serving
+from omnigraph.server.states import States
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Surroundings
 from omnigraph.server.tokens import Tokens
@@ -19,10 +20,10 @@ from omnigraph.server.tokens import Tokens
 SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
 
 
-def application(serving: Serving, tokens: Tokens, around: Surroundings) -> ASGIApp:
+def application(states: States, tokens: Tokens, around: Surroundings, *, agents: LoadEndpoint | None = None) -> ASGIApp:
     limits = around.settings.limits
     services = Services(
-        serving,
+        states,
         limits,
         around.admission,
         Observing(around.metrics, around.tracing),
@@ -30,6 +31,6 @@ def application(serving: Serving, tokens: Tokens, around: Surroundings) -> ASGIA
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )
-    answering = Application(services, tokens)
+    answering = Application(services, tokens, agents)
     around.draining.then(answering.drain)
     return around.tracing.traced(with_origins(answering, around.settings.allow_origins))

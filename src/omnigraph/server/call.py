@@ -25,6 +25,7 @@ from omnigraph.server.entity_tags import matches_weakly, tag_of
 from omnigraph.server.services import Admission, Observer
 from omnigraph.server.serving import ServableGraph, Served, Serving
 from omnigraph.server.settings import ServerLimits
+from omnigraph.server.states import HeldState, States
 from omnigraph.server.stream_slots import StreamSlots
 
 MAIN: Final = "main"
@@ -37,7 +38,7 @@ _LONGEST_KEY: Final = 256
 class Services:
     """What all calls of a process share."""
 
-    serving: Serving
+    states: States
     limits: ServerLimits
     admission: Admission
     observer: Observer
@@ -76,6 +77,7 @@ class Call:
     headers: Mapping[str, str]
     path: Mapping[str, str]
     services: Services
+    held: HeldState
     parameters: Any = None
     body: Any = None
     raw_request: bytes = b""
@@ -90,6 +92,11 @@ class Call:
         if self.target is None:
             raise AssertionError(f"{self.route.operation_id} is about no graph")
         return self.target
+
+    @property
+    def serving(self) -> Serving:
+        """What was served when the request began."""
+        return self.held.serving
 
     @property
     def whole(self) -> ServableGraph:
@@ -140,7 +147,7 @@ class Call:
 
     def require_of_server(self, action: PolicyAction) -> None:
         """Go on only if the actor may do this with the server itself."""
-        require(self.decision(action, gate=self.services.serving.gate))
+        require(self.decision(action, gate=self.serving.gate))
 
     def decision(
         self,
@@ -205,10 +212,10 @@ class Call:
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
             return graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
         state = self._allowed_state(point, PolicyAction.READ)
-        if not immutable:
+        if not immutable or state.lens.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
-        shown = "" if state.lens.is_open else str(self.actor)
+        shown = state.lens.digest
         tag = tag_of(state.commit_id, self.route.operation_id, accept, self.raw_request, text, shown)
         if matches_weakly(self.headers.get("if-none-match", ""), tag):
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
@@ -248,10 +255,10 @@ def checked_point(point: ReadPoint) -> ReadPoint:
         if point.branch is not None:
             raise BadRequestError("name a branch or snapshot, not both")
         if point.version is not None or point.at is not None:
-            raise BadRequestError("a snapshot is one state: give no version and no moment with it")
+            raise BadRequestError("give at most one of snapshot, version and at")
         return ReadPoint(snapshot=point.snapshot.strip())
     if point.version is not None and point.at is not None:
-        raise BadRequestError("give at most one of version and at")
+        raise BadRequestError("give at most one of snapshot, version and at")
     return ReadPoint(branch_name(point.branch), None, point.version, point.at)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,13 +21,14 @@ from omnigraph.server.exchange import Exchange
 from omnigraph.server.handlers.changes import polled
 from omnigraph.server.head_watch import HeadWatch
 from omnigraph.server.pools import Pools
+from omnigraph.server.states import HeldState
 
 HEARTBEAT_SECONDS: Final = 15.0
 _LAST_EVENT: Final = "last-event-id"
 
 
 class FeedDelivery:
-    """Polls that wait, for all branches of all graphs of a process."""
+    """Polls that wait, for all branches of all graphs of a state."""
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
@@ -100,6 +102,40 @@ class FeedDelivery:
         finally:
             moved.cancel()
             stopped.cancel()
+
+
+class Feeds:
+    """The feeds of a process, one for each state that is served. Whoever waits on a state that is replaced goes home
+    with what there is, and comes back to the new one: an endless stream must not keep old rules for ever."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._feeds: dict[HeldState, FeedDelivery] = {}
+        self._stopped = False
+
+    def of(self, state: HeldState) -> FeedDelivery:
+        feed = self._feeds.get(state)
+        if feed is None:
+            feed = self._feeds[state] = FeedDelivery(self._pools)
+            loop = asyncio.get_running_loop()
+            state.when_replaced(lambda: _soon(loop, lambda: self._dismiss(state)))
+            if self._stopped:
+                feed.stop()
+        return feed
+
+    def stop(self) -> None:
+        """Send everybody home; the server ends."""
+        self._stopped = True
+        for feed in self._feeds.values():
+            feed.stop()
+
+    def _dismiss(self, state: HeldState) -> None:
+        self._feeds.pop(state).stop()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and everybody who waited with it
+        loop.call_soon_threadsafe(call)
 
 
 def _is_empty(poll: ChangePoll) -> bool:

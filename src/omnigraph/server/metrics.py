@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -50,8 +50,8 @@ class Upkeep(Protocol):
 class Metrics:
     """The numbers of one worker. `directory` is where workers put theirs together; a single one needs none."""
 
-    def __init__(self, graphs: Mapping[str, Served], *, worker: int = 0, directory: str | None = None) -> None:
-        self._graphs = graphs
+    def __init__(self, *, worker: int = 0, directory: str | None = None) -> None:
+        self._graphs: Mapping[str, Served] = {}
         self._upkeep: Mapping[str, Upkeep] = {}
         self._seen: dict[tuple[Any, ...], float] = {}
         self._directory = directory
@@ -86,6 +86,11 @@ class Metrics:
         self._workers = self._gauge("workers", "Workers that serve.")
         self._upkeep_runs = self._counter("upkeep_runs", "Looks at a graph by background upkeep.", "graph")
         self._upkeep_failing = self._gauge("upkeep_failing", "Whether the last look at a graph failed.", "graph")
+        self._revision = self._gauge(
+            "revision", "The applied state that is served, by whoever is behind.", mode="livemin"
+        )
+        self._behind = self._gauge("workers_behind", "Workers that could not take over a newer applied state.")
+        self._changes = self._counter("state_changes", "Applied states that were to be served.", "outcome")
         self._workers.set(1)
         self._latency.labels(UNMATCHED)  # every file is open before the first request
 
@@ -117,12 +122,32 @@ class Metrics:
     def stream_closed(self, graph: str) -> None:
         self._streams.labels(graph).dec()
 
-    # What is looked at from time to time
+    # What is served, and looked at from time to time
+
+    def serves(self, graphs: Mapping[str, Served], revision: int | None) -> None:
+        """Look at these graphs from now on. What a graph has counted begins anew when it is opened again."""
+        with self._refreshing:
+            for graph, served in graphs.items():
+                if graph in self._graphs and self._graphs[graph].opened is not served.opened:
+                    self._forget_counts(self._store, graph)
+            self._graphs = graphs
+        if revision is not None:
+            self._revision.set(revision)
+            self._behind.set(0)
+            self._changes.labels("served").inc()
+
+    def state_failed(self) -> None:
+        """A newer applied state can't be served."""
+        self._behind.set(1)
+        self._changes.labels("failed").inc()
 
     def watch_upkeep(self, maintainers: Mapping[str, Upkeep]) -> None:
-        self._upkeep = maintainers
-        for graph in maintainers:
-            self._upkeep_runs.labels(graph)
+        with self._refreshing:
+            for graph in maintainers:
+                if maintainers[graph] is not self._upkeep.get(graph):
+                    self._forget_counts(self._upkeep_runs, graph)
+                self._upkeep_runs.labels(graph)
+            self._upkeep = maintainers
 
     def refresh(self, connections: int | None = None) -> None:
         """Take over what graphs, caches and locks have counted. Workers do it every few seconds, and when asked."""
@@ -171,11 +196,14 @@ class Metrics:
             (counter.labels(*labels) if labels else counter).inc(more)
             self._seen[key] = total
 
+    def _forget_counts(self, counter: Counter, graph: str) -> None:
+        self._seen = {key: seen for key, seen in self._seen.items() if key[:2] != (counter, graph)}
+
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
         return Counter(f"omnigraph_{name}", help_, labels, registry=self._registry)
 
-    def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
-        return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode="livesum")
+    def _gauge(self, name: str, help_: str, *labels: str, mode: Literal["livesum", "livemin"] = "livesum") -> Gauge:
+        return Gauge(f"omnigraph_{name}", help_, labels, registry=self._registry, multiprocess_mode=mode)
 
 
 def method_label(method: str) -> str:

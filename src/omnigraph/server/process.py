@@ -29,6 +29,8 @@ class Program:
     open_graph: str
     boot: str = "omnigraph.server.boot:boot"
     application: str = "omnigraph.server.assembly:application"
+    renewed: str = "omnigraph.server.boot:renewed"
+    revisions: str = "omnigraph.cluster.applied:Revisions"
     prepare: str | None = None
     """Called first, before anything that opens graphs is loaded."""
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
-from omnigraph.api.routes import Media
+from omnigraph.api.routes import TYPE_METADATA, Media
 from omnigraph.engine.query.output import csv_line, csv_row
 from omnigraph.engine.query.result import QueryStream
+
+Chunks: TypeAlias = Generator[bytes, None, None]
 
 CHUNK_BYTES: Final = 64 << 10
 """What a client that stops reading leaves in memory, times two."""
 
+WHOLE_BYTES: Final = 256 << 10
+"""Up to here an answer is made before it is sent, and takes no place among the streams of its graph."""
+
 _ROW: Final = msgspec.json.Encoder()
 
 
-def row_chunks(rows: QueryStream, media: Media) -> Iterator[bytes]:
+def row_chunks(rows: QueryStream, media: Media) -> Chunks:
     """The whole stream in chunks. Only a single row that is larger makes a larger chunk."""
     return _WRITERS[media](rows)
 
 
-def in_chunks(pieces: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[bytes]:
+def in_chunks(pieces: Iterable[bytes], size: int = CHUNK_BYTES) -> Chunks:
     """Small pieces together, up to a size."""
     pending = bytearray()
     for piece in pieces:
@@ -35,11 +41,28 @@ def in_chunks(pieces: Iterable[bytes], size: int = CHUNK_BYTES) -> Iterator[byte
         yield bytes(pending)
 
 
-def _ndjson(rows: QueryStream) -> Iterator[bytes]:
+def small(chunks: Chunks, size: int = WHOLE_BYTES) -> tuple[bytes | None, Iterator[bytes]]:
+    """A stream that is over within a size, as a whole; else None, and the stream with what was taken of it."""
+    taken, length = [], 0
+    for chunk in chunks:
+        taken.append(chunk)
+        length += len(chunk)
+        if length > size:
+            return None, _continued(taken, chunks)
+    return b"".join(taken), iter(())
+
+
+def _continued(taken: Iterable[bytes], rest: Chunks) -> Chunks:
+    with contextlib.closing(rest):
+        yield from taken
+        yield from rest
+
+
+def _ndjson(rows: QueryStream) -> Chunks:
     return in_chunks(_ROW.encode(row) + b"\n" for row in rows.rows())
 
 
-def _csv(rows: QueryStream) -> Iterator[bytes]:
+def _csv(rows: QueryStream) -> Chunks:
     def lines() -> Iterator[bytes]:
         columns = rows.columns
         yield f"{csv_line(columns)}\r\n".encode()
@@ -49,9 +72,12 @@ def _csv(rows: QueryStream) -> Iterator[bytes]:
     return in_chunks(lines())
 
 
-def _arrow(rows: QueryStream) -> Iterator[bytes]:
+def _arrow(rows: QueryStream) -> Chunks:
+    """The columns say their types as the language calls them, which Arrow's own types do not tell."""
     sink = _Sink()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
+    typed = zip(rows.schema, rows.typed_columns, strict=True)
+    schema = pa.schema([field.with_metadata({TYPE_METADATA: type_.encode()}) for field, (_, type_) in typed])
+    with pa.ipc.new_stream(sink, schema) as writer:
         yield from sink.taken()
         for batch in rows:
             writer.write_batch(batch)
@@ -84,7 +110,7 @@ class _Sink:
         """The stream ends when its chunks do."""
 
 
-_WRITERS: Final[dict[Media, Callable[[QueryStream], Iterator[bytes]]]] = {
+_WRITERS: Final[dict[Media, Callable[[QueryStream], Chunks]]] = {
     Media.NDJSON: _ndjson,
     Media.CSV: _csv,
     Media.ARROW: _arrow,

@@ -1,8 +1,10 @@
-"""What a server serves: graphs by id, each with its gate and its stored queries. Fixed for as long as it serves."""
+"""What a server serves: graphs by id, each with its gate and its stored queries. Immutable: a server that follows its
+cluster serves another one later (`states.py`), and may share open graphs with this one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -14,6 +16,8 @@ from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.query import StoredQuery
 from omnigraph.cluster.addresses import SERVED_ID
+from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
+from omnigraph.engine.history.pipeline_runs import PipelineRuns
 from omnigraph.engine.lens import Lens
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.query.result import QueryResult, QueryStream
@@ -40,7 +44,7 @@ class ServableGraph(GraphApi, Protocol):
     @property
     def workspace(self) -> Workspace: ...
 
-    def with_gate(self, gate: Gate) -> ServableGraph: ...
+    def with_gate(self, gate: Gate | None) -> ServableGraph: ...
 
     def through(self, lens: Lens) -> ServableGraph: ...
 
@@ -113,6 +117,25 @@ class StoredQuerySource:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedPipeline:
+    """A pipeline that loads a graph: its file's digest, and the branch that the file names."""
+
+    name: str
+    digest: str
+    branch: str
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOf:
+    """What was applied for a graph. The same again needs no second look."""
+
+    graph: ClusterGraph
+    digest: str
+    policy: ClusterPolicy | None
+    pipelines: tuple[AppliedPipeline, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """One graph that is served. `owned_by_cluster` means that its schema changes by `cluster apply` alone."""
 
@@ -121,6 +144,14 @@ class Served:
     gate: Gate = WITHOUT_RULES
     queries: Mapping[str, StoredQuerySource] = field(default_factory=dict)
     owned_by_cluster: bool = False
+    made_of: MadeOf | None = None
+    pipelines: Sequence[AppliedPipeline] = ()
+    runs: PipelineRuns = field(default_factory=PipelineRuns, compare=False)
+
+    @property
+    def opened(self) -> object:
+        """What is open behind the graph, whichever rules stand before it, and has to be closed once."""
+        return self.graph.workspace.root
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +163,7 @@ class Serving:
     gate: Gate = WITHOUT_RULES
     quarantined: Mapping[str, str] = field(default_factory=dict)
     revision: int | None = None
+    cluster_root: str | None = None
 
     @property
     def requires_token(self) -> bool:

@@ -13,6 +13,7 @@ from omnigraph.api.limits import DEFAULT_BYTES, DEFAULT_QUERY_MEMORY_BYTES, DEFA
 DEFAULT_BIND: Final = "127.0.0.1:8080"
 UNAUTHENTICATED: Final = "OMNIGRAPH_UNAUTHENTICATED"
 REQUIRE_ALL_GRAPHS: Final = "OMNIGRAPH_REQUIRE_ALL_GRAPHS"
+WATCH: Final = "OMNIGRAPH_WATCH"
 _UNSET: Final = ("", "0", "false")
 
 
@@ -85,6 +86,7 @@ class Settings:
     require_all_graphs: bool = False
     workers: int = 1
     maintain: bool = False
+    watch: bool = False
     allow_origins: tuple[str, ...] = ()
     limits: ServerLimits = field(default_factory=ServerLimits)
 

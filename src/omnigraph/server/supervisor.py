@@ -22,16 +22,16 @@ from typing import Any, Final
 from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs, metrics
 from omnigraph.server.board import Board
+from omnigraph.server.listening import CLOSE_SECONDS, SIGNALS
 from omnigraph.server.process import REFUSED, Program, announce, bound, complain
 from omnigraph.server.settings import Settings
-from omnigraph.server.worker import CLOSE_SECONDS, Assignment, Go, Ready, Refused, serve_alone, work
+from omnigraph.server.worker import Assignment, Go, Moved, Ready, Refused, serve_alone, work
 
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 30.0
 SOUND_AFTER: Final = 60.0
 """A worker that served so many seconds was sound: if it dies, the next one is started without delay."""
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 logger: Final = logging.getLogger("omnigraph.server")
@@ -132,13 +132,13 @@ class _Supervisor:
             elif isinstance(news, Ready):
                 self._let_go(seat)
                 logger.info("worker %d serves again", seat.number)
-            else:
+            elif news is None:
                 self._bury(seat)
         for seat in self.seats:
             if not self.ending and seat.next_start is not None and seat.next_start <= time.monotonic():
                 self._start(seat)
 
-    def _news(self, timeout: float | None) -> Iterator[tuple[_Seat, Ready | Refused | None]]:
+    def _news(self, timeout: float | None) -> Iterator[tuple[_Seat, Ready | Moved | Refused | None]]:
         """What workers say, None when one has ended; returns at least when the server is asked to end."""
         pipes: dict[Any, _Seat] = {seat.pipe: seat for seat in self.seats if seat.pipe is not None}
         ends: dict[Any, _Seat] = {seat.process.sentinel: seat for seat in self.seats if seat.process is not None}
@@ -154,17 +154,20 @@ class _Supervisor:
         for sentinel in [sentinel for sentinel in ends if sentinel in heard]:
             yield ends[sentinel], None
 
-    def _heard(self, seat: _Seat) -> Ready | Refused | None:
+    def _heard(self, seat: _Seat) -> Ready | Moved | Refused | None:
         assert seat.pipe is not None
         try:
-            news: Ready | Refused = seat.pipe.recv()
+            news: Ready | Moved | Refused = seat.pipe.recv()
         except (EOFError, OSError):
             # Its end of the pipe has closed; the process ends soon, and that is heard too.
             seat.pipe.close()
             seat.pipe = None
             return None
         if isinstance(news, Ready):
-            seat.ready, self.revision = True, news.revision
+            seat.ready = True
+        if isinstance(news, Ready | Moved) and news.revision is not None:
+            # Whoever starts from now on serves what the foremost does, which is known to be servable.
+            self.revision = max(news.revision, self.revision or 0)
         return news
 
     def _let_go(self, seat: _Seat) -> None:
@@ -232,7 +235,7 @@ def _signals() -> Iterator[socket.socket]:
     told.setblocking(False)
     with heard, told:
         before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-        handlers = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+        handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
         try:
             yield heard
         finally:

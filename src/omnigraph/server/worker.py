@@ -5,43 +5,39 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-import uvicorn
-
 from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs
 from omnigraph.server.accepting import BalancedAcceptor
 from omnigraph.server.admission import Admission
 from omnigraph.server.board import Board
-from omnigraph.server.metrics import Metrics, Upkeep, discard
+from omnigraph.server.following import Follower
+from omnigraph.server.listening import CLOSE_SECONDS, SIGNALS, ListeningServer
+from omnigraph.server.metrics import Metrics, discard
 from omnigraph.server.process import REFUSED, Program, announce, bound, complain, leave, with_room_for
-from omnigraph.server.protocol import GuardedConfig, GuardedProtocol
+from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.settings import Settings
+from omnigraph.server.states import States
 from omnigraph.server.surroundings import Surroundings
 from omnigraph.server.tracing import Tracing
+from omnigraph.server.upkeep import Keepers
 
 if TYPE_CHECKING:
     from omnigraph.server.serving import Serving
 
-CLOSE_SECONDS: Final = 10.0
-"""What closing graphs may take, after the requests have ended or were cancelled."""
-
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_REFRESH_SECONDS: Final = 2.0
 
 logger: Final = logging.getLogger("omnigraph.server")
 
@@ -64,6 +60,13 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A worker serves another revision now."""
+
     revision: int | None
 
 
@@ -127,7 +130,8 @@ class _Worker:
         self._assignment = assignment
         self._settings = assignment.settings
         self._board = board
-        self._serving: Serving | None = None
+        self._keepers: Keepers | None = None
+        self._follower: Follower | None = None
 
     def boot(self) -> int | None:
         """Open what is served; raises when the server must not start."""
@@ -138,23 +142,25 @@ class _Worker:
         if (fits := with_room_for(limits.connections)) < limits.connections:
             logger.warning("only %d connections fit into the open files this process may have", fits)
             settings = replace(settings, limits=replace(limits, connections=fits))
+        serving: Serving
         serving, tokens = program.part("boot")(
             settings, program.part("open_graph"), os.environ, revision=self._assignment.revision
         )
-        self._serving = serving
-        revision: int | None = serving.revision
+        self._states = States(serving)
+        self._has_tokens = bool(tokens)
         number = self._assignment.number
-        metrics = Metrics(serving.graphs, worker=number, directory=self._assignment.metrics_directory)
+        metrics = Metrics(worker=number, directory=self._assignment.metrics_directory)
         self._around = Surroundings(
             settings=settings,
             admission=Admission(self._board, number, limits.actor_requests, limits.actor_bytes, metrics.refused),
             metrics=metrics,
             tracing=Tracing.of(os.environ),
         )
-        self._application = program.part("application")(serving, tokens, self._around)
+        self._application = program.part("application")(self._states, tokens, self._around)
         if self._assignment.maintains:
-            self._around.metrics.watch_upkeep(_maintained(serving))
-        return revision
+            self._keepers = Keepers()
+        self._serves(serving)
+        return serving.revision
 
     def serve(
         self,
@@ -170,7 +176,9 @@ class _Worker:
             around.draining,
             None if supervisor is None else partial(board.post_connections, number),
         )
-        server = _Server(config, around.metrics, ready, supervisor)
+        if around.settings.watch:
+            self._follow(supervisor)
+        server = ListeningServer(config, around.metrics, ready, supervisor)
         if supervisor is not None:
             server.accept = partial(BalancedAcceptor, board=board, worker=number)
         server.run([listener])
@@ -180,8 +188,7 @@ class _Worker:
 
     def close(self) -> None:
         """Close the graphs, unless a thread that is stuck holds them."""
-        assert self._serving is not None
-        closing = threading.Thread(target=self._serving.close, daemon=True)
+        closing = threading.Thread(target=self._close_graphs, daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
         self._around.tracing.close()
@@ -189,91 +196,43 @@ class _Worker:
             logger.warning("graphs did not close within %g s", CLOSE_SECONDS)
             leave(0)
 
+    def _close_graphs(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower.join()
+        self._states.close()
 
-def _maintained(serving: Serving) -> Mapping[str, Upkeep]:
-    from omnigraph.engine.upkeep.maintainer import Maintainer
+    def _serves(self, serving: Serving) -> None:
+        """Count and look after what is served from now on."""
+        self._around.metrics.serves(serving.graphs, serving.revision)
+        if self._keepers is not None:
+            self._around.metrics.watch_upkeep(self._keepers.look_after(serving))
 
-    logger.info("this worker looks after %d graphs", len(serving.graphs))
-    return {name: Maintainer(served.graph.workspace).start() for name, served in serving.graphs.items()}
+    def _follow(self, supervisor: Connection | None) -> None:
+        """Serve what is applied to the cluster from now on, too."""
+        serving, settings, program = self._states.serving, self._around.settings, self._assignment.program
+        if serving.cluster_root is None:
+            return
 
+        def renewed(before: Serving, revision: int) -> Serving:
+            build = program.part("renewed")
+            made: Serving = build(
+                before, self._has_tokens, settings, program.part("open_graph"), os.environ, revision=revision
+            )
+            return made
 
-class _Server(uvicorn.Server):
-    """uvicorn's server, ended by our rules: whoever was told to end and did is a success."""
+        def taken(serving: Serving) -> None:
+            self._serves(serving)
+            if supervisor is not None:
+                with suppress(OSError):  # it is gone, which is heard elsewhere
+                    supervisor.send(Moved(serving.revision))
 
-    config: GuardedConfig
-
-    def __init__(
-        self, config: GuardedConfig, metrics: Metrics, ready: Callable[[], None], supervisor: Connection | None
-    ) -> None:
-        super().__init__(config)
-        self._metrics = metrics
-        self._ready = ready
-        self._supervisor = supervisor
-        self.orphaned = False
-        self.accept: Callable[..., BalancedAcceptor] | None = None
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise them again at the end, and the process would not exit with 0."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            # A terminal and a service manager tell every process, so a supervised worker is told twice.
-            loop.add_signal_handler(number, self._end if self._supervisor is None else self._drain)
-        try:
-            yield
-        finally:
-            # From here on a second signal must not cut short what the first one began.
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
-                signal.signal(number, signal.SIG_IGN)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        if self._supervisor is not None:
-            loop.add_reader(self._supervisor.fileno(), self._supervisor_is_gone)
-        if self.accept is None:
-            await super().startup(sockets)
-        else:
-            await super().startup([])
-            listening = partial(self.accept, protocol=self._protocol, connections=self.server_state.connections)
-            # To uvicorn a server is what can be closed and waited for.
-            self.servers = [listening(listener) for listener in sockets or ()]  # type: ignore[misc]
-        self._refresh(loop)
-        self._ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        seconds = self.config.limits.drain_seconds
-        logger.info("ending: %d connections are open", len(self.server_state.connections))
-        self.config.timeout_graceful_shutdown = seconds  # type: ignore[assignment]  # a float does as well
-        # Whatever hangs, this process ends.
-        watchdog = threading.Timer(seconds + 2 * CLOSE_SECONDS, leave, (0,))
-        watchdog.daemon = True
-        watchdog.start()
-        self.config.draining.begin()
-        await super().shutdown(sockets)
-
-    def _protocol(self) -> asyncio.Protocol:
-        return GuardedProtocol(self.config, self.server_state, self.lifespan.state)
-
-    def _end(self) -> None:
-        """The first signal asks to finish, the second to leave."""
-        if self.should_exit:
-            self.force_exit = True
-        self.should_exit = True
-
-    def _drain(self) -> None:
-        self.should_exit = True
-
-    def _supervisor_is_gone(self) -> None:
-        assert self._supervisor is not None
-        logger.warning("the supervisor is gone")
-        self.orphaned = True
-        asyncio.get_running_loop().remove_reader(self._supervisor.fileno())
-        self.should_exit = True
-
-    def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._metrics.refresh(connections=len(self.server_state.connections))
-        loop.call_later(_REFRESH_SECONDS, self._refresh, loop)
+        revisions = program.part("revisions")(serving.cluster_root)
+        self._follower = Follower(
+            self._states, revisions.newer_than, renewed, taken, lambda _: self._around.metrics.state_failed()
+        )
+        self._around.draining.then(self._follower.stop)
+        self._follower.start()
 
 
 def _end_at_a_signal() -> None:
@@ -282,5 +241,5 @@ def _end_at_a_signal() -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
         raise SystemExit(0)
 
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, end)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.api.row_values import rendered
 from omnigraph.engine.query import run
 from omnigraph.engine.query.operators import expand, project
 from omnigraph.engine.query.result import QueryResult
@@ -18,7 +19,6 @@ from omnigraph.engine.query.traversal.adjacency import Adjacency
 from omnigraph.engine.query.traversal.layered import LayeredAdjacency
 from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
-from omnigraph.engine.query.values.render import rendered
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
@@ -243,7 +243,7 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
 
 
 def _rendered(result: QueryResult, index: int) -> list[Any]:
-    return rendered(result.table.column(index), result.output[index].type)
+    return rendered(result.table.column(index))
 
 
 def test_both_kinds_of_topology_take_part(graphs: list[tuple[Graph, ReferenceGraph]]) -> None:

@@ -79,13 +79,7 @@ REFUSED: dict[str, tuple[Callable[[Graph], object], type[OmniGraphError], str]] 
     "a merge": (lambda g: g.merge("side", "main", actor="ana"), PolicyError, "needs a rule without rows and hide"),
     "a schema change": (
         lambda g: g.apply_schema(SCHEMA + "node X { a: String @key }", actor="ana"), PolicyError, "needs a rule"),
-    "a diff": (lambda g: g.diff("main", "side"), PolicyError, "needs a rule"),
-    "the feed": (lambda g: g.poll_changes(start="beginning"), PolicyError, "needs a rule"),
-    "a commit's changes": (lambda g: g.commit_changes(g.resolve_snapshot()), PolicyError, "needs a rule"),
     "a baseline": (lambda g: g.capture_baseline(open("/dev/null", "wb")), PolicyError, "needs a rule"),  # noqa: SIM115
-    "counts": (lambda g: g.snapshot().count("node:Person"), PolicyError, "needs a rule"),
-    "a listing": (lambda g: g.snapshot().listing(), PolicyError, "needs a rule"),
-    "history with counts": (lambda g: g.commit_history(), PolicyError, "needs a rule"),
 }  # fmt: skip
 
 

@@ -35,6 +35,10 @@ def serve(
     maintain: Annotated[
         bool, typer.Option("--maintain", help="Compact and clean up in the background, in one of the workers.")
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Serve what is applied to the cluster later, too; else OMNIGRAPH_WATCH."),
+    ] = False,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option("--allow-origin", help="Let pages of this origin call; may be repeated.", metavar="ORIGIN"),
@@ -48,8 +52,10 @@ def serve(
         raise BadRequestError(
             "a server boots from a cluster: give --cluster <directory or URI>, or --store <graph> to serve a single one"
         )
+    if watch and flags.cluster is None:
+        raise UsageError("--watch follows a cluster; --store serves one graph, whose commits are seen anyway")
     limits = limits_of(ctx.meta.get(KEY, {}), os.environ)
-    from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, Settings, is_set
+    from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, WATCH, Settings, is_set
 
     settings = Settings(
         cluster=flags.cluster,
@@ -60,6 +66,7 @@ def serve(
         require_all_graphs=require_all_graphs or is_set(REQUIRE_ALL_GRAPHS),
         workers=workers,
         maintain=maintain,
+        watch=watch or is_set(WATCH),
         allow_origins=tuple(allow_origin or ()),
         limits=limits,
     )
@@ -74,14 +81,15 @@ def _run(settings: Any) -> int:
         if error.name in _NEEDED:
             raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None
         raise
-    return run(settings, Program(SERVED_GRAPH, prepare=QUICK_START))
+    return run(settings, Program(SERVED_GRAPH, application=APPLICATION, prepare=QUICK_START))
 
 
 SERVED_GRAPH = "omnigraph.cli.server:open_graph"
+APPLICATION = "omnigraph.cli.server:application"
 QUICK_START = "omnigraph.cli.quick_start:leave_pandas_out"
 
 
-def address(bind: str) -> tuple[str, int]:
+def address(bind: str, flag: str = "--bind") -> tuple[str, int]:
     """The two parts of ADDR:PORT; an IPv6 address stands in brackets."""
     host, colon, port = bind.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -89,5 +97,5 @@ def address(bind: str) -> tuple[str, int]:
     elif ":" in host:
         colon = ""
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise UsageError(f"--bind takes ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; '{bind}' is something else")
+        raise UsageError(f"{flag} takes ADDR:PORT, such as {DEFAULT_BIND} or [::1]:8080; '{bind}' is something else")
     return host, int(port)

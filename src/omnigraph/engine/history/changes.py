@@ -23,8 +23,10 @@ from omnigraph.api.changes import (
     EntityImage,
 )
 from omnigraph.api.enums import EntityKind, Operation
-from omnigraph.engine.history.diff import EARLIER, TypeDelta, TypePair, paired_types, type_delta
 from omnigraph.engine.history.page_tokens import TOKEN_VERSION, CommitPosition, digest_of, seal, unseal
+from omnigraph.engine.history.seen_deltas import deltas
+from omnigraph.engine.history.type_delta import EARLIER, TypeDelta, TypePair, paired_types
+from omnigraph.engine.query.seen_entities import seen_count
 from omnigraph.engine.rows.export_form import property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
@@ -123,23 +125,20 @@ class CommitChanges:
 
 def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     """What a commit changed since its first parent, or the typed reason why that can't be told."""
-    after.refuse_narrowed("what a commit changed")
     # The pages of a large commit share one comparison.
-    recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope))
+    recent, key = after.resources.comparisons, (after.commit_id, digest_of(scope, after.lens))
     if isinstance(known := recent.get(key), CommitChanges):
         return known
     before = parent_of(after)
-    _refuse_schema_boundary(before, after)
-    deltas = []
     try:
-        for pair in paired_types(before, after):
-            if not pair.unchanged and scope.selects_type(pair.type.kind, pair.type.name):
-                delta = type_delta(pair)
-                deltas.append((delta, _sequence(delta, scope)))
+        _refuse_schema_boundary(before, after)
+        found = [(delta, _sequence(delta, scope)) for delta in deltas(before, after, scope)]
     except HistoricalVersionReclaimedError as error:
         raise ChangeFeedGapError(after.commit_id) from error
-    deltas.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
-    recent[key] = changes = CommitChanges(after.entry, deltas)
+    found.sort(key=lambda item: (item[0].pair.type.kind != "node", item[0].pair.newest.lifetime))
+    changes = CommitChanges(after.entry, found)
+    if not after.lens.reads_the_clock:
+        recent[key] = changes
     return changes
 
 
@@ -152,20 +151,20 @@ def commit_changes_page(
 ) -> CommitChangesPage:
     """One page of a commit's changes, from its beginning or from where a token says."""
     room = PageRoom.of(max_changes, max_bytes)
-    graph, commit = state.resources.graph_id, state.commit_id
+    graph, commit, selected = state.resources.graph_id, state.commit_id, digest_of(scope, state.lens)
     start = 0
     if page_token is not None:
         position = unseal(page_token, CommitPosition)
         if (position.graph, position.commit) != (graph, commit):
             raise ChangeCursorRejectedError("it does not match this graph and commit")
-        if position.scope != digest_of(scope):
+        if position.scope != selected:
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
     changes = changes_of(state, scope)
     taken = taken_by(room, changes, start)
     delivered = start + len(taken)
     more = delivered < len(changes)
-    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, digest_of(scope), delivered)) if more else None
+    token = seal(CommitPosition(TOKEN_VERSION, graph, commit, selected, delivered)) if more else None
     return CommitChangesPage(changes.cause, tuple(taken), token)
 
 
@@ -195,13 +194,14 @@ def _refuse_schema_boundary(before: Snapshot, after: Snapshot) -> None:
     if before.entry.schema == after.entry.schema:
         return
     for pair in paired_types(before, after):
-        if _is_boundary(pair):
+        if _is_boundary(pair, before if pair.after is None else after):
             raise ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
 
 
-def _is_boundary(pair: TypePair) -> bool:
+def _is_boundary(pair: TypePair, side: Snapshot) -> bool:
+    """`side` is the state that has a type which the other one has not."""
     if pair.before is None or pair.after is None:
-        return pair.newest.state.rows > 0
+        return seen_count(side, pair.type) > 0
     return _shape(pair.before) != _shape(pair.after)
 
 

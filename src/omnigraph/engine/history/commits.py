@@ -1,7 +1,8 @@
 """Commits as they are listed and shown: who, when, what kind, and how many entities of each type.
 
 The counts of a fast-forward merge are not in its log entry, because making one reads no data; they are worked out from
-the difference to its first parent when somebody asks.
+the difference to its first parent when somebody asks. Whoever sees a part of the
+graph is told how much of that part changed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import structs
 from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, EntityCounts
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import parent_of
-from omnigraph.engine.history.diff import paired_types, type_delta
+from omnigraph.engine.history.seen_deltas import deltas
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.receipts import receipt_of
@@ -34,22 +35,22 @@ def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | No
 
 
 def summary(state: Snapshot) -> CommitSummary:
-    state.refuse_narrowed("how much a commit changed")
     entry, commit = state.entry, state.entry.commit
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
     changes: Mapping[str, ChangeCounts] | None = counts
-    if commit.kind == "merge" and not commit.changes:
+    if (commit.kind == "merge" and not commit.changes) or not state.lens.is_open:
         changes = _net_counts(state)
     told = None if changes is None else {key: _told(changes[key]) for key in sorted(changes)}
     return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=told)
 
 
 def _net_counts(state: Snapshot) -> dict[str, ChangeCounts] | None:
+    if not state.entry.commit.parents:
+        return {}
     try:
-        deltas = [type_delta(pair) for pair in paired_types(parent_of(state), state) if not pair.unchanged]
+        return {delta.pair.type.type_key: delta.counts for delta in deltas(parent_of(state), state) if len(delta)}
     except HistoricalVersionReclaimedError:
         return None
-    return {delta.pair.type.type_key: delta.counts for delta in deltas if len(delta)}
 
 
 def _told(counts: ChangeCounts) -> EntityCounts:

@@ -31,7 +31,7 @@ def diff_page(
         position = unseal(page_token, DiffPosition)
         if position.graph != before.root.identity.graph_id:
             raise ChangeCursorRejectedError("it was made for a different graph")
-        if position.scope != digest_of(scope):
+        if position.scope != _selected(before, after, scope):
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         before, after, delivered = _at(before, position.before), _at(after, position.after), position.delivered
     whole = _whole(before, after, scope)
@@ -51,16 +51,24 @@ def _at(state: Snapshot, commit_id: str) -> Snapshot:
 
 def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
     remembered = after.resources.comparisons
-    key = (f"{before.commit_id}..{after.commit_id}", f"diff {digest_of(scope)}")
+    key = (f"{before.commit_id}..{after.commit_id}", f"diff {_selected(before, after, scope)}")
     known = remembered.get(key)
     if isinstance(known, ChangeSet):
         return known
     found = diff(before, after, scope)
-    if DEFAULT_CHANGES < len(found.changes) <= _MOST_REMEMBERED:
+    clocked = before.lens.reads_the_clock or after.lens.reads_the_clock
+    if DEFAULT_CHANGES < len(found.changes) <= _MOST_REMEMBERED and not clocked:
         remembered[key] = found
     return found
 
 
 def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int) -> str:
     graph = before.root.identity.graph_id
-    return seal(DiffPosition(TOKEN_VERSION, graph, before.commit_id, after.commit_id, digest_of(scope), delivered))
+    selected = _selected(before, after, scope)
+    return seal(DiffPosition(TOKEN_VERSION, graph, before.commit_id, after.commit_id, selected, delivered))
+
+
+def _selected(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
+    """What is seen of either side, in short."""
+    sides = dict.fromkeys(digest_of(scope, state.lens) for state in (before, after))
+    return "-".join(sides)

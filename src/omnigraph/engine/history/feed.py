@@ -49,13 +49,12 @@ class _Place:
 
 def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     """The next blocks of a branch's feed."""
-    workspace.refuse_narrowed("the change feed")
     if sum(given is not None for given in (request.start, request.cursor, request.page_token)) > 1:
         raise BadRequestError("give at most one of start, cursor and page_token")
     room = PageRoom.of(request.max_changes, request.max_bytes)
     budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
-    place = _beginning_of(workspace.root, head, request)
+    place = _beginning_of(workspace, head, request)
     try:
         return _Walk(workspace, head, request.scope, room).run(place, budget)
     except ChangeFeedGapError as gap:
@@ -158,19 +157,20 @@ class _Walk:
 
     def _position(self, version: int, delivered: int, cut: int) -> str:
         ref, graph = self._head.ref, self._root.identity.graph_id
-        scope = digest_of(self._scope)
+        scope = digest_of(self._scope, self._workspace.lens)
         return seal(FeedPosition(TOKEN_VERSION, graph, ref.branch, ref.branch_id, scope, version, delivered, cut))
 
 
-def _beginning_of(root: GraphRoot, head: BranchHead, request: PollRequest) -> _Place:
-    newest = head.entry.version
+def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) -> _Place:
+    root, newest = workspace.root, head.entry.version
     if request.page_token is not None:
         position = unseal(request.page_token, FeedPosition)
-        _refuse_foreign(root, head, request.scope, position)
+        _refuse_foreign(root, head, digest_of(request.scope, workspace.lens), position)
         return _Place(position.version, position.delivered, position.cut)
     if request.cursor is not None:
         cursor = unseal(request.cursor, FeedCursor)
-        _refuse_foreign(root, head, request.scope, cursor)
+        # A cursor stands behind whole commits: it stays good when rules change.
+        _refuse_foreign(root, head, digest_of(request.scope), cursor)
         return _Place(_version_on_chain(root, head, cursor.commit) + 1, 0, newest)
     start = _NOW if request.start is None else request.start
     if start == _NOW:
@@ -194,14 +194,14 @@ def _version_on_chain(root: GraphRoot, head: BranchHead, commit_id: str) -> int:
     )
 
 
-def _refuse_foreign(root: GraphRoot, head: BranchHead, scope: ChangeScope, token: FeedCursor | FeedPosition) -> None:
+def _refuse_foreign(root: GraphRoot, head: BranchHead, selected: str, token: FeedCursor | FeedPosition) -> None:
     if token.graph != root.identity.graph_id:
         raise ChangeCursorRejectedError("it was made for a different graph")
     if token.branch != head.ref.branch:
         raise ChangeCursorRejectedError(f"it was made for a different branch, '{token.branch}'")
     if token.branch_id != head.ref.branch_id:
         raise ChangeCursorRejectedError("it was made for a different branch incarnation: the branch was re-created")
-    if token.scope != digest_of(scope):
+    if token.scope != selected:
         raise ChangeCursorRejectedError("it was made for a different filter scope")
 
 

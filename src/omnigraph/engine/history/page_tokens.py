@@ -16,6 +16,7 @@ import msgspec
 
 from omnigraph.api.changes import ChangeScope
 from omnigraph.errors import ChangeCursorRejectedError
+from omnigraph.language.query.lens import OPEN, Lens
 
 TOKEN_VERSION = 1
 MAX_ENCODED = 4_096
@@ -86,9 +87,12 @@ _NAMES = {
 }
 
 
-def digest_of(scope: ChangeScope) -> str:
-    """Equal for equal scopes; short enough to be bound into a token."""
-    parts = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops)]
+def digest_of(scope: ChangeScope, lens: Lens = OPEN) -> str:
+    """Equal for equal scopes that are looked at through equal lenses; short enough to be bound into a token.
+
+    Whatever counts changes is bound to the lens, because another one shows others of them.
+    """
+    parts = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops), *([] if lens.is_open else [lens.digest])]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 

@@ -86,22 +86,32 @@ class ReadContext:
 
     def constant(self, value: ConstantValue) -> Plain | list[Plain]:
         """One plain value, dates as days and instants as milliseconds."""
-        match value:
-            case ir.Constant():
-                raw: object = list(value.value) if isinstance(value.value, tuple) else value.value
-            case ir.Now():
-                raw = self.parameters[ir.NOW_PARAMETER]
-            case _:
-                if value.name not in self.parameters:
-                    raise BadRequestError(f"parameter '{value.name}' not provided")
-                raw = self.parameters[value.name]
-        if isinstance(raw, list):
-            return [_stored(item, value.type) for item in raw]
-        return _stored(raw, value.type)
+        return plain_constant(value, self.parameters)
 
     def scalar(self, value: ConstantValue) -> pa.Scalar:
         """The constant in the Arrow type of its own kind."""
-        return pa.scalar(self.constant(value), arrow_type(value.type))
+        return scalar_constant(value, self.parameters)
+
+
+def plain_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> Plain | list[Plain]:
+    """What a constant of a plan is with these parameters."""
+    match value:
+        case ir.Constant():
+            raw: object = list(value.value) if isinstance(value.value, tuple) else value.value
+        case ir.Now():
+            raw = parameters[ir.NOW_PARAMETER]
+        case _:
+            if value.name not in parameters:
+                raise BadRequestError(f"parameter '{value.name}' not provided")
+            raw = parameters[value.name]
+    if isinstance(raw, list):
+        return [_stored(item, value.type) for item in raw]
+    return _stored(raw, value.type)
+
+
+def scalar_constant(value: ConstantValue, parameters: Mapping[str, BoundValue]) -> pa.Scalar:
+    """The same in the Arrow type of its own kind."""
+    return pa.scalar(plain_constant(value, parameters), arrow_type(value.type))
 
 
 def _stored(value: object, type_: PropertyType) -> Plain:

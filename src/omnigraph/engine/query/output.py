@@ -7,12 +7,12 @@ the same. Called by the CLI; all it knows of a terminal is the width it is given
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from omnigraph.api import wire
+from omnigraph.api.cell_text import cell_text, compact_json, cut_to_width, one_line, padded, text_width
 from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.api.query import ReadHeader, ReadOutput
 
@@ -39,16 +39,6 @@ def columns_of(output: ReadOutput) -> list[str]:
     return list(output.columns) or sorted({key for row in output.rows for key in row})
 
 
-def cell_text(value: Any) -> str:
-    if value is None:
-        return "null"
-    return value if isinstance(value, str) else _compact(value)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def _headline(output: ReadOutput) -> str:
     target = output.target
     where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
@@ -70,10 +60,6 @@ def _table(output: ReadOutput, style: TableStyle) -> str:
     for row in cells:
         lines += _row_lines(row, widths, style)
     return "\n".join(lines)
-
-
-def one_line(text: str) -> str:
-    return text.replace("\n", "\\n")
 
 
 def _row_lines(cells: Sequence[str], widths: Sequence[int], style: TableStyle) -> list[str]:
@@ -99,31 +85,6 @@ def _wrapped(text: str, width: int) -> list[str]:
         lines.append(piece)
         text = text[len(piece) :]
     return [*lines, text]
-
-
-def cut_to_width(text: str, width: int) -> str:
-    """The longest beginning that fits."""
-    taken = 0
-    for i, character in enumerate(text):
-        taken += _character_width(character)
-        if taken > width:
-            return text[:i]
-    return text
-
-
-def padded(text: str, width: int) -> str:
-    return text + " " * (width - text_width(text))
-
-
-def text_width(text: str) -> int:
-    """Columns of a terminal: wide characters take two, combining marks none."""
-    return len(text) if text.isascii() else sum(map(_character_width, text))
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 # ---- the others -----------------------------------------------------------------------------------------
@@ -159,7 +120,7 @@ def _csv_cell(text: str) -> str:
 
 
 def _jsonl(output: ReadOutput) -> str:
-    return "\n".join(map(_compact, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
+    return "\n".join(map(compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
 
 
 def _json(output: ReadOutput) -> str:

@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.read import context_of
+from omnigraph.engine.query.row_filter import satisfied
 from omnigraph.engine.query.seen_entities import seen_entities
-from omnigraph.engine.query.values.bindings import Mask
-from omnigraph.engine.query.values.compare import compared
 from omnigraph.engine.query.values.properties import one_array
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ConstraintError, ConstraintRule, PolicyError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import EVERY_ROW, AllOf, RowFilter
+from omnigraph.language.query.lens import EVERY_ROW
 from omnigraph.storage.tables.rows import row_ids_of
 
 _TELLS_OF_OTHERS = frozenset({ConstraintRule.UNIQUE, ConstraintRule.KEY, ConstraintRule.CARDINALITY})
@@ -100,8 +96,7 @@ class AuthorSight:
         test = self._state.lens.of(change.type).rows
         if test == EVERY_ROW or not change.rows.num_rows:
             return
-        context = context_of(self._state, self._state.catalog, self._state.lens, {ir.NOW_PARAMETER: self._now})
-        if not _holds(test, change.rows, context).all():
+        if not satisfied(test, change.rows, self._now).all():
             raise PolicyError(
                 f"policy: this would leave a {change.type.name} that you could not see yourself; nothing was written"
             )
@@ -129,21 +124,3 @@ def _partly_hidden(type_: TableType) -> PolicyError:
         f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of it; "
         "update the others"
     )
-
-
-def _holds(test: RowFilter, rows: pa.Table, context: ReadContext) -> Mask:
-    """Which rows of a change satisfy a filter."""
-    if isinstance(test, ir.Compare):
-        left, right = (_values(side, rows, context) for side in (test.left, test.right))
-        return compared(left, test.operator, right)
-    masks = [_holds(part, rows, context) for part in test.tests]
-    if isinstance(test, AllOf):
-        return np.logical_and.reduce(masks) if masks else np.ones(rows.num_rows, dtype=bool)
-    return np.logical_or.reduce(masks) if masks else np.zeros(rows.num_rows, dtype=bool)
-
-
-def _values(value: ir.Value, rows: pa.Table, context: ReadContext) -> pa.Array:
-    if isinstance(value, ir.PropertyValue):
-        return one_array(rows.column(value.prop.column))
-    assert isinstance(value, ir.Constant | ir.ParameterValue | ir.Now)
-    return pa.repeat(context.scalar(value), rows.num_rows)

@@ -6,6 +6,7 @@ bind: the actor has become a constant, so a query that has a parameter of the sa
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -115,6 +116,24 @@ class Lens:
         """Whether everything is seen: what some operations ask for."""
         return not self.types
 
+    @property
+    def reads_the_clock(self) -> bool:
+        """Whether what is seen depends on the moment."""
+        tests = (test for lens in self.types.values() for test in comparisons(lens.rows))
+        return any(isinstance(side, ir.Now) for test in tests for side in (test.left, test.right))
+
+    @property
+    def digest(self) -> str:
+        """Equal for lenses that show the same; what was made through one is never handed to who looks through
+        another. Empty for an open one."""
+        if self.is_open:
+            return ""
+        parts = [
+            (lens.type.id, lens.type.type_key, sorted(lens.hidden), _written(lens.rows))
+            for _, lens in sorted(self.types.items())
+        ]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
     def of(self, type_: NodeType | EdgeType) -> TypeLens:
         return self.types.get(type_.type_key) or TypeLens(type_)
 
@@ -137,6 +156,17 @@ def narrowed(lenses: Iterable[TypeLens]) -> Lens:
 
 
 OPEN: Final = Lens()
+
+
+def _written(test: RowFilter) -> object:
+    """A filter as plain values, equal for equal filters."""
+    if not isinstance(test, ir.Compare):
+        return type(test).__name__, [_written(part) for part in test.tests]
+    sides = [
+        (side.prop.id, side.prop.name) if isinstance(side, ir.PropertyValue) else repr(side)
+        for side in (test.left, test.right)
+    ]
+    return test.operator.value, sides
 
 
 def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
+from omnigraph.calendar import format_datetime
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
 from omnigraph.language.source import LONE_SURROGATE
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
-from omnigraph.language.values import format_datetime, shape_of
+from omnigraph.language.values import shape_of
 
 BoundValue: TypeAlias = "str | int | float | bool | list[BoundValue] | None"
 

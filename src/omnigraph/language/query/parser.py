@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib import resources
 from itertools import islice
-from typing import cast
+from typing import Any, Final, cast
 
 from lark import Lark, UnexpectedToken
 from lark.lexer import PatternStr
@@ -19,6 +18,7 @@ from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.errors import CompileError, Diagnostic
+from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
 from omnigraph.language.query.complaint import SYNTAX, describe_unexpected
 from omnigraph.language.query.row_syntax import RowTest
@@ -31,6 +31,7 @@ MAX_NESTING = 64
 
 _FILE = "file"
 _ROW_FILTER = "row_filter"
+GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": [_FILE, _ROW_FILTER], "lexer": "basic"}
 
 
 def parse_queries(text: str, path: str | None = None) -> QueryFile:
@@ -157,9 +158,7 @@ def _fits(terminal: str, state: ParserState[int]) -> bool:
 
 @cache
 def _lark() -> Lark:
-    """Built on first use: it takes a few times longer than parsing a large file."""
-    grammar = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
-    return Lark(grammar, start=[_FILE, _ROW_FILTER], parser="lalr", lexer="basic", transformer=TreeBuilder())
+    return parser_of(__package__, TreeBuilder(), **GRAMMAR_OPTIONS)
 
 
 @cache

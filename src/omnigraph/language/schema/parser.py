@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from typing import Any, Final
 
 from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
 
 from omnigraph.language.lexical import structure_of
+from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
 from omnigraph.language.schema.tree import TreeBuilder, TreeError
 from omnigraph.language.source import LONE_SURROGATE, DiagnosticSink, SourceText
 
 PARSE_ERROR = "parse error"
+GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": "declaration", "maybe_placeholders": False}
 
 # Two words in a row stand nowhere but at the head of a declaration: a property called `node` precedes a colon.
 _HEAD = re.compile(r"(?<![@\w])(?:node|edge|interface)\s+([A-Za-z_]\w*)", re.ASCII)
@@ -81,5 +83,4 @@ def _parse_declaration(sink: DiagnosticSink, structure: str, start: int, end: in
 
 @cache
 def _parser() -> Lark:
-    grammar = files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", start="declaration", transformer=TreeBuilder(), maybe_placeholders=False)
+    return parser_of(__package__, TreeBuilder(), **GRAMMAR_OPTIONS)

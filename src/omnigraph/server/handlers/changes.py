@@ -21,7 +21,7 @@ def get_commit_changes(call: Call) -> AnyAnswer:
     if not call.decision(PolicyAction.READ, state.entry.branch).allowed:
         raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
     state = state.through(call.sight(PolicyAction.READ, state.entry.branch))
-    page = commit_changes_page(state, parameters.scope, parameters.page_token, parameters.limit, None)
+    page = commit_changes_page(state, parameters.scope, parameters.page_token, parameters.limit, parameters.max_bytes)
     return json_answer(page, call.saw(state))
 
 
@@ -47,6 +47,8 @@ def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
         page_token=parameters.page_token,
         scope=parameters.scope,
         max_changes=parameters.limit,
+        max_bytes=parameters.max_bytes,
+        max_commits=parameters.max_commits,
     )
 
 
@@ -63,4 +65,3 @@ def _state_of(call: Call, name: str) -> Snapshot:
     if name != state.branch:
         return call.seen(state)
     return state.through(call.require(PolicyAction.READ, name).workspace.lens)
-    return state

@@ -7,21 +7,32 @@ from typing import Final
 
 from omnigraph.api.branches import BranchList
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.merge import NO_RESOLUTIONS, MergePreviewRequest
 from omnigraph.api.parameters import CommitsParameters, EntityParameters, PointParameters
-from omnigraph.api.query import LegacyReadOutput, LegacyReadRequest, QueryRequest, ReadPoint, ReadTarget, StoredQueries
-from omnigraph.api.routes import Media
-from omnigraph.api.schema import SchemaSource
+from omnigraph.api.query import (
+    LegacyReadOutput,
+    LegacyReadRequest,
+    QueryPlan,
+    QueryRequest,
+    ReadPoint,
+    ReadTarget,
+    StoredQueries,
+)
+from omnigraph.api.routes import QUERY_HEADER, Media
+from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
+from omnigraph.engine.history.commits import summary
+from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
-from omnigraph.engine.query.read import Asked, run_query, stream_query
+from omnigraph.engine.query.read import Asked, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
-from omnigraph.errors import NotFoundError, ResourceLimitError
-from omnigraph.server.answers import AnyAnswer, json_answer
+from omnigraph.errors import EntityNotFoundError, ResourceLimitError
+from omnigraph.server.answers import Answer, AnyAnswer, json_answer
 from omnigraph.server.call import Call, branch_name, checked_point, handles
 from omnigraph.server.handlers.streaming import stream_answer
 from omnigraph.server.negotiation import chosen_media
-from omnigraph.server.row_streams import row_chunks
+from omnigraph.server.row_streams import row_chunks, small
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
 """Any mention of the function. White space and comments may stand before its brackets."""
@@ -48,8 +59,11 @@ def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> 
     if media is not Media.JSON:
         state = call.state(point)
         rows = stream_query(state, target, asked, call.read_options())
-        headers = {**call.saw(state), "Omnigraph-Query": rows.query_name}
-        return stream_answer(call, row_chunks(rows, media), media, headers, last_line_tells_error=media is Media.NDJSON)
+        headers = {**call.saw(state), QUERY_HEADER: rows.query_name}
+        whole, chunks = small(row_chunks(rows, media))
+        if whole is not None:
+            return Answer(whole, media=media, headers=headers)
+        return stream_answer(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
     def run(state: Snapshot) -> AnyAnswer:
         result = run_query(state, target, asked, call.read_options())
@@ -69,6 +83,18 @@ def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
 
 
+@handles("explain")
+def explain(call: Call) -> AnyAnswer:
+    request: QueryRequest = call.body
+
+    def run(state: Snapshot) -> AnyAnswer:
+        lines = explain_query(state, (request.query, request.name, request.params), call.read_options())
+        return json_answer(QueryPlan(tuple(lines)), call.saw(state))
+
+    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    return call.read(point, run, immutable=False)
+
+
 def _refuse_too_many(call: Call, result: QueryResult) -> None:
     limit = call.limits.result_rows
     if result.num_rows > limit:
@@ -83,7 +109,7 @@ def _refuse_too_many(call: Call, result: QueryResult) -> None:
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyAnswer:
     parameters: PointParameters = call.parameters
-    return call.read(parameters.point, lambda state: json_answer(state.listing(), call.saw(state)))
+    return call.read(parameters.point, lambda state: json_answer(listing(state), call.saw(state)))
 
 
 @handles("getSchema")
@@ -100,12 +126,13 @@ def get_schema(call: Call) -> AnyAnswer:
 @handles("getEntity")
 def get_entity(call: Call) -> AnyAnswer:
     parameters: EntityParameters = call.parameters
-    type_key = f"{parameters.entity}:{parameters.type}"
+    kind, name = parameters.entity, parameters.type
 
     def run(state: Snapshot) -> AnyAnswer:
+        type_key = state.catalog.type_named(name).type_key if kind is None else f"{kind}:{name}"
         found = read_entity(state, type_key, parameters.id)
         if found is None:
-            raise NotFoundError(f"there is no {parameters.entity} {parameters.type} with the id '{parameters.id}'")
+            raise EntityNotFoundError(type_key.replace(":", " "), parameters.id)
         return json_answer(found, call.saw(state))
 
     return call.read(parameters.point, run)
@@ -130,6 +157,39 @@ def list_commits(call: Call) -> AnyAnswer:
 def get_commit(call: Call) -> AnyAnswer:
     call.require(PolicyAction.READ)
     return json_answer(receipt_of(call.whole.workspace.commit_entry(call.path["commit_id"].strip())))
+
+
+@handles("getCommitSummary")
+def get_commit_summary(call: Call) -> AnyAnswer:
+    state = call.whole.workspace.snapshot(snapshot=call.path["commit_id"].strip())
+    return json_answer(summary(call.seen(state)))
+
+
+@handles("getHistory")
+def get_history(call: Call) -> AnyAnswer:
+    parameters: CommitsParameters = call.parameters
+    branch = branch_name(parameters.branch)
+    graph = call.require(PolicyAction.READ, branch)
+    limit = parameters.limit or call.limits.result_rows
+    return json_answer(graph.commit_history(branch, limit=limit, before=parameters.before))
+
+
+@handles("planSchema")
+def plan_schema(call: Call) -> AnyAnswer:
+    request: SchemaPlanRequest = call.body
+    branch = branch_name(request.branch)
+    graph = call.require(PolicyAction.READ, branch)
+    return json_answer(graph.plan_schema(request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss))
+
+
+@handles("previewMerge")
+def preview_merge(call: Call) -> AnyAnswer:
+    """Whoever may read both branches may see how they differ."""
+    request: MergePreviewRequest = call.body
+    source, target = branch_name(request.source), branch_name(request.target)
+    call.require(PolicyAction.READ, source).workspace.refuse_narrowed("the preview of a merge")
+    graph = call.require(PolicyAction.READ, target)
+    return json_answer(graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
 
 
 @handles("list_queries")

@@ -21,9 +21,10 @@ def health(call: Call) -> AnyAnswer:
 
 @handles("ready")
 def ready(call: Call) -> AnyAnswer:
-    serving = call.services.serving
-    status = "degraded" if serving.quarantined else "ok"
-    return json_answer(Readiness(status, len(serving.graphs), len(serving.quarantined), serving.revision))
+    serving = call.serving
+    unserved = call.services.states.unserved_revision
+    status = "degraded" if serving.quarantined or unserved is not None else "ok"
+    return json_answer(Readiness(status, len(serving.graphs), len(serving.quarantined), serving.revision, unserved))
 
 
 @handles("metrics")
@@ -33,12 +34,12 @@ def metrics(call: Call) -> AnyAnswer:
 
 @handles("openapi")
 def openapi(call: Call) -> AnyAnswer:
-    return Answer(document_bytes(call.services.version, requires_token=call.services.serving.requires_token))
+    return Answer(document_bytes(call.services.version, requires_token=call.serving.requires_token))
 
 
 @handles("listGraphs")
 def list_graphs(call: Call) -> AnyAnswer:
-    serving = call.services.serving
+    serving = call.serving
     call.require_of_server(PolicyAction.GRAPH_LIST)
     graphs = sorted(serving.graphs.values(), key=lambda served: served.graph_id)
     return json_answer(GraphList(tuple(GraphInfo(served.graph_id, served.graph.uri) for served in graphs)))

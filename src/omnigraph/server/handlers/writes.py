@@ -17,7 +17,7 @@ from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER
 from omnigraph.api.schema import SchemaApplyRequest
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError, OmniGraphError
 from omnigraph.server.answers import AnyAnswer, json_answer
-from omnigraph.server.call import BRANCH_OPERATION_BYTES, MAIN, Call, LoadTarget, branch_name, handles
+from omnigraph.server.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
 from omnigraph.server.handlers.reads import answer_query
 from omnigraph.server.serving import StoredQuerySource
 
@@ -229,7 +229,8 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
 @handles("applySchema")
 def apply_schema(call: Call) -> AnyAnswer:
     request: SchemaApplyRequest = call.body
-    graph = call.require(PolicyAction.SCHEMA_APPLY, target_branch=MAIN)
+    branch = branch_name(request.branch)
+    graph = call.require(PolicyAction.SCHEMA_APPLY, target_branch=branch)
     if call.served.owned_by_cluster:
         raise ConflictError(
             "the schema of this graph belongs to the cluster's configuration; change it there and run "
@@ -238,9 +239,11 @@ def apply_schema(call: Call) -> AnyAnswer:
     applied = written(
         call,
         len(request.schema_source),
-        lambda: graph.apply_schema(request.schema_source, allow_data_loss=request.allow_data_loss, actor=call.actor),
+        lambda: graph.apply_schema(
+            request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss, actor=call.actor
+        ),
     )
-    return json_answer(applied)
+    return _receipt_answer(applied)
 
 
 @handles("createBranch")

@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from omnigraph.api.changes import EntityChange
 from omnigraph.api.enums import ConflictKind, EntityKind, Operation, Side
 from omnigraph.api.merge import MergeConflict
-from omnigraph.engine.history.diff import TypeDelta, ends_of, equal_entities
+from omnigraph.engine.history.diff import ends_of
 from omnigraph.engine.history.merge.resolution import conflict
+from omnigraph.engine.history.type_delta import TypeDelta, equal_entities
 from omnigraph.engine.rows.equality import equal_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.write.change import TypeChange

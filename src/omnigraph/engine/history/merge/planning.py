@@ -15,11 +15,12 @@ from omnigraph.api.changes import EntityChange
 from omnigraph.api.enums import ConflictKind, Side
 from omnigraph.api.limits import Limits
 from omnigraph.api.merge import MergeConflict, Resolutions
-from omnigraph.engine.history.diff import TypeDelta, TypePair, entity_changes, published_in, type_delta
+from omnigraph.engine.history.diff import entity_changes, published_in
 from omnigraph.engine.history.merge.decision import Decision, Transfer, decide_entities
 from omnigraph.engine.history.merge.resolution import conflict
 from omnigraph.engine.history.merge.schema import schema_side
 from omnigraph.engine.history.merge.validation import Orphan, validate
+from omnigraph.engine.history.type_delta import TypeDelta, TypePair, type_delta
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.type_state import TypeState, type_of
 from omnigraph.engine.snapshot import Snapshot

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from omnigraph.engine.query.output import cell_text, cut_to_width, one_line, padded, text_width
+from omnigraph.api.cell_text import cell_text, cut_to_width, one_line, padded, text_width
 
 Columns: TypeAlias = Sequence[tuple[str, str]]
 """The name and the type of each column."""

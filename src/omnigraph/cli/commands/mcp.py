@@ -1,0 +1,115 @@
+"""`omnigraph mcp`: the graph as tools of an agent, over the standard streams or over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from omnigraph.cli.commands.serve import address
+from omnigraph.cli.files import read_source
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.scope import StoreScope
+from omnigraph.cli.usage import UsageError
+from omnigraph.errors import BadRequestError
+
+if TYPE_CHECKING:
+    from omnigraph.mcp.connections import DirectAccess
+    from omnigraph.mcp.graph import AgentGraph
+
+DEFAULT_MAX_TOKENS: Final = 8000
+LEAST_MAX_TOKENS: Final = 200
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_EXTRAS: Final = {
+    **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
+    **dict.fromkeys(("starlette", "uvicorn", "httptools", "prometheus_client", "cedarpy"), "server"),
+}
+
+
+def mcp(
+    ctx: typer.Context,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", help="Serve http://ADDR:PORT/mcp instead of stdin and stdout.", metavar="ADDR:PORT"),
+    ] = None,
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option("--queries", help="Offer the queries of this .gq file as tools; may be repeated.", metavar="FILE"),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer no tool that writes.")] = False,
+    allow_main: Annotated[
+        bool, typer.Option("--allow-main", help="Let mutations go to main; else only to other branches.")
+    ] = False,
+    max_tokens: Annotated[
+        int,
+        typer.Option(
+            "--max-tokens", help="The size of an answer, at 4 bytes a token.", metavar="N", min=LEAST_MAX_TOKENS
+        ),
+    ] = DEFAULT_MAX_TOKENS,
+    unauthenticated: Annotated[
+        bool, typer.Option("--unauthenticated", help="Let --http listen where other machines reach it.")
+    ] = False,
+) -> None:
+    """Offer a graph to agents as tools (Model Context Protocol)."""
+    invocation = Invocation.of(ctx)
+    if read_only and allow_main:
+        raise UsageError("--read-only and --allow-main contradict each other")
+    if unauthenticated and http is None:
+        raise UsageError("--unauthenticated is about --http; stdin and stdout are the caller's own")
+    place = None if http is None else _place(http, unauthenticated)
+    texts = [(str(path), read_source(path)) for path in queries or ()]
+    with _what_is_installed(), ExitStack() as opened:
+        from omnigraph.mcp.connections import serve_http, serve_stdio
+        from omnigraph.mcp.terms import Terms
+
+        access = _access(invocation, texts, opened)
+        terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
+        if place is None:
+            serve_stdio(access, terms)
+            return
+        from omnigraph.server.process import announce, bound
+
+        with bound(*place) as listener:
+            serve_http(access, terms, listener, lambda: announce(listener))
+
+
+def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
+    """The graph that is addressed, and who writes to it: a server knows that by itself."""
+    from omnigraph.mcp.connections import DirectAccess
+    from omnigraph.mcp.query_files import with_query_files
+
+    if invocation.flags.cluster is not None:
+        if texts:
+            raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
+        from omnigraph.cli.governed import open_governed
+
+        return DirectAccess(opened.enter_context(open_governed(invocation)), invocation.actor)
+    scope, found = invocation.open()
+    graph: AgentGraph = opened.enter_context(found)
+    if texts:
+        graph = with_query_files(graph, texts)
+    return DirectAccess(graph, invocation.actor if isinstance(scope, StoreScope) else None)
+
+
+def _place(bind: str, unauthenticated: bool) -> tuple[str, int]:
+    host, port = address(bind, "--http")
+    if host not in _LOOPBACK and not unauthenticated:
+        raise BadRequestError(
+            f"--http {bind} would let everybody who reaches this machine use the graph; use `omnigraph serve`, "
+            "which asks for tokens and offers /graphs/<id>/mcp, or add --unauthenticated if that is what you want"
+        )
+    return host, port
+
+
+@contextmanager
+def _what_is_installed() -> Iterator[None]:
+    """Say which extra has what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        raise BadRequestError(f"this needs {error.name}; pip install 'omnigraph[{_EXTRAS[error.name]}]'") from None

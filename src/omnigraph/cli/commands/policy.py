@@ -1,0 +1,173 @@
+"""`omnigraph policy`: check rules, test them, and ask them why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from omnigraph.api.enums import PolicyAction
+from omnigraph.cli.applied_policies import ChosenBundle, chosen_bundle
+from omnigraph.cli.files import read_source
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.json_input import json_object
+from omnigraph.cli.output import print_lines, print_text
+from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from omnigraph.api.access import AccessRequest
+    from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.policy.gate import PolicyGate
+    from omnigraph.policy.row_sight import RowSight, Shows
+
+BundleFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--file", help="A bundle that need not be applied, instead of a cluster's.", metavar="FILE"),
+]
+SchemaFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--schema", help="The .pg file that rows and hide are about; else the graph's own.", metavar="FILE"),
+]
+
+
+def validate(ctx: typer.Context, file: BundleFile = None, schema: SchemaFile = None) -> None:
+    """Check a bundle, and what it shows of types against a schema."""
+    bundle = chosen_bundle(Invocation.of(ctx), file)
+    gate = bundle.gate()
+    if schema is not None or (gate.narrows and bundle.graph_uri is not None):
+        gate.fitted(_catalog(bundle, schema))
+    print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.actors)} actors]"])
+
+
+def try_cases(
+    ctx: typer.Context,
+    tests: Annotated[Path, typer.Option("--tests", help="The cases: requests and what is expected.", metavar="FILE")],
+    file: BundleFile = None,
+) -> None:
+    """Ask a bundle about the cases of a file."""
+    from omnigraph.policy.cases import read_cases, run_cases
+
+    bundle = chosen_bundle(Invocation.of(ctx), file)
+    report = run_cases(bundle.gate(), read_cases(read_source(tests), str(tests)))
+    print_lines(report.lines())
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def explain(
+    ctx: typer.Context,
+    actor: Annotated[str, typer.Option("--actor", help="Who asks.", metavar="ID")],
+    action: Annotated[str, typer.Option("--action", help="What for: read, change, branch-merge, …", metavar="ACTION")],
+    branch: Annotated[str | None, typer.Option("--branch", help="The branch of the request.", metavar="NAME")] = None,
+    target_branch: Annotated[
+        str | None, typer.Option("--target-branch", help="The branch it targets.", metavar="NAME")
+    ] = None,
+    file: BundleFile = None,
+    schema: SchemaFile = None,
+    type_name: Annotated[
+        str | None, typer.Option("--type", help="Also explain a row of this type.", metavar="TYPE")
+    ] = None,
+    row: Annotated[str | None, typer.Option("--row", help="The row's properties, as JSON.", metavar="JSON")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The id of a row of the graph.", metavar="ID")] = None,
+) -> None:
+    """Say whether an actor may do something, and why.
+
+    With --type, and a row by --id or --row, also say whether it sees that row. Exit code 0 for allow and for deny.
+    """
+    from omnigraph.api.access import AccessRequest
+    from omnigraph.policy.explain import explain as explained
+
+    _check_row_flags(type_name, row, id)
+    request = AccessRequest(_action(action), branch, target_branch)
+    bundle = chosen_bundle(Invocation.of(ctx), file)
+    gate = bundle.gate()
+    found = explained(gate, actor, request)
+    lines = list(found.lines())
+    if type_name is not None and found.decision.allowed:
+        lines += _row_sight(bundle, gate, actor, request, schema, type_name, row, id).lines()
+    print_lines(lines)
+
+
+def show(
+    ctx: typer.Context,
+    file: BundleFile = None,
+    cedar: Annotated[bool, typer.Option("--cedar", help="Print the Cedar schema and policies it becomes.")] = False,
+) -> None:
+    """Print a bundle, or what Cedar is given."""
+    bundle = chosen_bundle(Invocation.of(ctx), file)
+    if not cedar:
+        print_text(bundle.source)
+        return
+    from omnigraph.policy.cedar import SCHEMA
+
+    print_text(f"{SCHEMA}\n{bundle.gate().rules.text}")
+
+
+def _action(name: str) -> PolicyAction:
+    try:
+        return PolicyAction(name.replace("-", "_"))
+    except ValueError:
+        known = ", ".join(action.replace("_", "-") for action in PolicyAction)
+        raise UsageError(f"unknown action '{name}'; use one of: {known}") from None
+
+
+def _check_row_flags(type_name: str | None, row: str | None, id: str | None) -> None:
+    at_most_one(("--row", row), ("--id", id))
+    if (type_name is None) is not (row is None and id is None):
+        raise UsageError("a row is explained by its type and itself: give --type with --row or with --id")
+
+
+def _catalog(bundle: ChosenBundle, schema: Path | None, branch: str | None = None) -> Catalog:
+    """The schema of a file, or that of the graph which the bundle was chosen for."""
+    if schema is not None:
+        from omnigraph.language.schema.compile import compile_schema
+
+        return compile_schema(read_source(schema), str(schema))
+    import omnigraph
+
+    with omnigraph.open(_graph_uri(bundle, "--schema <file>, or ")) as graph:
+        return graph.snapshot(branch).catalog
+
+
+def _graph_uri(bundle: ChosenBundle, otherwise: str = "") -> str:
+    if bundle.graph_uri is None:
+        raise UsageError(f"rows have a schema: give {otherwise}a graph with --cluster <dir|uri> --graph <id>")
+    return bundle.graph_uri
+
+
+def _row_sight(
+    bundle: ChosenBundle,
+    gate: PolicyGate,
+    actor: str,
+    request: AccessRequest,
+    schema: Path | None,
+    type_name: str,
+    row: str | None,
+    id: str | None,
+) -> RowSight:
+    from omnigraph.policy.row_sight import row_sight
+
+    if row is not None:
+        catalog = _catalog(bundle, schema, request.branch)
+        gate.fitted(catalog)
+        type_ = catalog.type_named(type_name)
+        return row_sight(gate, actor, request, catalog, type_, _shows_given(type_, row))
+    import omnigraph
+
+    with omnigraph.open(_graph_uri(bundle)) as graph:
+        state = graph.snapshot(request.branch)
+        gate.fitted(state.catalog)
+        type_ = state.catalog.type_named(type_name)
+        if state.entity(type_.type_key, str(id)) is None:
+            raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{state.branch}'")
+        shows: Shows = lambda lens: graph.through(lens).entity(type_.type_key, str(id), branch=state.branch) is not None  # noqa: E731
+        return row_sight(gate, actor, request, state.catalog, type_, shows)
+
+
+def _shows_given(type_: TableType, row: str) -> Shows:
+    """A row that is only told has no ends: of an edge its own properties count."""
+    from omnigraph.engine.query.row_filter import shows_row
+
+    values = json_object(row, "--row", "it must be a JSON object of properties")
+    return lambda lens: shows_row(lens.of(type_), values)

@@ -1,0 +1,138 @@
+"""How agents reach an endpoint: over the standard streams of a process, or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+
+from omnigraph.mcp.endpoint import Context, protocol_server
+from omnigraph.mcp.graph import Access, AgentGraph, Result
+from omnigraph.mcp.terms import Terms
+
+_ACCESS: Final = "omnigraph.access"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectAccess:
+    """One graph for everybody who connects. A read that is cancelled is left to end by itself; a write that has begun
+    is waited for, because nobody could tell what became of it."""
+
+    graph: AgentGraph
+    actor: str | None = None
+
+    async def run(self, work: Callable[[AgentGraph], Result], *, writes: bool) -> Result:
+        return await anyio.to_thread.run_sync(partial(work, self.graph), abandon_on_cancel=not writes)
+
+
+def serve_stdio(access: Access, terms: Terms) -> None:
+    """Answer on the standard streams until the other side closes them.
+
+    An interrupt ends the process at once: the thread that waits for input would keep it alive until more comes, and a
+    write that is cut off leaves nothing behind.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    server = protocol_server(lambda _context: access, terms)
+
+    async def run() -> None:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+    anyio.run(run)
+
+
+def serve_http(access: Access, terms: Terms, listener: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer HTTP on a socket until a signal says to end. Nobody is asked who they are."""
+    import uvicorn
+
+    host, port = listener.getsockname()[:2]
+    server = protocol_server(lambda _context: access, terms)
+    security = None
+    if host in ("127.0.0.1", "::1"):
+        # A page in a browser must not reach it by a name that leads here.
+        hosts = [f"{name}:{port}" for name in _LOOPBACK]
+        origins = [f"http://{name}" for name in hosts]
+        security = TransportSecuritySettings(
+            enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
+        )
+    application = server.streamable_http_app(
+        streamable_http_path="/mcp", json_response=True, stateless_http=True, transport_security=security
+    )
+    config = uvicorn.Config(application, log_level="warning", access_log=False, lifespan="on")
+
+    class Announced(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready()
+
+    Announced(config).run(sockets=[listener])
+
+
+class MountedEndpoint:
+    """The endpoint inside another HTTP server, which knows who asks. Every request stands alone, so any process of
+    that server can answer it."""
+
+    def __init__(self, terms: Terms) -> None:
+        server = protocol_server(_access_of_request, terms)
+        self._sessions = StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, max_request_body_size=1 << 40
+        )
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Requests can be answered while this is entered; once."""
+        return self._sessions.run()
+
+    async def answer(
+        self, path: str, headers: Sequence[tuple[str, str]], body: bytes, access: Access
+    ) -> tuple[int, dict[str, str], bytes]:
+        """The status, headers and body of the answer to a POST that somebody else received, and whose sender is
+        proved."""
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+            "client": None,
+            "server": None,
+            _ACCESS: access,
+        }
+        sent: list[dict[str, Any]] = []
+        incoming = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            if (message := next(incoming, None)) is not None:
+                return message
+            await asyncio.Event().wait()  # whoever received the request watches over its client
+            raise AssertionError("nothing ever happens after a request")
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self._sessions.handle_request(scope, receive, send)
+        start, *chunks = sent
+        told = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        return start["status"], told, b"".join(chunk.get("body", b"") for chunk in chunks)
+
+
+def _access_of_request(context: Context) -> Access:
+    assert context.request is not None, "requests of a mounted endpoint come over HTTP"
+    access: Access = context.request.scope[_ACCESS]
+    return access

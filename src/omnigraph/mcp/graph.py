@@ -1,0 +1,108 @@
+"""What the tools ask of a graph. Every `GraphApi` offers it, embedded or remote; a server offers it for each caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from omnigraph.api.changes import ChangeRecord, ChangeScope, ChangeSet
+from omnigraph.api.commits import CommitList
+from omnigraph.api.load import MutationReceipt
+from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
+from omnigraph.api.query import StoredQueries
+
+Result = TypeVar("Result")
+
+
+class Rows(Protocol):
+    """The rows of a query in order, its columns, and the commit that was read."""
+
+    @property
+    def graph_commit_id(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[str]: ...
+    def rows(self) -> Iterable[dict[str, Any]]: ...
+
+
+class AgentGraph(Protocol):
+    """The part of `GraphApi` that tools are made of."""
+
+    def stream(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+    ) -> Rows: ...
+
+    def entity(
+        self, type_key: str, entity_id: str, *, branch: str | None = None, snapshot: str | None = None
+    ) -> dict[str, Any] | None: ...
+
+    def mutate(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MutationReceipt: ...
+
+    def schema_text(self, branch: str = "main") -> str: ...
+    def list_branches(self) -> list[str]: ...
+    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> object: ...
+    def diff(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet: ...
+
+    def preview_merge(
+        self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
+    ) -> MergePreview: ...
+
+    def merge(
+        self,
+        source: str,
+        target: str = "main",
+        *,
+        delete_branch: bool = False,
+        resolutions: Resolutions = NO_RESOLUTIONS,
+        actor: str | None = None,
+        message: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MergeResult: ...
+
+    def commits(self, branch: str = "main", *, limit: int = 100, before: int | None = None) -> CommitList: ...
+    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]: ...
+
+
+@runtime_checkable
+class OffersQueries(Protocol):
+    """A graph that has queries which are called by name."""
+
+    def stored_queries(self) -> StoredQueries: ...
+
+    def invoke(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Rows | MutationReceipt: ...
+
+
+class Access(Protocol):
+    """The graph of one connection. A tool is run as a whole in a thread, however many calls of the graph it makes."""
+
+    @property
+    def actor(self) -> str | None:
+        """Who writes are recorded for; None where the other side of the connection knows it."""
+        ...
+
+    async def run(self, work: Callable[[AgentGraph], Result], *, writes: bool) -> Result: ...

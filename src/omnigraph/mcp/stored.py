@@ -1,0 +1,150 @@
+"""Stored queries as tools of their own: typed by their parameters, described by their annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import mcp_types as types
+
+from omnigraph.api import wire
+from omnigraph.api.load import MutationReceipt
+from omnigraph.api.query import ParamDescriptor, StoredQuery
+from omnigraph.errors import PolicyError, RequestShapeError
+from omnigraph.mcp.graph import AgentGraph, OffersQueries
+from omnigraph.mcp.paging import Place
+from omnigraph.mcp.tool import Toolcall, hints
+from omnigraph.mcp.tools import TOOLS
+from omnigraph.mcp.tools.reading import page_of_rows
+
+_KINDS: Final[dict[str, dict[str, Any]]] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int": {"type": "integer"},
+    "bigint": {"type": ["integer", "string"], "description": "An integer; as a decimal string beyond 2^53."},
+    "float": {"type": "number"},
+    "date": {"type": "string", "format": "date"},
+    "datetime": {"type": "string", "format": "date-time"},
+    "blob": {"type": "string"},
+}
+_READ_CONTROLS: Final[dict[str, str]] = {
+    "branch": "The branch to read; main when left out.",
+    "snapshot": "A commit id: read exactly this state instead of a branch's head.",
+    "continuation": "From the previous answer; the other arguments must be repeated unchanged.",
+}
+_WRITE_CONTROLS: Final[dict[str, str]] = {
+    "branch": "The branch that is changed; one that branch_create made.",
+    "if_commit": "Only if the branch is at this commit; nothing is written otherwise.",
+    "idempotency_key": "A name of your own for this write: repeating the call with it never writes twice.",
+}
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTool:
+    """A stored query under the name that agents call it by."""
+
+    name: str
+    query: StoredQuery
+
+    @property
+    def writes(self) -> bool:
+        return self.query.mutation
+
+    def described(self) -> types.Tool:
+        query = self.query
+        told = [query.description or f"The stored {'mutation' if query.mutation else 'query'} {query.name}."]
+        if query.instruction is not None:
+            told.append(query.instruction)
+        required = [param.name for param in query.params if not param.nullable]
+        if query.mutation:
+            required.append(self._control("branch"))
+        controls = {
+            self._control(name): {"type": "string", "description": text} for name, text in self._controls().items()
+        }
+        return types.Tool(
+            name=self.name,
+            title=query.name,
+            description="\n".join(told),
+            input_schema={
+                "type": "object",
+                "properties": {param.name: _schema(param) for param in query.params} | controls,
+                "required": required,
+                "additionalProperties": False,
+            },
+            annotations=hints(query.name, writes=query.mutation, destructive=query.mutation),
+        )
+
+    def run(self, call: Toolcall, given: Mapping[str, Any]) -> dict[str, Any]:
+        declared = {param.name for param in self.query.params}
+        controls = {name: given.get(self._control(name)) for name in self._controls()}
+        self._check(given, declared, controls)
+        params = {name: value for name, value in given.items() if name in declared}
+        graph = call.graph
+        assert isinstance(graph, OffersQueries), "only a graph that has queries offers them as tools"
+        if self.query.mutation:
+            receipt = graph.invoke(
+                self.query.name,
+                params,
+                branch=call.terms.writable(controls["branch"] or ""),
+                if_commit=controls["if_commit"],
+                actor=call.actor,
+                idempotency_key=controls["idempotency_key"],
+            )
+            told: dict[str, Any] = wire.to_builtins(receipt)
+            return told
+        asked = {name: value for name, value in given.items() if name != self._control("continuation")}
+        place = Place.of(self.name, asked, controls["continuation"])
+        point = (
+            {"snapshot": place.pin} if place.pin else {"branch": controls["branch"], "snapshot": controls["snapshot"]}
+        )
+        rows = graph.invoke(self.query.name, params, **point)
+        assert not isinstance(rows, MutationReceipt), "a stored query stays what it was listed as"
+        return page_of_rows(call, place, rows)
+
+    def _controls(self) -> Mapping[str, str]:
+        return _WRITE_CONTROLS if self.query.mutation else _READ_CONTROLS
+
+    def _control(self, name: str) -> str:
+        """What an argument about the call is called: a parameter of the query that has its name keeps it."""
+        return f"_{name}" if any(param.name == name for param in self.query.params) else name
+
+    def _check(self, given: Mapping[str, Any], declared: set[str], controls: Mapping[str, Any]) -> None:
+        known = [*sorted(declared), *(self._control(name) for name in controls)]
+        if strangers := sorted(set(given) - set(known)):
+            raise RequestShapeError(
+                f"{self.name}: unknown argument '{strangers[0]}'; its arguments are: {', '.join(known)}"
+            )
+        for name, value in controls.items():
+            if value is not None and not isinstance(value, str):
+                raise RequestShapeError(f"{self.name}: '{self._control(name)}' must be a string")
+
+
+def query_tools(graph: AgentGraph, *, read_only: bool) -> dict[str, QueryTool]:
+    """The stored queries of a graph by their tool names. One that is called like a tool every graph has is offered as
+    `stored_<name>`. Whoever may not see them is offered none."""
+    if not isinstance(graph, OffersQueries):
+        return {}
+    try:
+        queries = graph.stored_queries().queries
+    except PolicyError:
+        return {}
+    return {tool.name: tool for tool in _named(queries) if not (read_only and tool.writes)}
+
+
+def _named(queries: Iterable[StoredQuery]) -> Iterable[QueryTool]:
+    for query in queries:
+        name = _NOT_IN_A_NAME.sub("_", query.tool_name)[:_LONGEST_NAME]
+        yield QueryTool(f"stored_{name}"[:_LONGEST_NAME] if name in TOOLS else name, query)
+
+
+def _schema(param: ParamDescriptor) -> dict[str, Any]:
+    if param.kind == "vector":
+        size = {} if param.vector_dim is None else {"minItems": param.vector_dim, "maxItems": param.vector_dim}
+        return {"type": "array", "items": {"type": "number"}, **size}
+    if param.kind == "list":
+        return {"type": "array", "items": _KINDS.get(param.item_kind or "", {})}
+    return dict(_KINDS.get(param.kind, {}))

@@ -1,0 +1,190 @@
+"""Branches: work goes on one, is compared and previewed, and is merged as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from omnigraph.api import wire
+from omnigraph.api.changes import ChangeScope
+from omnigraph.api.merge import NO_RESOLUTIONS, Resolutions
+from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.mcp.members import Continuation, IdempotencyKey
+from omnigraph.mcp.paging import Place
+from omnigraph.mcp.terms import MAIN
+from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+from omnigraph.mcp.tools.entities import head_of
+
+_State = Annotated[str, Meta(min_length=1, description="A branch name or a commit id.")]
+_Source = Annotated[str, Meta(min_length=1, description="The branch whose changes are taken.")]
+_Target = Annotated[str, Meta(min_length=1, description="The branch that receives them.")]
+_Resolutions = Annotated[
+    dict[str, Any] | None,
+    Meta(
+        description="How conflicts are decided: {kinds: {<conflict kind>: ours|theirs}, entities: [{type_key, "
+        "entity_id, take: ours|theirs}]}; ours is the target."
+    ),
+]
+
+
+class BranchesArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    continuation: Continuation = None
+
+
+def branches(call: Toolcall, arguments: BranchesArguments) -> dict[str, Any]:
+    place = Place.of("branches", arguments, arguments.continuation)
+    return place.page(call.terms, {}, "branches", call.graph.list_branches())
+
+
+BRANCHES: Final = Tool(
+    "branches",
+    "Branches",
+    "The names of all branches, sorted; main is the one that counts.",
+    BranchesArguments,
+    branches,
+)
+
+
+class BranchCreateArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, description="The name of the new branch.")]
+    source: Annotated[str, Meta(min_length=1, description="A branch, or a commit id, to start from.")] = MAIN
+
+
+def branch_create(call: Toolcall, arguments: BranchCreateArguments) -> dict[str, Any]:
+    name, source = arguments.name.strip(), arguments.source.strip()
+    call.graph.create_branch(name, source=source, actor=call.actor)
+    return {"branch": name, "from": source}
+
+
+BRANCH_CREATE: Final = Tool(
+    "branch_create",
+    "Create a branch",
+    "Makes a branch to work on. It costs nothing: data is shared until it changes.",
+    BranchCreateArguments,
+    branch_create,
+    writes=True,
+)
+
+
+class DiffArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    before: _State
+    after: _State
+    types: Annotated[list[str] | None, Meta(description="Only entities of these types.")] = None
+    continuation: Continuation = None
+
+
+def diff(call: Toolcall, arguments: DiffArguments) -> dict[str, Any]:
+    place = Place.of("diff", arguments, arguments.continuation)
+    known = call.graph.list_branches()
+    before, after = place.pins or tuple(
+        _commit(call, name.strip(), known) for name in (arguments.before, arguments.after)
+    )
+    found = call.graph.diff(before, after, ChangeScope.of(types=arguments.types))
+    head = {"before": before, "after": after, "stats": wire.to_builtins(found.stats)}
+    return place.page(call.terms, head, "changes", found.changes, [before, after])
+
+
+def _commit(call: Toolcall, name: str, branches: list[str]) -> str:
+    """What a name means now, so that later pages compare the same states."""
+    return head_of(call, name) if name in branches else name
+
+
+DIFF: Final = Tool(
+    "diff",
+    "Difference of two states",
+    "Which entities differ between two branches or commits, with counts. It tells no values: see commit_changes, or "
+    "entity at either state.",
+    DiffArguments,
+    diff,
+)
+
+
+class MergePreviewArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    source: _Source
+    target: _Target = MAIN
+    resolutions: _Resolutions = None
+    continuation: Continuation = None
+
+
+def merge_preview(call: Toolcall, arguments: MergePreviewArguments) -> dict[str, Any]:
+    place = Place.of("merge_preview", arguments, arguments.continuation)
+    source, target = arguments.source.strip(), arguments.target.strip()
+    heads = _heads(call, source, target)
+    preview = call.graph.preview_merge(source, target, resolutions=_resolutions(arguments.resolutions))
+    if heads != _heads(call, source, target) or place.pins not in ((), heads):
+        raise ConflictError(
+            f"'{source}' or '{target}' moved while the preview was read; ask again without continuation"
+        )
+    head = {
+        "outcome": preview.outcome,
+        "source": {"branch": source, "commit": heads[0]},
+        "target": {"branch": target, "commit": heads[1]},
+        "base_commit": preview.base_commit_id,
+        "counts": preview.counts,
+        "conflict_count": len(preview.conflicts),
+    }
+
+    def findings() -> Iterator[dict[str, Any]]:
+        yield from ({"conflict": wire.to_builtins(each)} for each in preview.conflicts)
+        yield from ({"change": wire.to_builtins(each)} for each in preview.changes)
+
+    return place.page(call.terms, head, "findings", findings(), heads)
+
+
+def _heads(call: Toolcall, source: str, target: str) -> tuple[str, str]:
+    return head_of(call, source), head_of(call, target)
+
+
+def _resolutions(given: dict[str, Any] | None) -> Resolutions:
+    try:
+        return NO_RESOLUTIONS if given is None else Resolutions.from_dict(given)
+    except (AttributeError, TypeError):
+        raise BadRequestError(
+            "resolutions must be {kinds: {kind: side}, entities: [{type_key, entity_id, take}]}"
+        ) from None
+
+
+MERGE_PREVIEW: Final = Tool(
+    "merge_preview",
+    "Preview a merge",
+    "What a merge would change in the target, and every conflict that keeps it from happening. Nothing is written.",
+    MergePreviewArguments,
+    merge_preview,
+)
+
+
+class MergeArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    source: _Source
+    target: _Target = MAIN
+    message: Annotated[str | None, Meta(description="Why; kept with the commit.")] = None
+    delete_branch: Annotated[bool, Meta(description="Delete the source afterwards.")] = False
+    resolutions: _Resolutions = None
+    idempotency_key: IdempotencyKey = None
+
+
+def merge(call: Toolcall, arguments: MergeArguments) -> dict[str, Any]:
+    result = call.graph.merge(
+        arguments.source.strip(),
+        arguments.target.strip(),
+        delete_branch=arguments.delete_branch,
+        resolutions=_resolutions(arguments.resolutions),
+        actor=call.actor,
+        message=arguments.message,
+        idempotency_key=arguments.idempotency_key,
+    )
+    told: dict[str, Any] = wire.to_builtins(result)
+    return told
+
+
+MERGE: Final = Tool(
+    "merge",
+    "Merge a branch",
+    "Takes the changes of a branch into another as one commit, or reports every conflict and changes nothing. Look at "
+    "merge_preview first.",
+    MergeArguments,
+    merge,
+    writes=True,
+    destructive=True,
+)

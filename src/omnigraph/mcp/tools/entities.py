@@ -1,0 +1,136 @@
+"""One node or edge, and what is connected to a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from omnigraph.errors import BadRequestError, NotFoundError, PolicyError
+from omnigraph.language.catalog import NodeType, TableType
+from omnigraph.mcp import generated
+from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
+from omnigraph.mcp.paging import Place
+from omnigraph.mcp.readable import readable
+from omnigraph.mcp.schema import catalog_of, traversal_name
+from omnigraph.mcp.terms import MAIN
+from omnigraph.mcp.tool import Tool, Toolcall
+
+EntityId = Annotated[str, Meta(description="The id, which for a type with one key property is the key's text.")]
+
+
+class EntityArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    type: TypeName
+    id: EntityId
+    properties: Annotated[
+        list[str] | None, Meta(description="Only these properties; the way to get a vector or a blob in full.")
+    ] = None
+
+
+def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
+    place = Place.of("entity", arguments, None)
+    type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
+    found = found_entity(call, type_, arguments.id, arguments.point())
+    if arguments.properties is not None:
+        chosen = [*type_.system_columns, *generated.shown(type_, arguments.properties)]
+        found = {name: found[name] for name in chosen}
+    found = readable(type_, found, arguments.properties or ())
+    (told,) = (answer := place.page(call.terms, {"type": type_.type_key}, "entities", [found]))["entities"]
+    return {**{name: value for name, value in answer.items() if name != "entities"}, "entity": told}
+
+
+def found_entity(call: Toolcall, type_: TableType, entity_id: str, point: dict[str, str | None]) -> dict[str, Any]:
+    """An entity in export form. A remote graph says by an error that there is none, an embedded one by None."""
+    found = call.graph.entity(type_.type_key, entity_id, **point)
+    if found is None:
+        raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{entity_id}'; search for it, or query")
+    return found
+
+
+ENTITY: Final = Tool(
+    "entity",
+    "One entity",
+    "One node or edge by its type and id, with every property.",
+    EntityArguments,
+    entity,
+)
+
+
+class NeighboursArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    type: TypeName
+    id: EntityId
+    edge: Annotated[str | None, Meta(description="Only over this edge type.")] = None
+    direction: Annotated[
+        Literal["out", "in", "both"], Meta(description="Along edges that start at the node, that end at it, or both.")
+    ] = "both"
+    continuation: Continuation = None
+
+
+def neighbours(call: Toolcall, arguments: NeighboursArguments) -> dict[str, Any]:
+    place = Place.of("neighbours", arguments, arguments.continuation)
+    catalog = catalog_of(call.graph.schema_text(arguments.schema_branch))
+    type_ = catalog.type_named(arguments.type)
+    if not isinstance(type_, NodeType):
+        raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
+    hops = generated.hops(catalog, type_, arguments.edge, arguments.direction)
+    commit = place.pin or arguments.snapshot or head_of(call, arguments.branch or MAIN)
+    node = readable(type_, found_entity(call, type_, arguments.id, {"branch": None, "snapshot": commit}))
+    found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], commit))
+    head = {"commit": commit, "node": {"type": type_.name, "id": node["id"]}}
+    return place.page(call.terms, head, "neighbours", found, [commit])
+
+
+def head_of(call: Toolcall, branch: str) -> str:
+    """The commit that a branch is at, so that several reads are of one state."""
+    return call.graph.commits(branch.strip(), limit=1).commits[0].id
+
+
+def _over(
+    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: generated.Hop, other: NodeType, commit: str
+) -> Iterator[dict[str, Any]]:
+    of_node, of_edge = generated.shown(other), generated.shown(hop.edge)
+    hides = False
+    try:
+        written = generated.neighbours(type_, node, hop, of_node, of_edge)
+        rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
+    except PolicyError:
+        # Some property is hidden from this actor: what it may see of the neighbours is read one by one.
+        of_edge, hides = [], True
+        written = generated.neighbours(type_, node, hop, (), ())
+        rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
+    for row in rows.rows():
+        if row["self"] != node["id"]:
+            continue
+        told: dict[str, Any] = {
+            "edge": traversal_name(hop.edge),
+            "direction": hop.direction,
+            "type": other.name,
+            "id": row["other"],
+        }
+        on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
+        if on_edge:
+            told["edge_properties"] = on_edge
+        if hides:
+            told["properties"] = seen_properties(call, other, row["other"], commit, generated.shown(other))
+        else:
+            told["properties"] = written.properties(row)
+        yield told
+
+
+def seen_properties(
+    call: Toolcall, type_: NodeType, entity_id: str, commit: str, properties: Sequence[str]
+) -> dict[str, Any]:
+    """What an actor may see of an entity, without what is null or hidden."""
+    found = found_entity(call, type_, entity_id, {"branch": None, "snapshot": commit})
+    return readable(type_, {name: found[name] for name in properties}, properties, nulls=False)
+
+
+NEIGHBOURS: Final = Tool(
+    "neighbours",
+    "Neighbours of a node",
+    "What is connected to a node, edge type by edge type, one entry per edge, with the properties of the edge and of "
+    "the node at its other end.",
+    NeighboursArguments,
+    neighbours,
+)

@@ -1,0 +1,111 @@
+"""What happened: the commits of a branch, and what each of them changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from omnigraph.api import wire
+from omnigraph.api.changes import ChangeRecord, ChangeScope
+from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.enums import EntityKind
+from omnigraph.language.catalog import Catalog, TableType
+from omnigraph.mcp.members import Branch, Continuation
+from omnigraph.mcp.paging import Place
+from omnigraph.mcp.readable import readable
+from omnigraph.mcp.schema import catalog_of
+from omnigraph.mcp.terms import MAIN
+from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+
+_AT_ONCE: Final = 200
+
+
+class HistoryArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    branch: Branch = None
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many commits.")] = 20
+    continuation: Continuation = None
+
+
+def history(call: Toolcall, arguments: HistoryArguments) -> dict[str, Any]:
+    place = Place.of("history", arguments, arguments.continuation)
+    branch = (arguments.branch or MAIN).strip()
+    first = call.graph.commits(branch, limit=1).commits[0]
+    newest = place.pin or str(first.version)
+    commits = (_told(each) for each in _walk(call, branch, int(newest) + 1, arguments.limit))
+    return place.page(call.terms, {"branch": branch}, "commits", commits, [newest])
+
+
+def _walk(call: Toolcall, branch: str, before: int | None, limit: int) -> Iterator[CommitReceipt]:
+    """Commits of a branch from a version on, newest first."""
+    while limit > 0:
+        page = call.graph.commits(branch, limit=min(limit, _AT_ONCE), before=before)
+        yield from page.commits
+        limit -= len(page.commits)
+        before = page.next_version
+        if before is None:
+            return
+
+
+def _told(commit: CommitReceipt) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "commit": commit.graph_commit_id,
+        "version": commit.graph_manifest_version,
+        "at": datetime.fromtimestamp(commit.created_at / 1_000_000, UTC).isoformat(timespec="milliseconds"),
+        "branch": commit.graph_branch or MAIN,
+        "parent": commit.parent_commit_id,
+    }
+    if commit.merged_parent_commit_id is not None:
+        told["merged"] = commit.merged_parent_commit_id
+    if commit.actor_id is not None:
+        told["actor"] = commit.actor_id
+    return told
+
+
+HISTORY: Final = Tool(
+    "history",
+    "History of a branch",
+    "The commits of a branch, newest first: when, by whom, and from what. Each is a state that query, entity and diff "
+    "can read.",
+    HistoryArguments,
+    history,
+)
+
+
+class CommitChangesArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    commit: Annotated[str, Meta(min_length=1, description="A commit id.")]
+    types: Annotated[list[str] | None, Meta(description="Only entities of these types.")] = None
+    continuation: Continuation = None
+
+
+def commit_changes(call: Toolcall, arguments: CommitChangesArguments) -> dict[str, Any]:
+    place = Place.of("commit_changes", arguments, arguments.continuation)
+    commit = arguments.commit.strip()
+    catalog = catalog_of(call.graph.schema_text())
+    found = call.graph.iter_commit_changes(commit, scope=ChangeScope.of(types=arguments.types))
+    changes = (_change(each, catalog) for each in found)
+    return place.page(call.terms, {"commit": commit}, "changes", changes)
+
+
+def _change(change: ChangeRecord, catalog: Catalog) -> dict[str, Any]:
+    """A change with values as a reader wants them, where the type is still known."""
+    told: dict[str, Any] = {"op": change.op, "kind": change.kind, "type": change.type_name, "id": change.id}
+    types: Mapping[str, TableType] = catalog.nodes if change.kind == EntityKind.NODE else catalog.edges
+    type_ = types.get(change.type_name)
+    for name, image in (("before", change.before), ("after", change.after)):
+        if image is not None:
+            values = image.properties if type_ is None else readable(type_, image.properties)
+            ends = {} if image.endpoints is None else wire.to_builtins(image.endpoints)
+            told[name] = {**ends, **values}
+    return told
+
+
+COMMIT_CHANGES: Final = Tool(
+    "commit_changes",
+    "Changes of a commit",
+    "What a commit inserted, updated and deleted, with the values before and after.",
+    CommitChangesArguments,
+    commit_changes,
+)

@@ -1,0 +1,80 @@
+"""The schema, and queries in the language of the graph."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from omnigraph.mcp.graph import Rows
+from omnigraph.mcp.members import Branch, Continuation, Params, QueryName, ReadArguments
+from omnigraph.mcp.paging import Place
+from omnigraph.mcp.schema import catalog_of, summary
+from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+
+
+class SchemaArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    branch: Branch = None
+    type: Annotated[str | None, Meta(description="Only this type.")] = None
+    source: Annotated[bool, Meta(description="The text of the schema instead of a summary.")] = False
+    continuation: Continuation = None
+
+
+def schema(call: Toolcall, arguments: SchemaArguments) -> dict[str, Any]:
+    place = Place.of("schema", arguments, arguments.continuation)
+    branch = (arguments.branch or "main").strip()
+    text = call.graph.schema_text(branch)
+    if arguments.source:
+        answer = place.page(call.terms, {"branch": branch}, "source", text.splitlines(keepends=True))
+        return {**answer, "source": "".join(answer["source"])}
+    catalog = catalog_of(text)
+    types = summary(catalog)
+    if arguments.type is not None:
+        chosen = catalog.type_named(arguments.type)
+        types = [each for each in types if (each["kind"], each["type"]) == (chosen.kind, chosen.name)]
+    return place.page(call.terms, {"branch": branch}, "types", types)
+
+
+SCHEMA: Final = Tool(
+    "schema",
+    "Schema",
+    "The types of the graph: nodes with their properties, keys and edges, and how edges are written in queries. Read "
+    "this before you write a query.",
+    SchemaArguments,
+    schema,
+)
+
+
+class QueryArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(description="The text of a read query in the .gq language.")]
+    name: QueryName = None
+    params: Params = None
+    continuation: Continuation = None
+
+
+def query(call: Toolcall, arguments: QueryArguments) -> dict[str, Any]:
+    place = Place.of("query", arguments, arguments.continuation)
+    rows = call.graph.stream(arguments.query, arguments.name, arguments.params, **arguments.point(place))
+    return page_of_rows(call, place, rows)
+
+
+def page_of_rows(call: Toolcall, place: Place, rows: Rows) -> dict[str, Any]:
+    """The rows that fit, and the commit that they, and all pages after them, are read from."""
+    commit = rows.graph_commit_id
+    head = {"commit": commit, "columns": list(rows.columns)}
+    found = rows.rows()
+    with closing(row for row in found) as remaining:
+        return place.page(call.terms, head, "rows", remaining, [commit])
+
+
+QUERY: Final = Tool(
+    "query",
+    "Run a read query",
+    "Runs a query in the .gq language on one state of the graph. Example: query older($age: I32) { match { $p: Person "
+    "$p.age > $age } return { $p.name as name, $p.age as age } order { age desc } limit 20 }. There is no null and no "
+    "negative literal: pass them as parameters. Errors name the line and column, and often what was meant. The guide "
+    "is the resource omnigraph://guide.",
+    QueryArguments,
+    query,
+)

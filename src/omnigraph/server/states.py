@@ -1,0 +1,120 @@
+"""What a worker serves now, and what it served before for as long as somebody still uses it.
+
+A request holds the state it began with until its last byte, so a new one takes its place between two requests and
+never within one. States share open graphs; a graph is closed when no state that has it is served or held any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.server.serving import Served, Serving
+
+
+class HeldState:
+    """One state, held by those who still answer from it."""
+
+    def __init__(self, serving: Serving, states: States) -> None:
+        self.serving = serving
+        self._states = states
+        self._holders = 0
+        self._told: list[Callable[[], None]] = []
+
+    def hold(self) -> HeldState:
+        """Keep its graphs open once more, for work that may outlive the request."""
+        return self._states._hold(self)
+
+    def release(self) -> None:
+        self._states._release(self)
+
+    def when_replaced(self, tell: Callable[[], None]) -> None:
+        """Call this when another state is served, or now if one is. It may be called in any thread."""
+        self._states._tell(self, tell)
+
+
+class States:
+    """The states of a worker. Safe to share between threads."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._lock = threading.Lock()
+        self._current = HeldState(serving, self)
+        self._past: list[HeldState] = []
+        self.unserved_revision: int | None = None
+        """A newer revision that could not be served, while an older one still is."""
+
+    @property
+    def serving(self) -> Serving:
+        """What a request that begins now is answered from."""
+        return self._current.serving
+
+    def hold(self) -> HeldState:
+        """The current state, for one request. It has to be released."""
+        with self._lock:
+            self._current._holders += 1
+            return self._current
+
+    def replace(self, serving: Serving) -> None:
+        """Serve this from now on. Graphs that only earlier states have are closed when nobody uses them any more."""
+        with self._lock:
+            before, self._current = self._current, HeldState(serving, self)
+            self.unserved_revision = None
+            self._past.append(before)
+            told, before._told = before._told, []
+            unused = self._unused()
+        for tell in told:
+            tell()
+        _close_aside(unused)
+
+    def close(self) -> None:
+        """Close everything, also what is still held."""
+        with self._lock:
+            current, past, self._past = self._current.serving, self._past, []
+        current.close()
+        close_graphs(_distinct(past).values(), but=current.graphs.values())
+
+    def _hold(self, state: HeldState) -> HeldState:
+        with self._lock:
+            state._holders += 1
+        return state
+
+    def _release(self, state: HeldState) -> None:
+        with self._lock:
+            state._holders -= 1
+            unused = [] if state._holders else self._unused()
+        _close_aside(unused)
+
+    def _tell(self, state: HeldState, tell: Callable[[], None]) -> None:
+        with self._lock:
+            if state is self._current:
+                state._told.append(tell)
+                return
+        tell()
+
+    def _unused(self) -> list[Served]:
+        """Forget the states that nobody holds any more; the graphs that no other state has. The lock is held."""
+        over = [state for state in self._past if not state._holders]
+        self._past = [state for state in self._past if state._holders]
+        kept = _distinct([self._current, *self._past])
+        return [served for opened, served in _distinct(over).items() if opened not in kept]
+
+
+def close_graphs(graphs: Iterable[Served], but: Iterable[Served] = ()) -> None:
+    """Close graphs, except those that others still serve."""
+    kept = {id(served.opened) for served in but}
+    for served in graphs:
+        if id(served.opened) not in kept:
+            served.graph.close()
+
+
+def _distinct(states: Iterable[HeldState]) -> dict[int, Served]:
+    """The open graphs of some states, each once."""
+    return {id(served.opened): served for state in states for served in state.serving.graphs.values()}
+
+
+def _close_aside(graphs: list[Served]) -> None:
+    """A graph waits for its own threads when it is closed, and whoever answers requests must not."""
+    if graphs:
+        threading.Thread(target=close_graphs, args=(graphs,), name="omnigraph-close", daemon=True).start()

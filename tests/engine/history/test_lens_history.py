@@ -1,0 +1,271 @@
+"""History through a lens: a difference is that of two graphs which hold only what is seen, a feed adds up to it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.api import wire
+from omnigraph.api.changes import ChangeRecord, ChangeScope
+from omnigraph.api.enums import Operation
+from omnigraph.engine.export import export_lines
+from omnigraph.engine.history.diff_pages import diff_page
+from omnigraph.engine.history.page_tokens import CommitPosition, unseal
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import ChangeCursorRejectedError, ChangeSchemaBoundaryError, PolicyError
+from omnigraph.language.query.lens import EVERY_ROW, NO_ROW, TypeLens, narrowed
+from tests.engine.lenses import Chosen, drawn_filters, drawn_hidden, lens_on
+from tests.engine.query_graphs import social_graph
+
+GRAPHS = 4
+Entities = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Graph]]:
+    """Random histories: loads, an update of a person, at times a deletion, then changes on a branch."""
+    folder: Path = tmp_path_factory.mktemp("histories")
+    made = [social_graph(folder / str(seed), seed) for seed in range(GRAPHS)]
+    for seed, graph in enumerate(made):
+        graph.create_branch("side")
+        age = "query q($a: I32) { update Person set { age: $a } where age < 3 }"
+        graph.mutate(age, params={"a": seed + 1}, branch="side")
+        graph.mutate("query q() { update City set { people: 0 } where people > 0 }", branch="side")
+        graph.mutate('query q() { update Person set { age: 0  nick: "ann" } where age > 1 }')
+        graph.optimize("side")
+    yield made
+    for graph in made:
+        graph.close()
+
+
+def entities(state: Snapshot) -> Entities:
+    """What an export through the lens holds, by kind and type, and id."""
+    found: Entities = {}
+    for line in map(json.loads, export_lines(state)):
+        kind = f"edge:{line['edge']}" if "edge" in line else f"node:{line['type']}"
+        found[kind, line["data"]["id"]] = line
+    return found
+
+
+def expected(before: Entities, after: Entities) -> dict[tuple[str, str], Operation]:
+    changed = dict.fromkeys(after.keys() - before.keys(), Operation.INSERT)
+    changed |= dict.fromkeys(before.keys() - after.keys(), Operation.DELETE)
+    return changed | {key: Operation.UPDATE for key in before.keys() & after.keys() if before[key] != after[key]}
+
+
+def told(before: Snapshot, after: Snapshot) -> dict[tuple[str, str], Operation]:
+    changes = diff_page(before, after, ChangeScope(), None, 8192).changes
+    found = {(f"{c.kind}:{c.type_name}", c.id): c.op for c in changes}
+    assert len(found) == len(changes)
+    return found
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data(), st.integers(0, GRAPHS - 1), drawn_filters(), drawn_hidden(), st.booleans())
+def test_a_difference_is_that_of_what_is_seen(
+    graphs: list[Graph], data: Any, which: int, chosen: Chosen, hidden: dict[str, list[str]], one_sided: bool
+) -> None:
+    graph = graphs[which]
+    made = lens_on(graph.catalog, chosen, hidden)
+    states = []
+    for side in ("before", "after"):
+        branch = data.draw(st.sampled_from(["main", "side"]), label=side)
+        newest = graph.version_of(branch)
+        states.append(graph.snapshot(branch, version=data.draw(st.integers(1, newest))))
+    # On two branches different rules may hold.
+    before, after = states[0] if one_sided else states[0].through(made), states[1].through(made)
+    assert told(before, after) == expected(entities(before), entities(after))
+
+
+def image(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of an export as a change shows it."""
+    ends = {"endpoints": {"from": line["from"], "to": line["to"]}} if "edge" in line else {}
+    return {"properties": {name: value for name, value in line["data"].items() if name != "id"}, **ends}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, GRAPHS - 1), drawn_filters(), drawn_hidden(), st.sampled_from([1, 2, 8192]))
+def test_a_feed_leads_from_one_seen_state_to_the_next(
+    graphs: list[Graph], which: int, chosen: Chosen, hidden: dict[str, list[str]], page: int
+) -> None:
+    """Every block holds exactly what changed for its reader, with what its reader sees of it, however it is paged."""
+    whole = graphs[which]
+    lens = lens_on(whole.catalog, chosen, hidden)
+    graph = whole.through(lens)
+    commits: dict[str, list[ChangeRecord]] = {}
+    start: dict[str, Any] = {"start": "beginning"}
+    while True:
+        poll = graph.poll_changes(branch="side", max_changes=page, **start)
+        for block in poll.blocks:
+            commits.setdefault(block.cause.graph_commit_id, []).extend(block.changes)
+        if poll.next_page_token is not None:
+            start = {"page_token": poll.next_page_token}
+        elif poll.caught_up:
+            break
+        else:
+            start = {"cursor": poll.cursor}
+    states = [entities(graph.snapshot("side", version=v)) for v in range(1, graph.version_of("side") + 1)]
+    assert len(commits) == len(states) - 1
+    for (before, after), records in zip(pairwise(states), commits.values(), strict=True):
+        keys = [(f"{r.kind}:{r.type.name}", r.id) for r in records]
+        assert dict(zip(keys, (r.op for r in records), strict=True)) == expected(before, after)
+        for key, record in zip(keys, records, strict=True):
+            for shown, side in ((record.before, before), (record.after, after)):
+                assert (None if shown is None else wire.to_builtins(shown)) == (
+                    image(side[key]) if key in side else None
+                )
+
+
+SCHEMA = """
+node Person { name: String @key  region: String  salary: I32?  until: DateTime? }
+node Vault { code: String @key }
+edge Knows: Person -> Person
+"""
+RECORDS = """
+{"type": "Person", "data": {"name": "ada", "region": "eu", "salary": 1}}
+{"type": "Person", "data": {"name": "bob", "region": "us", "salary": 2}}
+{"type": "Vault", "data": {"code": "v"}}
+{"edge": "Knows", "from": "ada", "to": "bob", "data": {"id": "k"}}
+"""
+
+
+@pytest.fixture
+def staff(tmp_path: Path) -> Iterator[Graph]:
+    with omnigraph.init(tmp_path / "g", SCHEMA) as graph:
+        graph.load(RECORDS, mode="append")
+        yield graph
+
+
+def through(graph: Graph, rows: str = 'region = "eu"', *hidden: str) -> Graph:
+    """The graph for somebody who sees some people, and no vault."""
+    catalog = graph.catalog
+    shown: Chosen = {"node:Person": (rows, bool), "node:Vault": ("false", bool)}
+    return graph.through(lens_on(catalog, shown, {"node:Person": list(hidden)} if hidden else {}))
+
+
+def last_changes(graph: Graph) -> list[tuple[str, str]]:
+    return [(change.id, change.op) for change in graph.iter_commit_changes(graph.resolve_snapshot())]
+
+
+def test_who_comes_into_sight_is_inserted_with_its_edges_and_who_leaves_is_deleted(staff: Graph) -> None:
+    seen = through(staff)
+    staff.mutate('query q() { update Person set { region: "eu" } where name = "bob" }')
+    assert last_changes(seen) == [("bob", "insert"), ("k", "insert")]
+    assert last_changes(staff) == [("bob", "update")]
+    staff.mutate('query q() { update Person set { region: "us" } where name = "ada" }')
+    assert last_changes(seen) == [("ada", "delete"), ("k", "delete")]
+
+
+def test_a_change_of_what_is_hidden_is_none_unless_it_brings_the_row_into_sight(staff: Graph) -> None:
+    staff.mutate('query q() { update Person set { salary: 7 } where name = "ada" }')
+    assert last_changes(through(staff, 'region = "eu"', "salary")) == []
+    by_salary = through(staff, "salary > 5", "salary")
+    assert last_changes(by_salary) == [("ada", "insert")]
+    (record,) = by_salary.iter_commit_changes(staff.resolve_snapshot())
+    assert record.after is not None
+    assert record.after.properties["salary"] is None
+
+
+def test_who_is_not_seen_leaves_no_trace_in_counts(staff: Graph) -> None:
+    seen = through(staff)
+    staff.mutate('query q() { insert Person { name: "cy", region: "us" } insert Person { name: "di", region: "eu" } }')
+    newest, first, *_ = seen.commit_history().commits
+    assert wire.to_builtins(newest)["changes"] == {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}}
+    assert wire.to_builtins(first)["changes"] == {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}}
+    counts = {row.type_name: row.entity_count for row in seen.snapshot().listing().datasets}
+    assert counts == {"Person": 2, "Vault": 0, "Knows": 0}
+    assert [seen.snapshot().count(name) for name in ("Person", "Vault", "Knows")] == [2, 0, 0]
+    with pytest.raises(PolicyError, match="needs a rule without rows and hide"):
+        seen.snapshot().count("Person", "region = 'us'")
+
+
+def test_what_was_worked_out_for_one_reader_is_not_shown_to_another(staff: Graph) -> None:
+    """A handle remembers comparisons for the pages of a large commit: by what their reader sees."""
+    commit = staff.resolve_snapshot()
+    assert len(list(staff.iter_commit_changes(commit))) == 4
+    seen = through(staff)
+    assert len(list(seen.iter_commit_changes(commit))) == 1
+    assert len(list(staff.iter_commit_changes(commit))) == 4
+    token = staff.commit_changes(commit, max_changes=1).next_page_token
+    with pytest.raises(ChangeCursorRejectedError):
+        seen.commit_changes(commit, page_token=token)
+    token = staff.poll_changes(start="beginning", max_changes=1).next_page_token
+    with pytest.raises(ChangeCursorRejectedError):
+        seen.poll_changes(page_token=token)
+
+
+def test_a_page_token_counts_what_was_seen_and_nothing_else(staff: Graph) -> None:
+    more = "\n".join(json.dumps({"type": "Person", "data": {"name": f"p{i}", "region": "us"}}) for i in range(50))
+    mine = "\n".join(json.dumps({"type": "Person", "data": {"name": f"q{i}", "region": "eu"}}) for i in range(3))
+    staff.load(f"{more}\n{mine}", mode="append")
+    page = through(staff).commit_changes(staff.resolve_snapshot(), max_changes=2)
+    assert [change.id for change in page.changes] == ["q0", "q1"]
+    assert unseal(page.next_page_token or "", CommitPosition).delivered == 2
+
+
+def test_a_cursor_stays_good_when_rules_change(staff: Graph) -> None:
+    cursor = through(staff).poll_changes(start="now").cursor
+    staff.mutate('query q() { insert Person { name: "cy", region: "us" } }')
+    poll = through(staff, 'region = "us"').poll_changes(cursor=cursor)
+    assert [change.id for block in poll.blocks for change in block.changes] == ["cy"]
+
+
+def test_rules_hold_for_states_from_before_they_were_made(staff: Graph) -> None:
+    """Also where a property had another name then."""
+    old = staff.version_of()
+    renamed = SCHEMA.replace("region: String", 'area: String @rename_from("region")')
+    staff.apply_schema(renamed)
+    seen = through(staff, 'area = "eu"')
+    assert seen.entity("node:Person", "bob", version=old) is None
+    assert seen.entity("node:Person", "ada", version=old) is not None
+    differences = seen.diff(seen.snapshot(version=1), seen.snapshot(version=old)).changes
+    assert [(change.id, change.op) for change in differences] == [("ada", "insert")]
+    assert seen.diff(seen.snapshot(version=old), seen.snapshot()).changes == ()
+
+
+def test_a_type_that_is_gone_is_only_in_the_way_of_those_who_saw_some_of_it(staff: Graph) -> None:
+    staff.apply_schema(SCHEMA.replace("node Vault { code: String @key }\n", ""), allow_data_loss=True)
+    commit = staff.resolve_snapshot()
+    with pytest.raises(ChangeSchemaBoundaryError):
+        staff.commit_changes(commit)
+    person = staff.catalog.type_named("node:Person")
+    past = staff.snapshot(version=2).catalog
+    lens = narrowed(
+        [TypeLens(past.type_named("node:Vault"), NO_ROW), TypeLens(person, EVERY_ROW, frozenset({"salary"}))]
+    )
+    assert staff.through(lens).commit_changes(commit).changes == ()
+
+
+def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:
+    """What a rule with now() shows is never remembered for the next reader of the same commit."""
+    staff.mutate('query q() { update Person set { until: datetime("2031-01-01T00:00:00Z") } where name = "ada" }')
+    seen = through(staff, "until > now()")
+    assert last_changes(seen) == [("ada", "insert")]
+    assert len(seen.workspace.comparisons) == 0
+
+
+WHOLE: dict[str, Callable[[Graph], object]] = {
+    "a merge": lambda g: g.merge("side", "main", actor="ana"),
+    "the preview of a merge": lambda g: g.preview_merge("side"),
+    "a schema change": lambda g: g.apply_schema(SCHEMA + "node X { a: String @key }", actor="ana"),
+    "a baseline": lambda g: g.capture_baseline(io.BytesIO()),
+}
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_what_is_about_everything_takes_somebody_who_sees_everything(staff: Graph, what: str) -> None:
+    staff.create_branch("side")
+    before = staff.resolve_snapshot()
+    with pytest.raises(PolicyError, match=f"policy: {what} needs a rule without rows and hide"):
+        WHOLE[what](through(staff))
+    assert staff.resolve_snapshot() == before

@@ -1,0 +1,90 @@
+"""Lenses on the social graphs: what each filter means, said a second time in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.query.check.rows import check_row_filter, for_actor
+from omnigraph.language.query.lens import EVERY_ROW, Lens, TypeLens, narrowed
+from tests.support.reference import ReferenceGraph
+
+ACTOR = "ann"
+Entity = dict[str, Any]
+Shown = Callable[[Entity], bool]
+
+
+def _at_least(name: str, least: float) -> Shown:
+    return lambda entity: entity[name] is not None and entity[name] >= least
+
+
+FILTERS: dict[str, list[tuple[str, Shown]]] = {
+    "node:Person": [
+        ("age >= 2", _at_least("age", 2)),
+        ("age >= 2 or slug = $actor", lambda e: (e["age"] or -1) >= 2 or e["slug"] == ACTOR),
+        (
+            "(active = true and age >= 0) or nick = $actor",
+            lambda e: (bool(e["active"]) and (e["age"] is not None and e["age"] >= 0)) or e["nick"] == ACTOR,
+        ),
+        ("age >= score", lambda e: e["age"] is not None and e["score"] is not None and e["age"] >= e["score"]),
+        ("false", lambda e: False),
+    ],
+    "node:City": [
+        ("people >= 1", _at_least("people", 1)),
+        ('name != "a"', lambda e: e["name"] is not None and e["name"] != "a"),
+    ],
+    "edge:Knows": [
+        ("since >= 1", _at_least("since", 1)),
+        ("note = $actor or since >= 0", lambda e: e["note"] == ACTOR or (e["since"] is not None and e["since"] >= 0)),
+    ],
+    "edge:Near": [("km >= 1", _at_least("km", 1))],
+}
+
+
+HIDDEN = {
+    "node:Person": ("age", "nick", "tags"),
+    "node:City": ("people",),
+    "edge:Knows": ("since",),
+    "edge:Near": ("km",),
+}
+Chosen = dict[str, tuple[str, Shown]]
+
+
+def drawn_filters() -> st.SearchStrategy[Chosen]:
+    """For some types, one of their filters."""
+    return st.fixed_dictionaries({}, optional={key: st.sampled_from(filters) for key, filters in FILTERS.items()})
+
+
+def drawn_hidden() -> st.SearchStrategy[dict[str, list[str]]]:
+    """For some types, properties to hide: also such as filters look at."""
+    return st.fixed_dictionaries(
+        {}, optional={key: st.lists(st.sampled_from(names), unique=True) for key, names in HIDDEN.items()}
+    )
+
+
+def lens_on(catalog: Catalog, chosen: Chosen, hidden: dict[str, list[str]] | None = None) -> Lens:
+    made = []
+    hidden = hidden or {}
+    for type_key in chosen.keys() | hidden.keys():
+        type_ = catalog.type_named(type_key)
+        rows = EVERY_ROW
+        if type_key in chosen:
+            rows = for_actor(check_row_filter(chosen[type_key][0], type_, catalog), ACTOR)
+        made.append(TypeLens(type_, rows, frozenset(hidden.get(type_key, ()))))
+    return narrowed(made)
+
+
+def visible(reference: ReferenceGraph, chosen: Chosen, catalog: Catalog) -> ReferenceGraph:
+    """The graph with nothing in it that is not seen."""
+    kept = {
+        key: [e for e in entities if key not in chosen or chosen[key][1](e)]
+        for key, entities in reference.entities.items()
+    }
+    ids = {key: {e["id"] for e in entities} for key, entities in kept.items()}
+    for edge in catalog.edges.values():
+        ends = ids[f"node:{edge.from_type}"], ids[f"node:{edge.to_type}"]
+        kept[edge.type_key] = [e for e in kept[edge.type_key] if e["src"] in ends[0] and e["dst"] in ends[1]]
+    return ReferenceGraph(kept)

@@ -1,0 +1,282 @@
+"""`omnigraph mcp` as agent programs start it: a real process, over its standard streams and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+import omnigraph
+from omnigraph.cli.main import run
+from tests.mcp_server.agents import Agent, as_agent
+from tests.mcp_server.conftest import QUERIES, RECORDS, SCHEMA, record
+from tests.mcp_server.test_tools import ADD, READING
+from tests.support.clusters import make_cluster
+from tests.support.servers import REPOSITORY, ServerProcess, served
+from tests.support.waiting import GIVE_UP
+
+pytestmark = pytest.mark.xdist_group("mcp processes")
+
+
+def program(*arguments: str) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "omnigraph.cli.main", "mcp", *arguments],
+        env={"PYTHONPATH": str(REPOSITORY / "src"), "PATH": "", "OMNIGRAPH_EMBEDDINGS_MOCK": "1"},
+    )
+
+
+SLUGS = "query slugs() { match { $a: Author } return { $a.slug as slug } }"
+
+
+def test_an_agent_works_through_a_process(library: omnigraph.Graph, library_path: Path, tmp_path: Path) -> None:
+    """It explores, pages through a large result while somebody else writes, and brings a change to main."""
+    library.load("\n".join(record("Author", slug=f"s{n:05}", name="x") for n in range(2000)), mode="merge")
+    expected = [row["slug"] for row in library.query(SLUGS).rows()]
+    numbers = iter(range(10_000))
+    (tmp_path / "q.gq").write_text(QUERIES)
+
+    def somebody_else() -> None:
+        library.mutate(ADD, params={"slug": f"s{next(numbers):05}b", "name": "new"})
+
+    async def script(agent: Agent) -> None:
+        assert "books_of" in await agent.tools()
+        types = {each["type"] for each in (await agent.call("schema"))["types"]}
+        assert {"Author", "Book"} <= types
+        pages = await agent.pages("query", "rows", somebody_else, query=SLUGS)
+        assert len(pages) > 5
+        assert [row["slug"] for page in pages for row in page] == expected
+        assert (await agent.refused("mutate", query=ADD, branch="main"))["code"] == "forbidden"
+        await agent.call("branch_create", name="work")
+        await agent.call("add_author", slug="new", branch="Newcomer", _branch="work")
+        somebody_else()
+        preview = await agent.call("merge_preview", source="work")
+        assert (preview["outcome"], preview["conflict_count"]) == ("merged", 0)
+        assert (await agent.call("merge", source="work"))["outcome"] == "merged"
+        newest = (await agent.call("history", limit=1))["commits"][0]
+        assert newest["actor"] == "ada"
+
+    server = program(
+        *("--store", str(library_path), "--as", "ada"), *("--queries", str(tmp_path / "q.gq"), "--max-tokens", "1000")
+    )
+    as_agent(server, script)
+    assert library.entity("node:Author", "new") is not None
+
+
+def test_a_process_speaks_the_handshake_of_older_clients_too(library_path: Path) -> None:
+    async def script(agent: Agent) -> None:
+        assert (await agent.tools()).keys() == READING
+        assert "nothing can be changed here" in (agent.client.instructions or "")
+        assert len((await agent.call("query", query=SLUGS))["rows"]) == 2
+
+    as_agent(program("--store", str(library_path), "--read-only"), script, mode="legacy")
+
+
+def test_an_interrupt_ends_a_process_that_waits_for_input(library_path: Path) -> None:
+    command = [sys.executable, "-m", "omnigraph.cli.main", "mcp", "--store", str(library_path)]
+    waiting = subprocess.Popen(command, cwd=REPOSITORY / "src", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert waiting.stdin is not None
+    assert waiting.stdout is not None
+    with waiting.stdin as there, waiting.stdout as back:
+        there.write(b'{"jsonrpc": "2.0", "id": 1, "method": "no/such"}\n')
+        there.flush()
+        assert json.loads(back.readline())["error"]["code"]
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(GIVE_UP) == -signal.SIGINT
+
+
+# A cluster, directly
+
+POLICY = """
+version: 1
+groups: {editors: [ana], readers: [bob]}
+protected_branches: [main]
+rules:
+  - id: edits
+    allow: {actors: {group: editors}, actions: [read, change], branch_scope: any}
+  - id: branches
+    allow: {actors: {group: editors}, actions: [branch_create, branch_merge], target_branch_scope: any}
+  - id: stored-queries
+    allow: {actors: {group: editors}, actions: [invoke_query]}
+  - id: few
+    allow:
+      actors: {group: readers}
+      actions: [read, change]
+      branch_scope: any
+      rows: {Author: 'slug = "lem"', Book: 'isbn != "2"'}
+      hide: {Book: [blurb], WroteBy: [year]}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("cluster")
+    stored = {"books_of": QUERIES, "add_author": QUERIES}
+    made = make_cluster(root, {"kb": SCHEMA}, {"kb": stored}, policies={"rules": (POLICY, ("graph.kb",))})
+    with omnigraph.open(made.graph_uri("kb")) as graph:
+        graph.load("\n".join(RECORDS), mode="merge")
+    return made.root
+
+
+def narrowed(agent: Agent) -> Any:
+    """What bob sees and may do, wherever the rules are asked."""
+
+    async def script() -> None:
+        assert (await agent.call("query", query=SLUGS))["rows"] == [{"slug": "lem"}]
+        books = "query all() { match { $b: Book } return { $b.isbn as isbn } order { isbn } }"
+        assert (await agent.call("query", query=books))["rows"] == [{"isbn": "1"}, {"isbn": "3"}]
+        assert (await agent.refused("books_of", author="lem"))["error"] == "stored query not found"
+        hidden = await agent.refused("query", query="query h() { match { $b: Book } return { $b.blurb as b } }")
+        assert (hidden["code"], "is hidden from you" in hidden["error"]) == ("forbidden", True)
+        found = await agent.call("search", type="Book", text="solaris cyberiad dispossessed", property="title")
+        assert {hit["id"] for hit in found["hits"]} == {"1", "3"}
+        assert all("blurb" not in hit["properties"] for hit in found["hits"])
+        assert (await agent.call("entity", type="Book", id="1"))["entity"]["blurb"] is None
+        assert (await agent.refused("entity", type="Book", id="2"))["type"].endswith("not_found")
+        around = (await agent.call("neighbours", type="Author", id="lem"))["neighbours"]
+        assert [(each["id"], "edge_properties" in each) for each in around] == [("1", False)]
+        assert around[0]["properties"] == {"isbn": "1", "title": "Solaris"}
+        denied = await agent.refused("branch_create", name="mine")
+        assert denied["code"] == "forbidden"
+        assert denied["error"].startswith(
+            "policy denied action 'branch_create' on branch 'main' targeting branch 'mine'"
+        )
+
+    return script()
+
+
+def test_a_cluster_without_a_server_has_its_rules(cluster: str) -> None:
+    async def script(agent: Agent) -> None:
+        await narrowed(agent)
+
+    as_agent(program("--cluster", cluster, "--graph", "kb", "--as", "bob"), script)
+
+
+# A server
+
+
+@pytest.fixture(scope="module")
+def server(cluster: str) -> Iterator[ServerProcess]:
+    tokens = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps({"ana": "token-ana", "bob": "token-bob"})}
+    with served("serve", "--cluster", cluster, "--bind", "127.0.0.1:0", "--workers", "2", environment=tokens) as server:
+        yield server
+
+
+def asked(server: ServerProcess, token: str | None, script: Any, path: str = "/graphs/kb/mcp", **options: Any) -> Any:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    async def run() -> Any:
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=120) as http,
+            Client(streamable_http_client(f"{server.url}{path}", http_client=http), **options) as client,
+        ):
+            return await script(Agent(client))
+
+    return asyncio.run(run())
+
+
+def test_the_rules_of_a_server_hold_for_its_agents(server: ServerProcess) -> None:
+    asked(server, "token-bob", narrowed)
+
+
+@pytest.mark.parametrize("path", ["/graphs/kb/mcp", "/mcp"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_any_worker_answers_any_request(server: ServerProcess, path: str, mode: str) -> None:
+    """Every request may meet another process, so none may rest on an earlier one."""
+    branch = f"work-{mode}-{path.count('/')}"
+
+    async def script(agent: Agent) -> None:
+        assert {"books_of", "add_author"} <= (await agent.tools()).keys()
+        assert (await agent.call("books_of", author="lem"))["rows"][0] == {"title": "Solaris", "year": 1961}
+        await agent.call("branch_create", name=branch)
+        written = await agent.call("add_author", slug=branch, branch="A. Nonymous", _branch=branch)
+        assert written["actor_id"] == "ana"
+        assert (await agent.refused("mutate", query=ADD, branch="main"))["code"] == "forbidden"
+        preview = await agent.call("merge_preview", source=branch)
+        assert preview["counts"] == {"node:Author": {"insert": 1, "update": 0, "delete": 0}}
+        assert (await agent.call("merge", source=branch))["outcome"] in ("fast_forward", "merged")
+        changed = (await agent.call("diff", before=preview["target"]["commit"], after="main"))["changes"]
+        assert branch in [change["id"] for change in changed]
+        (found,) = (await agent.call("commit_changes", commit=written["commit"]["graph_commit_id"]))["changes"]
+        assert found["after"]["slug"] == branch
+
+    asked(server, "token-ana", script, path, mode=mode)
+
+
+def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Accept": "application/json, text/event-stream"}
+    for path in ("/mcp", "/graphs/kb/mcp", "/graphs/none/mcp"):
+        assert httpx.post(f"{server.url}{path}", json=call, headers=headers).status_code == 401
+    ana = {**headers, "Authorization": "Bearer token-ana"}
+    assert httpx.post(f"{server.url}/graphs/none/mcp", json=call, headers=ana).status_code == 404
+    assert httpx.post(f"{server.url}/mcp", json=call, headers={**ana, "Omnigraph-Graph": "none"}).status_code == 404
+    listed = httpx.post(f"{server.url}/mcp", json=call, headers={**ana, "Omnigraph-Graph": "kb"})
+    assert listed.status_code == 200
+    assert listed.headers["content-type"] == "application/json"
+    assert listed.headers["x-request-id"]
+    for method in ("GET", "DELETE"):
+        refused = httpx.request(method, f"{server.url}/graphs/kb/mcp", headers=ana)
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    large = httpx.post(f"{server.url}/mcp", content=b" " * (2 << 20), headers=ana)
+    assert large.status_code == 413
+
+
+# The endpoint of its own
+
+
+def test_a_graph_over_http_without_a_server(library_path: Path) -> None:
+    with served("mcp", "--store", str(library_path), "--http", "127.0.0.1:0") as server:
+
+        async def script(agent: Agent) -> None:
+            assert len((await agent.call("query", query=SLUGS))["rows"]) == 2
+
+        as_agent(f"{server.url}/mcp", script)
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        headers = {"Accept": "application/json, text/event-stream", "Host": "evil.example"}
+        assert httpx.post(f"{server.url}/mcp", json=call, headers=headers).status_code == 421
+        assert server.terminate() in (0, -15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--store", "g", "--http", "0.0.0.0:0"], 1, "omnigraph serve"),
+        (["--store", "g", "--http", "8080"], 2, "--http takes ADDR:PORT"),
+        (["--store", "g", "--read-only", "--allow-main"], 2, "contradict"),
+        (["--store", "g", "--unauthenticated"], 2, "--http"),
+        (["--store", "g", "--max-tokens", "10"], 2, "--max-tokens"),
+        (["--store", "g", "--queries", "none.gq"], 1, "'none.gq' does not exist"),
+        (["--store", "nowhere"], 1, "nowhere"),
+        (["--cluster", "c"], 1, "--graph"),
+        ([], 1, "no graph addressed"),
+    ],
+)
+def test_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path / "home"))
+    assert run(["mcp", *arguments]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_the_help_of_the_command_line_loads_no_protocol() -> None:
+    code = "import sys, omnigraph.cli.main; sys.exit(any(n.split('.')[0] in ('mcp', 'pydantic') for n in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
