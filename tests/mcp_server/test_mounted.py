@@ -41,9 +41,7 @@ def test_a_read_that_takes_too_long_is_ended(library: omnigraph.Graph) -> None:
         "return { $a.slug as a, $b.slug as b, $c.slug as c } }"
     )
     with running({"kb": library}, agents=endpoint, limits=ServerLimits(query_seconds=0.05)) as server:
-        error = members(
-            called(server, "query", query=f"{every} return {{ $a.slug as a, $b.slug as b, $c.slug as c }} }}")
-        )
+        error = members(called(server, "query", query=every))
     assert "query seconds" in error["error"]
     assert error["resource_limit"]["resource"] == "query seconds"
 
