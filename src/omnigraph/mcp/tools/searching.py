@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from omnigraph.errors import BadRequestError, PolicyError
 from omnigraph.language.catalog import NodeType
-from omnigraph.mcp import generated
+from omnigraph.mcp import query_texts
 from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.schema import catalog_of
@@ -38,8 +38,8 @@ def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
     type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
-    ranking = generated.ranking(type_, arguments.mode, arguments.property, arguments.vector)
-    properties = generated.shown(type_, arguments.properties)
+    ranking = query_texts.ranking(type_, arguments.mode, arguments.property, arguments.vector)
+    properties = query_texts.shown(type_, arguments.properties)
     point = arguments.point(place)
     try:
         written, rows = _asked(call, type_, ranking, arguments, properties, point)
@@ -69,8 +69,8 @@ def _asked(
     arguments: SearchArguments,
     properties: Any,
     point: dict[str, str | None],
-) -> tuple[generated.Written, Any]:
-    written = generated.search(type_, ranking, arguments.text, arguments.limit, properties)
+) -> tuple[query_texts.Written, Any]:
+    written = query_texts.search(type_, ranking, arguments.text, arguments.limit, properties)
     return written, call.graph.stream(written.source, None, written.params, **point)
 
 
