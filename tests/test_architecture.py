@@ -191,6 +191,7 @@ DELETES_OTHER_OBJECTS = {
     "storage/log/reclaims.py": "records of cleanups",
     "storage/topology.py": "derived adjacency",
     "storage/local_disk.py": "its own temporary files",
+    "storage/probe.py": "its own probes",
     "cli/extras.py": "its own temporary files",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/metrics.py": "its own temporary files",

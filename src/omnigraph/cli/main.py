@@ -45,6 +45,7 @@ FAMILIES = {
 # Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
 # imports none of them.
 SUMMARIES = {
+    "quickstart": "Write a schema, data, queries, a pipeline and a cluster with rules into a directory, to begin with",
     "init": "Create a graph",
     "load": "Load data into a branch as one commit, all or nothing",
     "query": "Run a read query (alias: read)",
@@ -61,11 +62,13 @@ SUMMARIES = {
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
+    "doctor": "Check this machine, and the graph that is addressed, and say what to do",
     "version": "Print the version and the storage format version",
 }
 
 # `module.function` below `omnigraph.cli.commands`.
 COMMANDS: dict[str, str] = {
+    "quickstart": "quickstart.quickstart",
     "init": "init.init",
     "shell": "shell.shell",
     "load": "load.load",
@@ -117,6 +120,7 @@ COMMANDS: dict[str, str] = {
     "profile show": "profile.show",
     "serve": "serve.serve",
     "mcp": "mcp.mcp",
+    "doctor": "doctor.doctor",
     "version": "version.version",
 }
 

@@ -6,7 +6,6 @@ carries the operation it belongs to, so that it is told from what people change 
 
 from __future__ import annotations
 
-import os.path
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -52,9 +51,6 @@ class Found:
 
 def look_at(uri: str) -> Found:
     """What stands at a root. Raises `StorageError` when that can't be told."""
-    location = Location.parse(uri)
-    if location.is_local and not os.path.isdir(location.local_root):
-        return Found(Standing.NOTHING)
     try:
         with closing(Workspace.open(uri)) as workspace:
             head = workspace.snapshot(MAIN)
@@ -62,7 +58,7 @@ def look_at(uri: str) -> Found:
     except StorageError:
         raise
     except OmniGraphError as error:
-        left = leftovers(location)
+        left = leftovers(Location.parse(uri))
         if left.is_graph:
             return Found(Standing.BROKEN, problem=str(error))
         if left.foreign is not None:

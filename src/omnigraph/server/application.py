@@ -42,7 +42,7 @@ from omnigraph.errors import (
 )
 from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
-from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
+from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
 from omnigraph.server.exchange import Exchange
@@ -274,7 +274,9 @@ class Application:
             exchange.broke_off = True
             raise BrokenStreamError from error
         # What is left of a body that was refused must not be taken for the next request.
-        unread = route.body is not Body.NONE and answer.status in (401, 403, 404, 408, 413, 415)
+        unread = route.body is not Body.NONE and exchange.has_body
+        if unread and answer.status not in (408, 413):
+            unread = not await is_received(exchange.receive, exchange.declared_length)
         headers = {**answer.headers, **_CLOSES} if unread else answer.headers
         await exchange.answer(replace(answer, headers=headers), route)
 
