@@ -10,6 +10,7 @@ from msgspec import Meta
 from omnigraph.errors import BadRequestError, NotFoundError, PolicyError
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.mcp import query_texts
+from omnigraph.mcp.graph import taking
 from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.reader_form import readable
@@ -99,23 +100,32 @@ def _over(
         of_edge, hides = [], True
         written = query_texts.neighbours(type_, node, hop, (), ())
         rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
-    for row in rows.rows():
-        if row["self"] != node["id"]:
-            continue
-        told: dict[str, Any] = {
-            "edge": traversal_name(hop.edge),
-            "direction": hop.direction,
-            "type": other.name,
-            "id": row["other"],
-        }
-        on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
-        if on_edge:
-            told["edge_properties"] = on_edge
-        if hides:
-            told["properties"] = seen_properties(call, other, row["other"], commit, query_texts.shown(other))
-        else:
-            told["properties"] = written.properties(row)
-        yield told
+    with taking(rows) as found:
+        yield from (
+            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), commit)
+            for row in found
+            if row["self"] == node["id"]
+        )
+
+
+def _neighbour(
+    call: Toolcall,
+    hop: query_texts.Hop,
+    other: NodeType,
+    row: dict[str, Any],
+    of_edge: Sequence[str],
+    properties: dict[str, Any] | None,
+    commit: str,
+) -> dict[str, Any]:
+    """One entry of the answer; what is not known of the node yet is read."""
+    told: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
+    told |= {"type": other.name, "id": row["other"]}
+    on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
+    if on_edge:
+        told["edge_properties"] = on_edge
+    if properties is None:
+        properties = seen_properties(call, other, row["other"], commit, query_texts.shown(other))
+    return {**told, "properties": properties}
 
 
 def seen_properties(
