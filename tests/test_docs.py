@@ -215,6 +215,15 @@ def test_pages_name_files_and_modules_that_exist(page: Path) -> None:
     assert unknown_names(page.read_text(encoding="utf-8")) == []
 
 
+def test_the_pages_about_packages_leave_none_out() -> None:
+    house = (ROOT / "docs" / "dev" / "house.md").read_text()
+    rooms = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
+    assert set(re.findall(r"^  (\w+)/ ", house, re.MULTILINE)) == rooms
+    contract = (ROOT / "docs" / "dev" / "contract.md").read_text()
+    modules = {path.stem for path in (SOURCES / "api").glob("*.py")} - {"__init__"}
+    assert {name for name in modules if f"`{name}`" not in contract} == set()
+
+
 def test_names_that_do_not_exist_are_found() -> None:
     known = (
         "`engine/workspace.py` `storage/log` `checks/rules` `omnigraph.open` `omnigraph.api.graph` `search/*.py` "
