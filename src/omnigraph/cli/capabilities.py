@@ -80,6 +80,7 @@ RULES: dict[str, Rule] = {
     "policy show": _CONTROL,
     "embed": _LOCAL,
     "fmt": _LOCAL,
+    "completion": _LOCAL,
     "quickstart": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
