@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadTarget
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.engine.export import export_lines
@@ -78,7 +79,7 @@ class Snapshot(PinnedState):
 
     def export(self, types: Collection[str] = ()) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        return (f"{line.decode()}\n" for line in export_lines(self, types))
+        return (f"{line.decode()}\n" for line in export_lines(self.acting(PolicyAction.EXPORT), types))
 
     def __repr__(self) -> str:
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests.mcp_server.conftest import QUERIES, RECORDS, SCHEMA, record
 from tests.mcp_server.test_tools import ADD, READING
 from tests.support.clusters import make_cluster
 from tests.support.servers import REPOSITORY, ServerProcess, served
+from tests.support.waiting import GIVE_UP
 
 pytestmark = pytest.mark.xdist_group("mcp processes")
 
@@ -79,6 +81,19 @@ def test_a_process_speaks_the_handshake_of_older_clients_too(library_path: Path)
         assert len((await agent.call("query", query=SLUGS))["rows"]) == 2
 
     as_agent(program("--store", str(library_path), "--read-only"), script, mode="legacy")
+
+
+def test_an_interrupt_ends_a_process_that_waits_for_input(library_path: Path) -> None:
+    command = [sys.executable, "-m", "omnigraph.cli.main", "mcp", "--store", str(library_path)]
+    waiting = subprocess.Popen(command, cwd=REPOSITORY / "src", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert waiting.stdin is not None
+    assert waiting.stdout is not None
+    with waiting.stdin as there, waiting.stdout as back:
+        there.write(b'{"jsonrpc": "2.0", "id": 1, "method": "no/such"}\n')
+        there.flush()
+        assert json.loads(back.readline())["error"]["code"]
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.wait(GIVE_UP) == -signal.SIGINT
 
 
 # A cluster, directly

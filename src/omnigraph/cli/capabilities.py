@@ -37,6 +37,7 @@ _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
 _CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
+_CLUSTER = _rule(Capability.CONTROL)
 
 RULES: dict[str, Rule] = {
     "query": _READ,
@@ -62,9 +63,9 @@ RULES: dict[str, Rule] = {
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "init": _rule(Capability.DIRECT),
-    "pipeline run": _rule(Capability.DIRECT, "store", "as"),
-    "pipeline validate": _rule(Capability.DIRECT, "store"),
-    "pipeline explain": _rule(Capability.DIRECT, "store"),
+    "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
+    "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
+    "pipeline explain": _rule(Capability.DIRECT, "cluster", "store"),
     "optimize": _UPKEEP,
     "repair": _UPKEEP,
     "cleanup": _UPKEEP,
@@ -79,6 +80,15 @@ RULES: dict[str, Rule] = {
     "policy explain": _CONTROL,
     "policy show": _CONTROL,
     "embed": _LOCAL,
+    "cluster validate": _CLUSTER,
+    "cluster plan": _CLUSTER,
+    "cluster apply": _rule(Capability.CONTROL, "as"),
+    "cluster approve": _rule(Capability.CONTROL, "as"),
+    "cluster status": _CLUSTER,
+    "cluster refresh": _CLUSTER,
+    "cluster import": _CLUSTER,
+    "cluster force-unlock": _CLUSTER,
+    "cluster history": _CLUSTER,
     "fmt": _LOCAL,
     "completion": _LOCAL,
     "quickstart": _LOCAL,
@@ -142,8 +152,10 @@ def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
-        cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
+        cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
+    if path.startswith("cluster "):
+        return "Give the directory of its configuration with --config <dir>."
     return ""
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,13 @@ from omnigraph.embeddings.configuration import (
 )
 from omnigraph.embeddings.mock import MockProvider
 from omnigraph.embeddings.provider import BatchRefusedError, Provider, Role, unit_vector
-from omnigraph.embeddings.retries import RetrySettings
+from omnigraph.embeddings.retries import DEADLINE_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, TIMEOUT_MS, RetrySettings
 from omnigraph.embeddings.usage import Usage
-from omnigraph.embeddings.vector_store import Space, VectorStore, shared_store
+from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorStore, shared_store
 from omnigraph.embeddings.wire_formats import GeminiFormat, OpenAIFormat, WireFormat
 from omnigraph.errors import EmbeddingError
+
+_CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
 
 
 class EmbeddingClient:
@@ -174,6 +177,11 @@ def open_client(
     shared = shared_store(environment)
     kept = (*stores, *((shared,) if shared is not None else ()))
     return EmbeddingClient(config, provider, stores=kept, role_matters=format.role_matters, usage=usage)
+
+
+def client_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What `open_client` needs to know of an environment when it runs in another: no key is among it."""
+    return {name: environment[name] for name in _CLIENT_VARIABLES if name in environment}
 
 
 class EnvironmentEmbedder:

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -163,6 +164,7 @@ def create_root(
     source: str = "",
     catalog: bytes = b"null",
     actor: str | None = None,
+    details: Mapping[str, str] | None = None,
     force: bool = False,
     trace: Trace | None = None,
 ) -> GraphRoot:
@@ -174,7 +176,7 @@ def create_root(
     try:
         for directory in location.make_local_root():
             undo.append(_removing_directory(directory))
-        return _create_root(location, tables, source, catalog, actor, force, trace or Trace(), undo)
+        return _create_root(location, tables, source, catalog, actor, details or {}, force, trace or Trace(), undo)
     except BaseException:
         for step in reversed(undo):
             with contextlib.suppress(StorageError, OSError):
@@ -188,6 +190,7 @@ def _create_root(
     source: str,
     catalog: bytes,
     actor: str | None,
+    details: Mapping[str, str],
     force: bool,
     trace: Trace,
     undo: list[Callable[[], None]],
@@ -224,7 +227,15 @@ def _create_root(
             branch=MAIN,
             branch_id=main.branch_id,
             version=1,
-            commit=Commit(id=new_commit_id(1), kind="init", parents=(), authored_at=now, published_at=now, actor=actor),
+            commit=Commit(
+                id=new_commit_id(1),
+                kind="init",
+                parents=(),
+                authored_at=now,
+                published_at=now,
+                actor=actor,
+                details=dict(details),
+            ),
             schema=digest,
             tables=states,
             table_versions=dict.fromkeys(states, 1),
@@ -254,17 +265,40 @@ def _claim(objects: Objects, identity: GraphIdentity) -> None:
         raise AlreadyInitializedError(objects.location.uri)
 
 
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a root holds where no graph opens: an example of what an init writes, and one of what it does not."""
+
+    is_graph: bool
+    own: str | None = None
+    foreign: str | None = None
+
+
+def leftovers(location: Location) -> Leftovers:
+    try:
+        return _leftovers(Objects(location))
+    except NotFoundError:  # no such directory, perhaps only since a moment ago
+        return Leftovers(False)
+
+
+def _leftovers(objects: Objects) -> Leftovers:
+    if objects.get(_IDENTITY) is not None:
+        return Leftovers(True)
+    found = objects.sample()
+    foreign = (path for path in found if not path.startswith(_OWN_DIRECTORIES))
+    return Leftovers(False, found[0] if found else None, next(foreign, None))
+
+
 def _refuse_used_root(objects: Objects, force: bool) -> None:
     uri = objects.location.uri
-    if objects.get(_IDENTITY) is not None:
+    left = _leftovers(objects)
+    if left.is_graph:
         raise AlreadyInitializedError(uri)
-    found = objects.sample()
-    foreign = [p for p in found if not p.startswith(_OWN_DIRECTORIES)]
-    if foreign:
-        raise ConflictError(f"'{uri}' is not empty (it holds '{foreign[0]}'); choose an empty location for the graph")
-    if found and not force:
+    if left.foreign is not None:
+        raise ConflictError(f"'{uri}' is not empty (it holds '{left.foreign}'); choose an empty location for the graph")
+    if left.own is not None and not force:
         raise ConflictError(
-            f"'{uri}' holds leftovers of an interrupted init (such as '{found[0]}') and no graph; "
+            f"'{uri}' holds leftovers of an interrupted init (such as '{left.own}') and no graph; "
             "use force to create the graph there"
         )
 

@@ -118,7 +118,7 @@ def context_of(
         mode=TraversalMode.from_environment(),
         budget=budget,
         cancellation=cancellation,
-        profiler=Profiler(snapshot.requests if options.profile else None),
+        profiler=Profiler(snapshot.requests if options.profile else None, discreet=not lens.is_open),
         properties=Properties(budget),
         embedder=options.embedder or snapshot.resources.embedder,
         lens=lens,
