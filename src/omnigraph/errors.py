@@ -380,7 +380,9 @@ class WriteOutcomeUnknownError(OmniGraphError):
             if idempotency_key is None
             else f"repeat it with the same idempotency key, '{idempotency_key}'"
         )
-        super().__init__(f"whether the {operation} happened is not known: {cause}; {remedy}")
+        super().__init__(
+            f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
+        )
         self.operation = operation
         self.idempotency_key = idempotency_key
         self.cause = cause

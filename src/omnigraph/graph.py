@@ -420,6 +420,7 @@ class Graph:
         base: str | None = None,
         format: str | None = None,
         csv: CsvDialect | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
@@ -431,10 +432,11 @@ class Graph:
         line, as text, bytes, pieces of them, or a path.
 
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
-        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell.
+        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell. `embed` computes
+        every missing vector whose `@embed` source has a text; those of `on_write=true` are computed in any case.
         """
         opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
-        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key)
+        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
     def load_file(

@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.cluster.catalog import Catalog, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Severity
-from omnigraph.cluster.serving import ClusterGraph, read_serving
+from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, read_serving
 from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
@@ -23,6 +23,7 @@ Change = Callable[[dict[str, Resource]], None]
 PROFILE = EmbeddingProfile(kind="mock", model="m")
 BLOBS = BlobPolicy("allow", (BlobBase("s3://b/p/", Scope.SERVER_SAFE),))
 RULES = "rules: []"
+PIPELINE = "version: 1\nbranch: ingest\nsources: {}\n"
 
 
 def full(root: str | Path) -> Cluster:
@@ -34,6 +35,7 @@ def full(root: str | Path) -> Cluster:
         providers={"p": PROFILE},
         embedding={"kb": "provider.embedding.p"},
         blobs={"kb": BLOBS},
+        pipelines={"nightly": (PIPELINE, "kb")},
         init=False,
     )
 
@@ -70,7 +72,27 @@ def test_everything_that_was_applied(place: Place) -> None:
         ("main", RULES, ("graph.kb", "graph.lab")),
         ("top", RULES, ("cluster",)),
     ]
+    assert [(p.name, p.graph_id, p.source, p.branch) for p in found.pipelines] == [
+        ("nightly", "kb", PIPELINE, "ingest")
+    ]
     assert (found.quarantined, found.warnings) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "branch"),
+    [
+        ("version: 1", "main"),
+        ("branch:", "main"),
+        ("branch: 2026-01-01", "2026-01-01"),
+        ("branch: ' a '", "a"),
+        ("branch: {a: b}", "main"),
+        ("- branch", "main"),
+        ("{", "main"),
+        ("", "main"),
+    ],
+)
+def test_the_branch_of_a_pipeline_is_what_its_file_says(text: str, branch: str) -> None:
+    assert ClusterPipeline("p", "kb", "", text).branch == branch
 
 
 def test_an_older_state_can_be_asked_for(cluster: Cluster) -> None:
@@ -96,6 +118,9 @@ def test_a_place_without_a_state(tmp_path: Path, revision: int | None) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "path"),
     [
+        (with_members("pipeline.nightly", pipeline_graph="graph.gone"), "unknown_pipeline_graph", "pipeline.nightly"),
+        (with_members("pipeline.nightly", pipeline_graph=None), "unknown_pipeline_graph", "pipeline.nightly"),
+        (with_members("pipeline.nightly", digest="a" * 64), "catalog_payload_missing", "pipeline.nightly"),
         (with_members("graph.kb", embedding_provider="schema.kb"), "wrong_kind_reference", "graph.kb"),
         (with_members("graph.kb", embedding_provider="p"), "wrong_kind_reference", "graph.kb"),
         (

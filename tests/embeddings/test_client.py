@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, Role, open_client
+from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, Role
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import EmbedSource, Property
@@ -22,9 +23,9 @@ class Answering:
         self.answer = np.array(numbers, np.float32)
         self.asked: list[tuple[str, int, Role]] = []
 
-    def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
-        self.asked.append((text, dimension, role))
-        return self.answer
+    def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
+        self.asked += [(text, dimension, role) for text in texts]
+        return [self.answer for _ in texts]
 
 
 def client(provider: Answering, model: str = "m") -> EmbeddingClient:
@@ -63,9 +64,23 @@ def test_calls_are_logged_without_text_or_key(caplog: pytest.LogCaptureFixture) 
     assert "secret" not in caplog.text
 
 
-def test_a_provider_without_a_connection_says_so() -> None:
-    with pytest.raises(EmbeddingError, match="no connection to the gemini embedding provider"):
-        open_client(EmbeddingConfig(ProviderKind.GEMINI, "m", "u", "k"))
+class Forgetful(Answering):
+    """A provider that answers fewer texts than it was asked for."""
+
+    def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
+        return super().embed(texts, dimension, role)[1:]
+
+
+def test_answers_are_counted() -> None:
+    with pytest.raises(EmbeddingError, match="the provider gave 1 vectors for 2 texts"):
+        client(Forgetful(1, 0)).embed_documents(["a", "b"], 2)
+
+
+def test_equal_documents_are_asked_for_once() -> None:
+    provider = Answering(3, 4)
+    assert client(provider).embed_documents(["a", "b", "a"], 2).tolist() == [pytest.approx([0.6, 0.8])] * 3
+    assert [text for text, _, _ in provider.asked] == ["a", "b"]
+    assert client(provider).embed_documents([], 2).shape == (0, 2)
 
 
 def vector_property(model: str | None) -> Property:

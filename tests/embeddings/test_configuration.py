@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from omnigraph.embeddings import EmbeddingConfig, EnvironmentEmbedder, ProviderKind, config_from_environment
+from omnigraph.embeddings.retries import RetrySettings, TransientError
 from omnigraph.errors import EmbeddingError
 
 OPENROUTER = "https://openrouter.ai/api/v1"
@@ -89,3 +90,30 @@ def test_a_failed_resolution_is_tried_again() -> None:
     assert embedder.embed_query("alpha", 4).shape == (4,)
     environment.clear()
     assert embedder.model == ""
+
+
+def test_the_model_is_known_without_a_key() -> None:
+    assert EnvironmentEmbedder({"OMNIGRAPH_EMBED_PROVIDER": "openai"}).model == "text-embedding-3-large"
+    assert EnvironmentEmbedder({"OMNIGRAPH_EMBED_MODEL": "m"}).model == "m"
+    with pytest.raises(EmbeddingError, match="OPENAI_API_KEY is required"):
+        EnvironmentEmbedder({"OMNIGRAPH_EMBED_PROVIDER": "openai"}).embed_query("x", 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("7", 7), (" +7 ", 7), ("0", None), ("-1", None), ("1.5", None), ("seven", None), ("", None), ("9" * 30, None)],
+)
+def test_how_long_is_asked(value: str, expected: int | None) -> None:
+    variables = {f"OMNIGRAPH_EMBED_{name}_MS": value for name in ("DEADLINE", "TIMEOUT", "RETRY_BACKOFF")} | {
+        "OMNIGRAPH_EMBED_RETRY_ATTEMPTS": value
+    }
+    deadline = 0 if value == "0" else expected or 60_000
+    assert RetrySettings.from_environment(variables) == RetrySettings(
+        expected or 4, expected or 200, expected or 30_000, deadline
+    )
+
+
+def test_pauses_double_ten_times() -> None:
+    settings, failure = RetrySettings(), TransientError("busy")
+    assert [settings.pause(n, failure) for n in (1, 2, 3, 11, 12, 40)] == [0.2, 0.4, 0.8, 204.8, 204.8, 204.8]
+    assert settings.pause(1, TransientError("busy", retry_after=7)) == 7

@@ -65,7 +65,8 @@ class Cluster:
         return found
 
     def graph_uri(self, graph_id: str) -> str:
-        return graph_uri(self.store.uri, graph_id)
+        found = self.ledger.newest()
+        return graph_uri(self.store.uri, graph_id, 1 if found is None else found.state.generation(graph_id))
 
     def record(self, change: Callable[[dict[str, Resource]], None], *, cover: bool = True, **members: object) -> int:
         """Make the next revision with other resources; its number. `cover` brings the digests of graphs up to date."""
@@ -98,10 +99,12 @@ def make_cluster(
     providers: Mapping[str, EmbeddingProfile] | None = None,
     embedding: Mapping[str, str] | None = None,
     blobs: Mapping[str, BlobPolicy] | None = None,
+    pipelines: Mapping[str, tuple[str, str]] | None = None,
     init: bool = True,
 ) -> Cluster:
     """Graphs by id with their schemas, the sources of their stored queries by name, policies with text and scopes,
-    embedding profiles by name, the provider each graph is bound to. With `init` false no graph is initialised."""
+    embedding profiles by name, the provider each graph is bound to, pipelines with text and graph. With `init` false no
+    graph is initialised."""
     graphs = {"kb": SCHEMA} if graphs is None else graphs
     queries = dict.fromkeys(graphs, DEFAULT_QUERIES) if queries is None else queries
     store = ObjectStore.make(str(root))
@@ -129,6 +132,9 @@ def make_cluster(
     for name, (source, scopes) in (policies or {}).items():
         digest = catalog.write_policy(name, source.encode())
         resources[f"policy.{name}"] = Resource(digest=digest, applies_to=tuple(sorted(scopes)))
+    for name, (source, graph_id) in (pipelines or {}).items():
+        digest = catalog.write_pipeline(name, source.encode())
+        resources[f"pipeline.{name}"] = Resource(digest=digest, pipeline_graph=graph_address(graph_id))
     cluster._create(resources, None, True, {})
     return cluster
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
 
@@ -234,6 +234,26 @@ class PipelineValidated(Struct, frozen=True):
     file: str
     pipeline: str
     valid: bool = True
+
+
+class ServedPipeline(Struct, frozen=True):
+    """A pipeline that a cluster has applied for a graph. `last_commit` is its newest run on its branch, None when it
+    has not run, or long ago."""
+
+    name: str
+    branch: str
+    digest: str
+    last_commit: CommitReceipt | None
+
+    WIRE_NAME: ClassVar[str] = "PipelineEntry"
+
+
+class ServedPipelines(Struct, frozen=True):
+    """Sorted by name."""
+
+    pipelines: tuple[ServedPipeline, ...]
+
+    WIRE_NAME: ClassVar[str] = "PipelineListOutput"
 
 
 class ReembedOutcome(Struct, frozen=True):

@@ -19,6 +19,7 @@ from omnigraph.api.error_output import ChangeErrorOutput, ErrorOutput
 from omnigraph.api.export import ExportRequest
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
 from omnigraph.api.merge import BranchMergeRequest, MergePreview, MergePreviewRequest, MergeResult
+from omnigraph.api.pipeline import ServedPipelines
 from omnigraph.api.query import (
     InvokeStoredQueryRequest,
     LegacyReadOutput,
@@ -334,6 +335,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=(MergePreview,),
     ),
     _get("/queries", "list_queries", "The stored queries", "queries", response=(StoredQueries,)),
+    _get("/pipelines", "listPipelines", "The pipelines and their last runs", "pipelines", response=(ServedPipelines,)),
     # Writes
     _mutation("/mutate", "mutate", "Run a mutation as one commit"),
     _mutation("/change", "change", "Run a mutation as one commit", successor="mutate"),

@@ -37,10 +37,12 @@ _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
 _CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
+_CLUSTER = _rule(Capability.CONTROL)
 
 RULES: dict[str, Rule] = {
     "query": _READ,
     "mutate": _WRITE,
+    "shell": _WRITE,
     "load": _WRITE,
     "ingest": _WRITE,
     "branch create": _WRITE,
@@ -57,12 +59,13 @@ RULES: dict[str, Rule] = {
     "changes poll": _READ,
     "changes baseline": _READ,
     "diff": _READ,
+    "doctor": _READ,
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "init": _rule(Capability.DIRECT),
-    "pipeline run": _rule(Capability.DIRECT, "store", "as"),
-    "pipeline validate": _rule(Capability.DIRECT, "store"),
-    "pipeline explain": _rule(Capability.DIRECT, "store"),
+    "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
+    "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
+    "pipeline explain": _rule(Capability.DIRECT, "cluster", "store"),
     "optimize": _UPKEEP,
     "repair": _UPKEEP,
     "cleanup": _UPKEEP,
@@ -76,7 +79,19 @@ RULES: dict[str, Rule] = {
     "policy test": _CONTROL,
     "policy explain": _CONTROL,
     "policy show": _CONTROL,
+    "embed": _LOCAL,
+    "cluster validate": _CLUSTER,
+    "cluster plan": _CLUSTER,
+    "cluster apply": _rule(Capability.CONTROL, "as"),
+    "cluster approve": _rule(Capability.CONTROL, "as"),
+    "cluster status": _CLUSTER,
+    "cluster refresh": _CLUSTER,
+    "cluster import": _CLUSTER,
+    "cluster force-unlock": _CLUSTER,
+    "cluster history": _CLUSTER,
     "fmt": _LOCAL,
+    "completion": _LOCAL,
+    "quickstart": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
     "version": _LOCAL,
@@ -137,8 +152,10 @@ def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
-        cluster = ", or --cluster <dir> --graph <id>" if "cluster" in rule.flags and path != "lint" else ""
+        cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
+    if path.startswith("cluster "):
+        return "Give the directory of its configuration with --config <dir>."
     return ""
 
 

@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import yaml
+
 from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, graph_address
 from omnigraph.cluster.applied import read_applied
-from omnigraph.cluster.catalog import Catalog, policy_path, query_path
+from omnigraph.cluster.catalog import Catalog, pipeline_path, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.digests import embedding_provider_digest, recorded_graph_digest
 from omnigraph.cluster.ledger import graph_uri, revision_path
@@ -45,6 +47,11 @@ class ClusterGraph:
         """What embeds its query texts, with the key that these variables hold. None: it has no profile."""
         return None if self.embedding is None else open_client(self.embedding.resolved(environment))
 
+    def own_blobs(self) -> ExternalBlobPolicy | None:
+        """Which external blobs somebody may bring in from a process of their own, None for none."""
+        bases = self.blobs.bases if self.blobs is not None else ()
+        return ExternalBlobPolicy([AllowedBase(base.uri, base.scope) for base in bases]) if bases else None
+
     def served_blobs(self) -> ExternalBlobPolicy | None:
         """Which external blobs it takes in for others, None for none. A base that only counts in somebody's own process
         is not even looked at; a local one that claims to be safe for servers is refused."""
@@ -72,6 +79,27 @@ class ClusterPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterPipeline:
+    """A pipeline file, and the graph it loads."""
+
+    name: str
+    graph_id: str
+    digest: str
+    source: str = field(repr=False)
+
+    @property
+    def branch(self) -> str:
+        """The branch that the file names, else `main`. What else it says is for those who run it."""
+        try:
+            document = yaml.compose(self.source, Loader=yaml.SafeLoader)
+        except yaml.YAMLError:
+            return "main"
+        members = document.value if isinstance(document, yaml.MappingNode) else ()
+        named = (value.value.strip() for key, value in members if key.value == "branch" and _is_text(value))
+        return next(named, "") or "main"
+
+
+@dataclass(frozen=True, slots=True)
 class ServingSnapshot:
     """One applied state. `warnings` has a finding for each graph of `quarantined`."""
 
@@ -80,6 +108,7 @@ class ServingSnapshot:
     graphs: tuple[ClusterGraph, ...]
     queries: tuple[ClusterQuery, ...] = ()
     policies: tuple[ClusterPolicy, ...] = ()
+    pipelines: tuple[ClusterPipeline, ...] = ()
     quarantined: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
 
@@ -117,6 +146,7 @@ class _Verification:
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
             queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
             policies = list(readers.map(self._policy, *_columns(self._state.of_kind(Kind.POLICY))))
+            pipelines = list(readers.map(self._pipeline, *_columns(self._state.of_kind(Kind.PIPELINE))))
         if self._found:
             raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
         bound = (_bound_to(policy, served) for policy in policies if policy is not None)
@@ -126,6 +156,7 @@ class _Verification:
             graphs=graphs,
             queries=tuple(query for query in queries if query is not None),
             policies=tuple(policy for policy in bound if policy.applies_to),
+            pipelines=tuple(p for p in pipelines if p is not None and p.graph_id in served),
             quarantined=quarantined,
             warnings=warnings,
         )
@@ -148,7 +179,7 @@ class _Verification:
                     "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
                 )
             )
-        uri = graph_uri(self._store.uri, graph_id)
+        uri = graph_uri(self._store.uri, graph_id, self._state.generation(graph_id))
         return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:
@@ -185,6 +216,15 @@ class _Verification:
         source = self._payload(address, policy_path(address.name, resource.digest), resource.digest)
         return None if source is None else ClusterPolicy(address.name, source, resource.applies_to)
 
+    def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
+        graph = Address.parse(resource.pipeline_graph or "")
+        if graph is None or graph.kind is not Kind.GRAPH or str(graph) not in self._state.resources:
+            message = f"'{resource.pipeline_graph}' is no graph of the applied state; run `omnigraph cluster apply`"
+            self._found.append(error("unknown_pipeline_graph", str(address), message))
+            return None
+        source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
+        return None if source is None else ClusterPipeline(address.name, graph.name, resource.digest, source)
+
     def _payload(self, address: Address, path: str, digest: str) -> str | None:
         try:
             return self._catalog.read(path, digest).decode("utf-8")
@@ -210,6 +250,10 @@ def _bound_to(policy: ClusterPolicy, served: list[str]) -> ClusterPolicy:
         if address and address.kind is Kind.GRAPH and address.name not in served
     }
     return replace(policy, applies_to=tuple(scope for scope in policy.applies_to if scope not in lost))
+
+
+def _is_text(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null"
 
 
 def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], list[Resource]]:

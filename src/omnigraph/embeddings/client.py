@@ -1,6 +1,7 @@
 """The client that queries and documents are embedded with.
 
-It asks its provider, checks and normalises the answer, and records the call; texts and keys are never logged.
+It asks its provider, checks and normalises the answers, keeps those that were paid for, and records each call; texts
+and keys are never logged.
 """
 
 from __future__ import annotations
@@ -8,23 +9,53 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.configuration import EmbeddingConfig, ProviderKind, config_from_environment, logger
+from omnigraph.embeddings.batches import batches
+from omnigraph.embeddings.configuration import (
+    EmbeddingConfig,
+    ProviderKind,
+    config_from_environment,
+    logger,
+    model_from_environment,
+)
 from omnigraph.embeddings.mock import MockProvider
-from omnigraph.embeddings.provider import Provider, Role, unit_vector
+from omnigraph.embeddings.provider import BatchRefusedError, Provider, Role, unit_vector
+from omnigraph.embeddings.retries import DEADLINE_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, TIMEOUT_MS, RetrySettings
+from omnigraph.embeddings.usage import Usage
+from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorStore, shared_store
+from omnigraph.embeddings.wire_formats import GeminiFormat, OpenAIFormat, WireFormat
 from omnigraph.errors import EmbeddingError
+
+_CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
 
 
 class EmbeddingClient:
-    """Embeds with one provider under one configuration."""
+    """Embeds with one provider under one configuration.
 
-    def __init__(self, config: EmbeddingConfig, provider: Provider) -> None:
+    Vectors of documents are looked for in `stores`, first to last, before a provider is asked, and kept in all of them.
+    Without stores, every call asks.
+    """
+
+    def __init__(
+        self,
+        config: EmbeddingConfig,
+        provider: Provider,
+        *,
+        stores: Sequence[VectorStore] = (),
+        role_matters: bool = True,
+        usage: Usage | None = None,
+    ) -> None:
         self.config = config
+        self.usage = Usage() if usage is None else usage
         self._provider = provider
+        self._stores = tuple(stores)
+        self._role_matters = role_matters
+        self._one_by_one = False
 
     @property
     def model(self) -> str:
@@ -33,29 +64,124 @@ class EmbeddingClient:
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
         return self.embed(text, dimension, Role.QUERY)
 
+    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
+        """A unit vector for each text, one below the other. Equal ones are asked for once, those of earlier runs never.
+
+        What a provider has answered is kept before the next request is made, so a failure loses nothing.
+        """
+        _check_dimension(dimension)
+        distinct = list(dict.fromkeys(texts))
+        keys = self._keys(distinct, dimension)
+        found = self._kept(keys, dimension)
+        self.usage.count(texts=len(texts), reused=len(texts) - len(distinct) + len(found))
+        for batch in batches(text for text in distinct if text not in found):
+            for answered in self._answers(batch, dimension):
+                found.update(answered)
+                self._keep({keys[text]: vector for text, vector in answered.items()})
+        return np.stack([found[text] for text in texts]) if texts else np.empty((0, dimension), np.float32)
+
     def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
-        """A unit vector of the given dimension."""
-        if dimension <= 0:
-            raise EmbeddingError("embedding dimension must be greater than zero")
+        """A unit vector of the given dimension, from the provider itself."""
+        _check_dimension(dimension)
+        self.usage.count(texts=1)
+        (answer,) = self._ask([text], dimension, role)
+        if answer is None:
+            raise EmbeddingError("embedding response has no vector")
+        return answer
+
+    def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
+        """The vectors of a batch in as many pieces as it takes requests."""
+        if len(batch) > 1 and not self._one_by_one:
+            try:
+                answers = self._ask(batch, dimension, Role.DOCUMENT)
+            except BatchRefusedError as refusal:
+                answers = [None] * len(batch)
+                logger.warning("provider=%s takes one text at a time: %s", self.config.provider.value, refusal)
+            yield {text: vector for text, vector in zip(batch, answers, strict=True) if vector is not None}
+            batch = [text for text, vector in zip(batch, answers, strict=True) if vector is None]
+            self._one_by_one = bool(batch)
+        for text in batch:
+            (vector,) = self._ask([text], dimension, Role.DOCUMENT)
+            if vector is None:
+                raise EmbeddingError("embedding response has no vector")
+            yield {text: vector}
+
+    def _ask(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
+        """One call of the provider, checked and recorded. What came beside an unusable vector is kept all the same."""
         began = time.monotonic()
-        called = (self.config.provider.value, self.config.model, dimension)
+        called = (self.config.provider.value, self.config.model, dimension, len(texts))
+        checked: list[NDArray[np.float32] | None] = []
+        failure: EmbeddingError | None = None
         try:
-            vector = unit_vector(self._provider.embed(text, dimension, role), dimension)
+            for answer in self._provider.embed(texts, dimension, role):
+                try:
+                    checked.append(None if answer is None else unit_vector(answer, dimension))
+                except EmbeddingError as error:
+                    checked.append(None)
+                    failure = failure or error
+            if len(checked) != len(texts):
+                raise EmbeddingError(f"the provider gave {len(checked)} vectors for {len(texts)} texts")
+            if failure is not None:
+                usable = zip(self._keys(texts, dimension).values(), checked, strict=True)
+                self._keep({key: vector for key, vector in usable if vector is not None})
+                raise failure
         except EmbeddingError:
-            logger.warning("provider=%s model=%s dimension=%d elapsed=%.3fs failed", *called, time.monotonic() - began)
+            outcome = "provider=%s model=%s dimension=%d texts=%d elapsed=%.3fs failed"
+            logger.warning(outcome, *called, time.monotonic() - began)
             raise
-        logger.info("provider=%s model=%s dimension=%d elapsed=%.3fs ok", *called, time.monotonic() - began)
-        return vector
+        outcome = "provider=%s model=%s dimension=%d texts=%d elapsed=%.3fs ok"
+        logger.info(outcome, *called, time.monotonic() - began)
+        return checked
+
+    def _keys(self, texts: Sequence[str], dimension: int) -> dict[str, bytes]:
+        role = Role.DOCUMENT.value if self._role_matters else ""
+        space = Space(self.config.provider.value, self.config.base_url, self.config.model, dimension, role)
+        return {text: space.key(text) for text in texts}
+
+    def _kept(self, keys: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
+        found: dict[str, NDArray[np.float32]] = {}
+        for store in self._stores:
+            wanted = {key: text for text, key in keys.items() if text not in found}
+            held = store.found(list(wanted), dimension)
+            found.update({wanted[key]: vector for key, vector in held.items()})
+        return found
+
+    def _keep(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
+        for store in self._stores:
+            store.keep(vectors)
 
 
-def open_client(config: EmbeddingConfig) -> EmbeddingClient:
-    """A client for a resolved configuration."""
-    if config.provider is not ProviderKind.MOCK:
-        raise EmbeddingError(
-            f"this installation has no connection to the {config.provider} embedding provider; "
-            "pass a vector to nearest, or an EmbeddingClient with your own provider"
-        )
-    return EmbeddingClient(config, MockProvider())
+def open_client(
+    config: EmbeddingConfig,
+    environment: Mapping[str, str] | None = None,
+    *,
+    stores: Sequence[VectorStore] = (),
+) -> EmbeddingClient:
+    """A client for a resolved configuration. How long it asks and where it keeps vectors is said by variables.
+
+    Vectors are kept in `stores` and in the store of this user. Those of the mock and of a local model cost nothing, and
+    are made again.
+    """
+    environment = os.environ if environment is None else environment
+    usage = Usage()
+    if config.provider is ProviderKind.MOCK:
+        return EmbeddingClient(config, MockProvider(), usage=usage)
+    if config.provider is ProviderKind.LOCAL:
+        from omnigraph.embeddings.local.provider import LocalProvider
+
+        return EmbeddingClient(config, LocalProvider(config), usage=usage)
+    from omnigraph.embeddings.http_provider import HttpProvider
+
+    format: WireFormat = GeminiFormat() if config.provider is ProviderKind.GEMINI else OpenAIFormat()
+    provider = HttpProvider(config, format, RetrySettings.from_environment(environment), usage)
+    shared = shared_store(environment)
+    kept = (*stores, *((shared,) if shared is not None else ()))
+    return EmbeddingClient(config, provider, stores=kept, role_matters=format.role_matters, usage=usage)
+
+
+def client_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What `open_client` needs to know of an environment when it runs in another: no key is among it."""
+    return {name: environment[name] for name in _CLIENT_VARIABLES if name in environment}
 
 
 class EnvironmentEmbedder:
@@ -73,12 +199,22 @@ class EnvironmentEmbedder:
     def client(self) -> EmbeddingClient:
         with self._lock:
             if self._client is None:
-                self._client = open_client(config_from_environment(self._environment))
+                self._client = open_client(config_from_environment(self._environment), self._environment)
             return self._client
 
     @property
     def model(self) -> str:
-        return self.client.model
+        """Known without a key: that a graph needs another model is told before that a key is missing."""
+        with self._lock:
+            return model_from_environment(self._environment) if self._client is None else self._client.model
 
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
         return self.client.embed_query(text, dimension)
+
+    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
+        return self.client.embed_documents(texts, dimension)
+
+
+def _check_dimension(dimension: int) -> None:
+    if dimension <= 0:
+        raise EmbeddingError("embedding dimension must be greater than zero")

@@ -31,6 +31,12 @@ class ProviderKind(StrEnum):
     OPENAI = "openai"
     GEMINI = "gemini"
     MOCK = "mock"
+    LOCAL = "local"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether it is somebody else who embeds, and wants to know for whom."""
+        return bool(DEFAULTS[self].key_variables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ DEFAULTS: Final[Mapping[ProviderKind, ProviderDefaults]] = {
         "https://generativelanguage.googleapis.com/v1beta", "gemini-embedding-2", ("GEMINI_API_KEY",)
     ),
     ProviderKind.MOCK: ProviderDefaults("", ""),
+    ProviderKind.LOCAL: ProviderDefaults("", "all-MiniLM-L6-v2"),
 }
 
 
@@ -64,21 +71,32 @@ class EmbeddingConfig:
 
 def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
     """Resolve a configuration: mock flag, provider, base URL, model, key, in this order."""
-    named = _value(environment, PROVIDER)
-    if (_value(environment, MOCK_FLAG) or "").lower() in _TRUE:
-        if named not in (None, ProviderKind.MOCK):
-            logger.warning("%s is set: embeddings come from the mock and not from %s '%s'", MOCK_FLAG, PROVIDER, named)
-        named = ProviderKind.MOCK
-    kind = provider_kind(named)
+    kind = _chosen(environment, warn=True)
     defaults = DEFAULTS[kind]
     model = _value(environment, MODEL) or defaults.model
     if kind is ProviderKind.MOCK:
         return EmbeddingConfig(kind, model)
     base_url = (_value(environment, BASE_URL) or defaults.base_url).rstrip("/")
+    if not kind.needs_key:
+        return EmbeddingConfig(kind, model, base_url)
     for variable in defaults.key_variables:
         if (key := _value(environment, variable)) is not None:
             return EmbeddingConfig(kind, model, base_url, key)
     raise EmbeddingError(f"{' or '.join(defaults.key_variables)} is required for the {kind} embedding provider")
+
+
+def model_from_environment(environment: Mapping[str, str]) -> str:
+    """The model of that configuration, for which no key is needed: a wrong model is told before a missing key."""
+    return _value(environment, MODEL) or DEFAULTS[_chosen(environment)].model
+
+
+def _chosen(environment: Mapping[str, str], *, warn: bool = False) -> ProviderKind:
+    named = _value(environment, PROVIDER)
+    if (_value(environment, MOCK_FLAG) or "").lower() in _TRUE:
+        if warn and named not in (None, ProviderKind.MOCK):
+            logger.warning("%s is set: embeddings come from the mock and not from %s '%s'", MOCK_FLAG, PROVIDER, named)
+        return ProviderKind.MOCK
+    return provider_kind(named)
 
 
 def provider_kind(name: str | None) -> ProviderKind:

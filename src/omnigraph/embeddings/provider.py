@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -20,9 +21,17 @@ class Role(Enum):
     DOCUMENT = "document"
 
 
+class BatchRefusedError(EmbeddingError):
+    """A provider did not take several texts at once. Each of them alone may still be answered."""
+
+
 class Provider(Protocol):
-    def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
-        """One answer of the provider as it came, neither checked nor normalised; EmbeddingError when there is none."""
+    def embed(self, texts: Sequence[str], dimension: int, role: Role) -> Sequence[NDArray[np.float32] | None]:
+        """One answer per text as it came, neither checked nor normalised; EmbeddingError when there is none.
+
+        Of several texts, None stands for one that the answer leaves out, and BatchRefusedError says that they have to
+        be asked for one by one.
+        """
         ...
 
 

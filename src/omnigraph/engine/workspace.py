@@ -63,11 +63,12 @@ class Workspace(Resources):
         schema: str,
         *,
         actor: str | None = None,
+        details: Mapping[str, str] | None = None,
         force: bool = False,
         storage_options: StorageOptions = None,
         trace: Trace | None = None,
     ) -> Self:
-        """A new graph with this schema. Refuses a location that holds one already."""
+        """A new graph with this schema. Refuses a location that holds one already. `details` go into the commit."""
         catalog = accept_schema(schema)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
         tables = {type_.type_key: table_schema(type_) for type_ in types}
@@ -77,6 +78,7 @@ class Workspace(Resources):
             source=schema,
             catalog=catalog.to_json(),
             actor=actor,
+            details=details,
             force=force,
             storage_options=storage_options,
             trace=trace,
@@ -91,6 +93,7 @@ class Workspace(Resources):
         source: str = "",
         catalog: bytes = b"null",
         actor: str | None = None,
+        details: Mapping[str, str] | None = None,
         force: bool = False,
         storage_options: StorageOptions = None,
         trace: Trace | None = None,
@@ -100,7 +103,10 @@ class Workspace(Resources):
             if "id" not in schema.names or schema.field("id").type != pa.string():
                 raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
         location = Location.parse(uri, storage_options=storage_options)
-        return cls(create_root(location, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
+        made = create_root(
+            location, tables, source=source, catalog=catalog, actor=actor, details=details, force=force, trace=trace
+        )
+        return cls(made)
 
     def close(self) -> None:
         self.root.close()

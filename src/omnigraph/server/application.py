@@ -42,12 +42,12 @@ from omnigraph.errors import (
 )
 from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
-from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, whole_body
+from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
 from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import Feeds
-from omnigraph.server.handlers import blobs, changes, reads, service, streaming, writes
+from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
 from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
@@ -58,7 +58,7 @@ from omnigraph.server.states import HeldState
 from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
 from omnigraph.server.tokens import Tokens
 
-HANDLER_MODULES: Final = (blobs, changes, reads, service, streaming, writes)
+HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, writes)
 """Importing them registers the handlers."""
 
 Result = TypeVar("Result")
@@ -274,7 +274,9 @@ class Application:
             exchange.broke_off = True
             raise BrokenStreamError from error
         # What is left of a body that was refused must not be taken for the next request.
-        unread = route.body is not Body.NONE and answer.status in (401, 403, 404, 408, 413, 415)
+        unread = route.body is not Body.NONE and exchange.has_body
+        if unread and answer.status not in (408, 413):
+            unread = not await is_received(exchange.receive, exchange.declared_length)
         headers = {**answer.headers, **_CLOSES} if unread else answer.headers
         await exchange.answer(replace(answer, headers=headers), route)
 

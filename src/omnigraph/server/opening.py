@@ -15,14 +15,15 @@ from typing import Final, TypeAlias
 
 from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
-from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot
+from omnigraph.cluster.addresses import unservable
+from omnigraph.cluster.serving import ClusterGraph, ServingSnapshot
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.server.policies import Bindings, PolicyLoader
-from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, MadeOf, ServableGraph, Served
+from omnigraph.server.serving import AppliedPipeline, MadeOf, ServableGraph, Served
 from omnigraph.server.states import close_graphs
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 
@@ -34,13 +35,6 @@ what an open graph has by itself: a provider of the environment, no external blo
 
 _OPENED_AT_ONCE: Final = 4
 _QUARANTINED: Final = "graph '%s' is quarantined: %s"
-
-
-def unservable(graph_id: str) -> str | None:
-    """Why no route could lead to a graph of this id."""
-    if GRAPH_ID.fullmatch(graph_id) is None:
-        return f"'{graph_id}' can't be served: an id has 1 to 64 letters, digits and hyphens"
-    return f"'{graph_id}' can't be served: the name is reserved" if graph_id in RESERVED_GRAPH_IDS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +56,14 @@ class Opener:
         queries: defaultdict[str, list[NamedSource]] = defaultdict(list)
         for query in snapshot.queries:
             queries[query.graph_id].append(NamedSource(query.name, query.source))
+        pipelines: defaultdict[str, list[AppliedPipeline]] = defaultdict(list)
+        for loading in snapshot.pipelines:
+            pipelines[loading.graph_id].append(AppliedPipeline(loading.name, loading.digest, loading.branch))
 
         def serve(graph: ClusterGraph) -> Served:
             graph_id = graph.graph_id
-            return self._served(graph, queries[graph_id], bindings.graphs.get(graph_id), owned_by_cluster)
+            made_of = MadeOf(graph, graph.digest, bindings.graphs.get(graph_id), tuple(pipelines[graph_id]))
+            return self._served(made_of, queries[graph_id], owned_by_cluster)
 
         workers = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="omnigraph-open")
         opening: dict[str, Future[Served]] = {g.graph_id: workers.submit(serve, g) for g in snapshot.graphs}
@@ -85,9 +83,8 @@ class Opener:
         finally:
             workers.shutdown()
 
-    def _served(
-        self, graph: ClusterGraph, queries: Sequence[NamedSource], policy: ClusterPolicy | None, owned_by_cluster: bool
-    ) -> Served:
+    def _served(self, made_of: MadeOf, queries: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
+        graph, policy = made_of.graph, made_of.policy
         graph_id = graph.graph_id
         if (flaw := unservable(graph_id)) is not None:
             raise BadRequestError(flaw)
@@ -99,7 +96,6 @@ class Opener:
         if standing is not None:
             opened.close()
             opened = standing.graph
-        made_of = MadeOf(graph, graph.digest, policy)
         if standing is not None and standing.made_of == made_of:
             return standing
         try:
@@ -112,7 +108,7 @@ class Opener:
                 opened.close()
             raise
         governed = opened.with_gate(None if policy is None else gate)
-        return Served(graph_id, governed, gate, offered, owned_by_cluster, made_of)
+        return Served(graph_id, governed, gate, offered, owned_by_cluster, made_of, made_of.pipelines)
 
     def _same(self, graph: ClusterGraph, opened: ServableGraph) -> Served | None:
         """The graph that is open already, if it is still the one that stands there: a graph that was deleted and made

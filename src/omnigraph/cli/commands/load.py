@@ -84,6 +84,10 @@ def load(
             help="auto loads one plain file in this process while it fits, and everything else on Spark.",
         ),
     ] = LoadEngine.AUTO,
+    embed: Annotated[
+        bool,
+        typer.Option("--embed", help="Compute every missing @embed vector, not only those declared on_write=true."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Load data into a branch as one commit, all or nothing.
@@ -101,7 +105,13 @@ def load(
     invocation.echo(target)
     if mode is LoadMode.OVERWRITE:
         invocation.require_consent(target, "load --mode overwrite", json=json)
-    where: dict[str, Any] = {"mode": mode.value, "branch": branch, "base": base, "actor": invocation.actor}
+    where: dict[str, Any] = {
+        "mode": mode.value,
+        "branch": branch,
+        "base": base,
+        "embed": embed,
+        "actor": invocation.actor,
+    }
     with open_graph(target) as graph:
         receipt = None
         if not _goes_to_spark(inputs, engine, graph.limits):

@@ -1,27 +1,38 @@
 """`omnigraph pipeline`: bulk data on Spark, from a pipeline file to one commit.
 
-A thin skin over `omnigraph.pipeline`. Without `--store` the file says where the graph is.
+A thin skin over `omnigraph.pipeline`. Without `--store` the file says where the graph is; with `--cluster` the name of
+an applied pipeline stands for the file, and the cluster says where its graph is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from omnigraph.cli.clusters import applied_pipeline
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_json_line, print_lines
 from omnigraph.cli.progress import active_ui, stages
+from omnigraph.cli.usage import at_most_one
 
 if TYPE_CHECKING:
     from omnigraph.api.pipeline import Progress, StageEvent
+    from omnigraph.cli.clusters import OpenPipeline
+    from omnigraph.embeddings.configuration import EmbeddingConfig
+    from omnigraph.graph import Graph
+    from omnigraph.pipeline import Pipeline
 
-PipelineFile: TypeAlias = Annotated[Path, typer.Argument(help="A pipeline file.", metavar="FILE")]
+PipelineFile: TypeAlias = Annotated[
+    Path,
+    typer.Argument(help="A pipeline file; with --cluster, the name of a pipeline that was applied.", metavar="FILE"),
+]
 
 
 def run(
@@ -40,10 +51,11 @@ def run(
     from omnigraph.pipeline import run as run_pipeline
 
     invocation = Invocation.of(ctx)
-    with _progress(json=json) as progress:
+    with _meant(invocation, file) as meant, _progress(json=json) as progress:
         report = run_pipeline(
-            file,
-            graph=invocation.flags.store,
+            meant.pipeline,
+            graph=meant.graph(invocation, branch),
+            embedding=meant.embedding,
             branch=branch,
             mode=mode,
             actor=invocation.actor,
@@ -63,7 +75,8 @@ def validate(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None
     """Check a pipeline file, against its graph's schema when there is one. Starts no Spark."""
     from omnigraph.pipeline import validate as validate_pipeline
 
-    model = validate_pipeline(file, graph=Invocation.of(ctx).flags.store)
+    with _meant(Invocation.of(ctx), file) as meant:
+        model = validate_pipeline(meant.pipeline, graph=meant.target)
     if json:
         from omnigraph.api.pipeline import PipelineValidated
 
@@ -76,11 +89,37 @@ def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
     """Show what a run would do, step by step. Reads schemas, no rows."""
     from omnigraph.pipeline import explain as explain_pipeline
 
-    plan = explain_pipeline(file, graph=Invocation.of(ctx).flags.store)
+    with _meant(Invocation.of(ctx), file) as meant:
+        plan = explain_pipeline(meant.pipeline, graph=meant.target)
     if json:
         print_json(plan)
     else:
         print_lines(plan.lines())
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """Which pipeline a command line means, and the graph it says to load. None: the file says it."""
+
+    pipeline: Path | Pipeline
+    target: str | Graph | None
+    embedding: EmbeddingConfig | None = None
+    applied: OpenPipeline | None = None
+
+    def graph(self, invocation: Invocation, branch: str | None) -> str | Graph | None:
+        """What a run loads, as its actor may."""
+        return self.target if self.applied is None else self.applied.governed(invocation.actor, branch)
+
+
+@contextmanager
+def _meant(invocation: Invocation, file: Path) -> Iterator[_Meant]:
+    flags = invocation.flags
+    at_most_one(("--cluster", flags.cluster), ("--store", flags.store))
+    if flags.cluster is None:
+        yield _Meant(file, flags.store)
+        return
+    with applied_pipeline(invocation.cluster().root, str(file)) as applied:
+        yield _Meant(applied.model, applied.graph, applied.embedding, applied)
 
 
 @contextmanager

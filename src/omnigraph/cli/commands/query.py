@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from omnigraph.api.enums import CellLayout, ReadFormat
+from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     AtSnapshot,
@@ -21,15 +20,11 @@ from omnigraph.cli.options import (
     QueryString,
     ReadBranch,
 )
-from omnigraph.cli.output import print_lines, print_text
+from omnigraph.cli.output import print_lines
 from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.table_width import fitting_width
 from omnigraph.cli.usage import at_most_one
-
-if TYPE_CHECKING:
-    from omnigraph.cli.operator_config import Defaults
-    from omnigraph.engine.query.result import QueryResult
 
 
 def query(
@@ -68,32 +63,12 @@ def query(
             return
         options = ReadOptions(profile=profile_query)
         result = graph.query(source, name, given, **point.pinned, options=options)
-    defaults = invocation.config.defaults
-    chosen = ReadFormat.JSON if json else format or ReadFormat(defaults.output or ReadFormat.TABLE)
-    _print(result, chosen, defaults)
+    chosen = ReadFormat.JSON if json else format
+    ReadPrinter.chosen(chosen, invocation.config.defaults).show(result)
     if profile_query:
         for line in result.profile.lines():
             print(line, file=sys.stderr)
 
 
-def _print(result: QueryResult, format: ReadFormat, defaults: Defaults) -> None:
-    from omnigraph.engine.query.output import TableStyle, render_read
-
-    output = result.read_output()
-    widest = defaults.table_max_column_width
-    if sys.stdout.isatty():
-        widest = fitting_width(output, shutil.get_terminal_size().columns, widest)
-    style = TableStyle(widest, CellLayout(defaults.table_cell_layout))
-    text = render_read(output, format, style)
-    if format in (ReadFormat.TABLE, ReadFormat.KV):
-        print_lines(text.removesuffix("\n").split("\n"), _table_style)
-    else:
-        print_text(text)
-
-
 def _plain(line: str) -> str:
     return ""
-
-
-def _table_style(line: str) -> str:
-    return "dim" if set(line) <= {"-", "+"} or " rows from " in line else ""

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
-from omnigraph.embeddings.configuration import config_from_environment
+from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
@@ -34,7 +34,7 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.checks.rules import all_of
 from omnigraph.pipeline.datasource.spark_types import spark_schema
-from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks, on_write_steps
 from omnigraph.pipeline.execution.index_tasks import index_tables
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.rejections import (
@@ -73,11 +73,13 @@ def run(
     force: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    embedding: EmbeddingConfig | None = None,
 ) -> PipelineReport:
     """Run a pipeline (a model, or the path of its file) as one commit.
 
     Inputs that were loaded before by the same pipeline are recognised and skipped, unless `force`. `run_key` names
     the run instead, for inputs that Spark can't fingerprint. A dry run does everything, and keeps nothing of it.
+    `embedding` embeds texts instead of the provider that the environment names.
     """
     model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
         graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
@@ -93,7 +95,7 @@ def run(
         allowed = workspace.acting(PolicyAction.CHANGE, model.branch)
         allowed.require(author, PolicyAction.CHANGE, model.branch)
         allowed.refuse_narrowed("a pipeline")
-        execution = _Run(model, allowed, own, author, progress, dry_run)
+        execution = _Run(model, allowed, own, author, progress, dry_run, embedding)
         try:
             return execution.to_commit(run_key, force=force)
         finally:
@@ -135,6 +137,7 @@ class _Run:
     actor: str | None
     progress: Progress | None
     dry_run: bool = False
+    embedding: EmbeddingConfig | None = None
     run_id: str = field(default_factory=new_run_id)
     _ingested: dict[str, _Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
@@ -158,6 +161,8 @@ class _Run:
             kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
             details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
         )  # fmt: skip
+        self.workspace.require(self.actor, PolicyAction.CHANGE, self.model.branch.strip())
+        self.workspace.refuse_narrowed("a pipeline")
         try:
             txn = self.workspace.begin(self.model.branch, self.intent)
         except BranchNotFoundError:
@@ -191,7 +196,7 @@ class _Run:
 
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
-        self.workspace.require(self.actor, PolicyAction.BRANCH_CREATE, base, self.model.branch)
+        self.workspace.require(self.actor, PolicyAction.BRANCH_CREATE, base.strip(), self.model.branch.strip())
         if self.dry_run:
             self.prepare(self.workspace.begin(base, self.intent))
             self._discard()
@@ -322,9 +327,11 @@ class _Run:
         )
 
     def _embed_tasks(self, catalog: Catalog) -> dict[str, tuple[EmbedTask, ...]]:
-        if not self.model.embed:
-            return {}
-        return embed_tasks(self.model.embed, catalog, config_from_environment(os.environ))
+        """What the pipeline says, and what the schema has every write of the types at hand compute."""
+        any_type = any(source.is_graph for source in self.model.sources.values())
+        written = {mapping.type_name for mapping in self.model.mappings if not mapping.is_edge}
+        nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]
+        return embed_tasks([*self.model.embed, *on_write_steps(nodes)], catalog, self.embedding)
 
     def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
         metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")

@@ -1,0 +1,105 @@
+"""`omnigraph embed`: files of graph records get the vectors of their texts, before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.options import Json
+from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import reading
+from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.errors import BadRequestError
+
+
+def embed(
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="A seed manifest: input, output and spec in one.", metavar="YAML")
+    ] = None,
+    input: Annotated[
+        str | None, typer.Option("--input", help="Graph records, one JSON object per line.", metavar="JSONL")
+    ] = None,
+    output: Annotated[str | None, typer.Option("--output", help="Where they go.", metavar="JSONL")] = None,
+    spec: Annotated[
+        str | None,
+        typer.Option("--spec", help="Which fields of which types are embedded, at which dimension.", metavar="JSON"),
+    ] = None,
+    clean: Annotated[bool, typer.Option("--clean", help="Remove vectors instead.")] = False,
+    reembed_all: Annotated[
+        bool, typer.Option("--reembed-all", help="Embed every selected record, whether it has a vector or not.")
+    ] = False,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", help="Only records of this type; may be repeated.", metavar="TYPE")
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            help="Embed the records again whose field has this value; may be repeated.",
+            metavar="[TYPE:]FIELD=VALUE",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Give graph records the vectors of their texts, file to file.
+
+    The provider is the one that the environment names. A run that failed can be repeated: what it paid for is kept.
+    """
+    at_most_one(("--clean", clean), ("--reembed-all", reembed_all))
+    _check_files(seed, input, output, spec)
+
+    from omnigraph.embeddings.files.embedding_run import embed_file
+    from omnigraph.embeddings.files.selection import Selection, Selector
+    from omnigraph.embeddings.files.specification import EmbedJob, read_manifest, read_spec
+
+    selection = Selection(tuple(types or ()), tuple(map(Selector.of, select or ())))
+    mode = selection.mode(clean=clean, reembed_all=reembed_all)
+    if seed is not None:
+        job = read_manifest(seed)
+    elif input is not None and output is not None and spec is not None:
+        job = EmbedJob(input, output, read_spec(spec))
+    else:
+        flag = next(name for name, given in (("input", input), ("output", output), ("spec", spec)) if given is None)
+        raise BadRequestError(f"--{flag} is required when --seed is not provided")
+    size = os.path.getsize(job.input) if os.path.exists(job.input) else 0
+    with reading(os.path.basename(job.input), size) as advance:
+        outcome = embed_file(job, selection, mode, os.environ, advance)
+    if json:
+        from omnigraph.cli.reports import EmbedReport
+
+        usage = outcome.usage
+        print_json(
+            EmbedReport(
+                input=job.input,
+                output=job.output,
+                records=outcome.records,
+                selected_records=outcome.selected,
+                embedded_records=outcome.embedded,
+                cleaned_records=outcome.cleaned,
+                mode=outcome.mode.value,
+                dimension=job.spec.dimension,
+                model=outcome.model,
+                texts=usage.texts,
+                reused_texts=usage.reused,
+                requests=usage.requests,
+                retries=usage.retries,
+                tokens=usage.tokens,
+            )
+        )
+        return
+    done = f"embedded {outcome.embedded} records (selected {outcome.selected}, cleaned {outcome.cleaned})"
+    print_lines([f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"])
+
+
+def _check_files(seed: str | None, input: str | None, output: str | None, spec: str | None) -> None:
+    """A manifest says all that the other three would, and of these the first and the last need the others."""
+    given = {"--input": input, "--output": output, "--spec": spec}
+    if seed is not None:
+        for flag, value in given.items():
+            at_most_one(("--seed", seed), (flag, value))
+    missing = [flag for flag, value in given.items() if value is None]
+    for flag in ("--input", "--spec"):
+        if given[flag] is not None and missing:
+            raise UsageError(f"{flag} requires {' and '.join(missing)}")

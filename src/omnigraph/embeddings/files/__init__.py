@@ -1,0 +1,1 @@
+"""Files of graph records that get their vectors before they are loaded: what `omnigraph embed` does."""

@@ -1,0 +1,153 @@
+"""Providers reached over HTTP: one request for some texts, retried as configured, and what its answer says.
+
+The wire formats are in `wire_formats`; this is what they have in common. httpx is imported by the first request, so a
+graph that embeds nothing never loads it. Redirects are not followed: the key goes to the configured address only.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.embeddings.configuration import EmbeddingConfig, logger
+from omnigraph.embeddings.provider import BatchRefusedError, Role
+from omnigraph.embeddings.redaction import redacted
+from omnigraph.embeddings.retries import RetrySettings, TransientError
+from omnigraph.embeddings.usage import Usage
+from omnigraph.embeddings.wire_formats import Request, WireFormat
+from omnigraph.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    import httpx
+
+# What servers without batches answer to one. Anything about keys or quotas would be no better for a single text.
+_REFUSES_BATCHES: Final = frozenset({400, 404, 405, 413, 415, 422})
+_LARGEST_ANSWER: Final = 256 << 20
+
+
+class HttpProvider:
+    """Asks one endpoint under one configuration. Threads may share it."""
+
+    def __init__(self, config: EmbeddingConfig, format: WireFormat, settings: RetrySettings, usage: Usage) -> None:
+        self._config = config
+        self._format = format
+        self._settings = settings
+        self._usage = usage
+        self._http: httpx.Client | None = None
+        self._lock = threading.Lock()
+
+    def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
+        request = self._format.request(self._config, texts, dimension, role)
+        body = self._settings.answer(
+            lambda timeout: self._post(request, texts, timeout),
+            self._warn_of_retry,
+            f"provider {self._config.provider}, model {self._config.model}",
+        )
+        try:
+            answer = json.loads(body)
+            self._usage.count(tokens=self._format.tokens(answer))
+            return self._format.vectors(answer, len(texts))
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            # The text of a decoding error may quote what was decoded; where it stands is enough.
+            place = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+            raise EmbeddingError(f"embedding response decode failed: {_unreadable(error)}{place}") from None
+
+    def _post(self, request: Request, texts: Sequence[str], timeout: float) -> bytes:
+        """The body of a successful answer. Other answers are failures, transient or final."""
+        import httpx
+
+        self._usage.count(requests=1)
+        ends = time.monotonic() + timeout
+        try:
+            with self._client().stream(
+                "POST",
+                self._config.base_url + request.path,
+                headers=dict(request.headers),
+                content=request.body,
+                timeout=timeout,
+            ) as answer:
+                body = self._read(answer, ends)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError) as error:
+            # An address or a key that can't be sent: no other attempt would send it either.
+            raise EmbeddingError(f"embedding request failed: {self._cause(error, texts)}") from None
+        except httpx.TransportError as error:
+            raise TransientError(f"embedding request failed: {self._cause(error, texts)}") from None
+        if answer.is_success:
+            return body
+        said = redacted(_failure_of(body), self._config.api_key, texts)
+        message = f"embedding request failed with status {answer.status_code}: {said}"
+        if answer.status_code == 429 or answer.status_code >= 500:
+            raise TransientError(message, _retry_after(answer.headers.get("retry-after")))
+        if len(texts) > 1 and answer.status_code in _REFUSES_BATCHES:
+            raise BatchRefusedError(message)
+        raise EmbeddingError(message)
+
+    def _read(self, answer: httpx.Response, ends: float) -> bytes:
+        """The body, unless it comes so slowly that the request as a whole takes longer than it may."""
+        import httpx
+
+        parts, size = [], 0
+        try:
+            for part in answer.iter_bytes():
+                parts.append(part)
+                size += len(part)
+                if size > _LARGEST_ANSWER:
+                    raise EmbeddingError(f"embedding response is larger than {_LARGEST_ANSWER} bytes")
+                if time.monotonic() > ends:
+                    raise TransientError("embedding request failed: the answer did not end in time")
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            cause = self._cause(error, ())
+            raise TransientError(f"embedding response read failed (status {answer.status_code}): {cause}") from None
+        return b"".join(parts)
+
+    def _client(self) -> httpx.Client:
+        import httpx
+
+        with self._lock:
+            if self._http is None:
+                self._http = httpx.Client()
+            return self._http
+
+    def _cause(self, error: Exception, texts: Sequence[str]) -> str:
+        described = f"{type(error).__name__}: {error}".rstrip(": ")
+        return redacted(described, self._config.api_key, texts)
+
+    def _warn_of_retry(self, attempt: int, pause: float) -> None:
+        self._usage.count(retries=1)
+        called = (self._config.provider.value, self._config.model)
+        logger.warning("provider=%s model=%s attempt=%d failed, next in %.3fs", *called, attempt, pause)
+
+
+def _failure_of(body: bytes) -> str:
+    """The message of a failure, or the whole body where it has none."""
+    text = body.decode("utf-8", "replace")
+    try:
+        message = json.loads(text)["error"]["message"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return text
+    return message if isinstance(message, str) and message.strip() else text
+
+
+def _unreadable(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "the body is not JSON"
+    return "the body has no vectors where they belong"
+
+
+def _retry_after(header: str | None) -> float:
+    """The seconds that a provider asks to wait: a number of them, or a date."""
+    if header is None:
+        return 0.0
+    if header.strip().isdecimal():
+        return float(header)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return 0.0

@@ -1,0 +1,121 @@
+"""The two wire formats of embedding providers: what a request for some texts looks like, and where its answer has them.
+
+One text and several are different requests for Gemini, and the same one for OpenAI. Formats know no HTTP beyond paths
+and headers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.embeddings.configuration import EmbeddingConfig
+from omnigraph.embeddings.provider import BatchRefusedError, Role
+from omnigraph.errors import EmbeddingError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A POST below the base URL. Headers carry the key, and the body the texts, so neither shows."""
+
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class WireFormat(Protocol):
+    role_matters: bool
+    """Whether a document and a query of the same text have different vectors."""
+
+    def request(self, config: EmbeddingConfig, texts: Sequence[str], dimension: int, role: Role) -> Request: ...
+
+    def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
+        """One vector per text. TypeError, KeyError and ValueError when the answer is of another shape."""
+        ...
+
+    def tokens(self, answer: Any) -> int | None:
+        """What the answer says it cost."""
+        ...
+
+
+class OpenAIFormat:
+    """`POST /embeddings`, for one text or several. Roles make no difference."""
+
+    role_matters = False
+
+    def request(self, config: EmbeddingConfig, texts: Sequence[str], dimension: int, role: Role) -> Request:
+        body = {"model": config.model, "input": list(texts), "dimensions": dimension}
+        return Request("/embeddings", {"Authorization": f"Bearer {config.api_key}", **_JSON}, _encoded(body))
+
+    def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
+        found: list[NDArray[np.float32] | None] = [None] * count
+        for entry in answer["data"]:
+            place = entry["index"]
+            if type(place) is int and 0 <= place < count:
+                found[place] = _vector(entry["embedding"])
+        if count == 1 and found[0] is None:
+            raise EmbeddingError("embedding response missing data[0]")
+        return found
+
+    def tokens(self, answer: Any) -> int | None:
+        return _number_at(answer, "usage", "total_tokens")
+
+
+class GeminiFormat:
+    """`embedContent` for one text, `batchEmbedContents` for several; the role is the type of the task."""
+
+    role_matters = True
+
+    def request(self, config: EmbeddingConfig, texts: Sequence[str], dimension: int, role: Role) -> Request:
+        contents = [
+            {
+                "model": f"models/{config.model}",
+                "content": {"parts": [{"text": text}]},
+                "taskType": f"RETRIEVAL_{role.name}",
+                "outputDimensionality": dimension,
+            }
+            for text in texts
+        ]
+        verb, body = (
+            ("embedContent", contents[0]) if len(contents) == 1 else ("batchEmbedContents", {"requests": contents})
+        )
+        path = f"/models/{quote(config.model, safe='/')}:{verb}"
+        return Request(path, {"x-goog-api-key": config.api_key, **_JSON}, _encoded(body))
+
+    def vectors(self, answer: Any, count: int) -> list[NDArray[np.float32] | None]:
+        if count == 1:
+            return [_vector(answer["embedding"]["values"])]
+        entries = answer["embeddings"]
+        if len(entries) != count:
+            # Vectors are told apart by their place alone, so with one missing none of them is anybody's.
+            raise BatchRefusedError(f"embedding response has {len(entries)} vectors for {count} texts")
+        return [_vector(entry["values"]) for entry in entries]
+
+    def tokens(self, answer: Any) -> int | None:
+        return _number_at(answer, "usageMetadata", "promptTokenCount")
+
+
+_JSON: Mapping[str, str] = {"Content-Type": "application/json"}
+
+
+def _encoded(body: object) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _vector(values: Any) -> NDArray[np.float32]:
+    if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
+        raise TypeError("a vector is a list of numbers")
+    with np.errstate(over="ignore"):  # a number beyond the range becomes infinite, which the checks name
+        return np.array([float(value) for value in values], np.float64).astype(np.float32)
+
+
+def _number_at(answer: Any, member: str, name: str) -> int | None:
+    told = answer.get(member) if isinstance(answer, dict) else None
+    number = told.get(name) if isinstance(told, dict) else None
+    return number if type(number) is int and number >= 0 else None
