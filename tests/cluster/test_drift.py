@@ -136,7 +136,7 @@ def test_metadata_alone_is_a_change(files: ClusterFiles) -> None:
     assert changes["pipeline.load"].metadata_change == "pipeline_graph"
     assert files.apply().converged
     assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab")
-    assert files.state.resources["pipeline.load"].graph == "graph.lab"
+    assert files.state.resources["pipeline.load"].pipeline_graph == "graph.lab"
 
 
 def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: ClusterFiles) -> None:

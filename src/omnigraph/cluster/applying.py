@@ -17,10 +17,11 @@ from typing import Final
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterApplied, ClusterChange, DesiredRevision, is_ok
+from omnigraph.api.cluster import ClusterApplied, ClusterChange
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.approvals import Approval, mark_spent
+from omnigraph.cluster.attempt import Attempt
 from omnigraph.cluster.catalog import payload_path
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
@@ -31,9 +32,8 @@ from omnigraph.cluster.ledger import Recorded, graph_folder, revision_path
 from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.moves import DELETE, Moves, of_kind
 from omnigraph.cluster.payloads import Damage
-from omnigraph.cluster.planning import load
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, refuse_uncovered, require_state
-from omnigraph.cluster.session import UNREAD, Session, locked, open_session
+from omnigraph.cluster.session import Session
 from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StatusKind, Written
 from omnigraph.engine.object_store import new_object_id
 from omnigraph.errors import StorageError
@@ -42,25 +42,33 @@ _WRITES_AT_ONCE: Final = 8
 
 
 def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterApplied:
-    desired: Desired | None = None
-    session: Session | None = None
+    attempt = Attempt(source)
     run: _Run | None = None
-    try:
-        desired = load(source, read_pipeline)
-        session = open_session(source)
-        session.found += desired.found
-        with locked(session, "apply"):
-            session.recorded = session.ledger.newest()
-            require_state(session)
-            assert session.recorded is not None
-            refuse_uncovered(session.recorded.state)
-            run = _Run(session, desired, session.recorded, actor)
-            run.carry_out()
-    except ClusterError as problem:
-        found = [*(session.found if session is not None else ()), *problem.diagnostics]
-    else:
-        found = session.found
-    return _output(source, desired, session, run, actor, found)
+
+    def carry_out(session: Session, desired: Desired) -> None:
+        nonlocal run  # what a run that fails has done so far is told too
+        recorded = require_state(session)
+        refuse_uncovered(recorded.state)
+        run = _Run(session, desired, recorded, actor)
+        run.carry_out()
+
+    attempt.run("apply", read_pipeline, carry_out)
+    changes = run.changes if run is not None else ()
+    held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
+    return ClusterApplied(
+        ok=attempt.ok,
+        config_dir=attempt.config_dir,
+        actor=actor,
+        desired_revision=attempt.desired_revision,
+        state_observations=attempt.state_observations,
+        changes=changes,
+        applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
+        deferred_count=sum(change.disposition in held for change in changes),
+        converged=run is not None and run.converged and attempt.ok,
+        state_written=run is not None and run.state_written,
+        resource_statuses=attempt.state.resource_statuses if attempt.state is not None else {},
+        diagnostics=attempt.diagnostics,
+    )
 
 
 @dataclass
@@ -212,30 +220,3 @@ def _approval(prospect: Prospect, change: ClusterChange) -> Approval:
         message = "it was about to be deleted without an approval; nothing was recorded or removed"
         raise ClusterError.of("apply_approval_invariant_violation", change.resource, message)
     return approval
-
-
-def _output(
-    source: str,
-    desired: Desired | None,
-    session: Session | None,
-    run: _Run | None,
-    actor: str | None,
-    found: list[Diagnostic],
-) -> ClusterApplied:
-    changes = run.changes if run is not None else ()
-    recorded = session.recorded if session is not None else None
-    held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
-    return ClusterApplied(
-        ok=is_ok(tuple(found)),
-        config_dir=str(desired.file.directory) if desired is not None else source,
-        actor=actor,
-        desired_revision=DesiredRevision(desired.config_digest if desired is not None else None),
-        state_observations=session.observations() if session is not None else UNREAD,
-        changes=changes,
-        applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
-        deferred_count=sum(change.disposition in held for change in changes),
-        converged=run.converged if run is not None and is_ok(tuple(found)) else False,
-        state_written=run.state_written if run is not None else False,
-        resource_statuses=dict(recorded.state.resource_statuses) if recorded is not None else {},
-        diagnostics=tuple(found),
-    )
