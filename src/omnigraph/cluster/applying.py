@@ -11,8 +11,9 @@ The order is what makes it safe to die anywhere, to be stopped for a day, and to
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -35,7 +36,6 @@ from omnigraph.cluster.payloads import Damage
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, refuse_uncovered, require_state
 from omnigraph.cluster.session import Session
 from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StatusKind, Written
-from omnigraph.engine.object_store import new_object_id
 from omnigraph.errors import StorageError
 
 _WRITES_AT_ONCE: Final = 8
@@ -79,7 +79,6 @@ class _Run:
     desired: Desired
     base: Recorded
     actor: str | None
-    operation: str = field(default_factory=new_object_id)
     changes: tuple[ClusterChange, ...] = ()
     converged: bool = False
     state_written: bool = False
@@ -90,7 +89,7 @@ class _Run:
         session.found += [*prospect.settlement.found, *prospect.gates.found]
         session.found += [damaged.finding("it is stored again") for damaged in prospect.damaged]
         self.changes = prospect.changes
-        moves = Moves(desired, prospect.settlement.views, self.operation, self.actor)
+        moves = Moves(desired, prospect.settlement.views, self.actor)
         deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
         if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
             self._refuse_overtaken()
@@ -176,11 +175,10 @@ class _Run:
                     external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
                 )
         resources = draft.state().resources
-        for change in self.changes:
-            is_whole = change.resource in resources and resources[change.resource].digest == change.after_digest
-            if change.disposition is ChangeDisposition.DERIVED and is_whole:
-                draft.settle(change.resource, StatusKind.APPLIED)
-        self.converged = not difference(resources, desired.resources) and not prospect.settlement.pending
+        residual = {change.resource for change in difference(resources, desired.resources)}
+        damaged = {payload.address for payload in prospect.damaged if payload.damage is Damage.READ_ERROR}
+        _settle_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
+        self.converged = not residual and not prospect.settlement.pending
         if self.converged:
             draft.config_digest = desired.config_digest
         return draft
@@ -207,6 +205,18 @@ class _Run:
             except StorageError as problem:
                 message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
                 self.session.found.append(error(DELETE.failed, resource, message))
+
+
+def _settle_statuses(draft: Draft, open_: Collection[str], pending: Collection[str]) -> None:
+    """What is as it should be is applied, whatever was wrong with it once; of what is gone there is nothing to say."""
+    for text in {*draft.resources, *draft.statuses}:
+        address = Address.parse(text)
+        if text in open_ or (address is not None and address.graph in pending):
+            continue
+        if text in draft.resources:
+            draft.settle(text, StatusKind.APPLIED)
+        else:
+            del draft.statuses[text]
 
 
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))

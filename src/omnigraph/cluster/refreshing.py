@@ -56,11 +56,11 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
     refuse_uncovered(state)
     views = observe(session.store, state, desired.file.config.graphs)
     settlement = settle(Draft.of(state), views, desired_schemas(desired), actor)
-    # Every declared graph is recorded as it stands below; only what a settlement has recorded is worth a word.
+    # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
     session.found += [finding for finding in settlement.found if finding.code == ROLLED_FORWARD]
     draft = settlement.draft
     _verify_payloads(session, draft)
-    for graph_id in desired.file.config.graphs:
+    for graph_id in sorted({*desired.file.config.graphs, *state.graph_ids}):
         _observe(session, draft, views.graphs[graph_id], desired)
     written = Written("refresh", actor, timestamp())
     session.recorded = session.ledger.create(draft.state(written), recorded)
@@ -103,7 +103,7 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
     """Record one graph as it stands."""
     graph_id = view.graph_id
     graph, schema = graph_address(graph_id), schema_address(graph_id)
-    wanted = desired.resources[schema].digest
+    wanted = desired.resources[schema].digest if schema in desired.resources else None
     is_recorded = graph in draft.resources
     problem = None
     match view.standing:
@@ -112,7 +112,7 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
             assert digest is not None, "a graph has a schema"
             draft.record_graph(graph_id, digest)
             draft.settle_graph(graph_id, StatusKind.APPLIED)
-            if digest != wanted:
+            if wanted is not None and digest != wanted:
                 message = f"the schema of the graph ({digest[:12]}) is not the declared one ({wanted[:12]})"
                 draft.settle_graph(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
         case Standing.NOTHING | Standing.UNFINISHED if view.standing is Standing.NOTHING or not is_recorded:
@@ -133,6 +133,6 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
         graph_manifest_version=view.found.version if view.found is not None else None,
         schema_digest=view.schema_digest,
         desired_schema_digest=wanted,
-        schema_matches_desired=view.schema_digest == wanted if is_there else None,
+        schema_matches_desired=view.schema_digest == wanted if is_there and wanted is not None else None,
         error=problem,
     )
