@@ -37,6 +37,7 @@ FAMILIES = {
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply.",
+    "graphs": "The graphs of a server.",
     "queries": "The stored queries of a cluster.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
@@ -61,6 +62,9 @@ SUMMARIES = {
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
+    "alias": "Run a stored read of a server by the alias that the configuration has for it",
+    "login": "Keep the token for a server, in a file that only you may open",
+    "logout": "Keep no token for a server any more",
     "version": "Print the version and the storage format version",
 }
 
@@ -98,6 +102,10 @@ COMMANDS: dict[str, str] = {
     "lint": "lint.lint",
     "embed": "embed.embed",
     "fmt": "fmt.fmt",
+    "graphs list": "graphs.list_",
+    "alias": "alias.alias",
+    "login": "login.login",
+    "logout": "login.logout",
     "cluster validate": "cluster.validate",
     "cluster plan": "cluster.plan",
     "cluster apply": "cluster.apply",

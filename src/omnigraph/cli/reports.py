@@ -59,3 +59,18 @@ class EmbedReport(Struct, frozen=True, kw_only=True):
     requests: int
     retries: int
     tokens: int | None
+
+
+class LoggedIn(Struct, frozen=True):
+    """What `login --json` prints. `declared` says whether the configuration knows the server."""
+
+    server: str
+    credentials_path: str
+    declared: bool
+
+
+class LoggedOut(Struct, frozen=True):
+    """What `logout --json` prints."""
+
+    server: str
+    credentials_path: str
