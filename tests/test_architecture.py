@@ -184,6 +184,7 @@ DELETES_OTHER_OBJECTS = {
     "storage/log/reclaims.py": "records of cleanups",
     "storage/topology.py": "derived adjacency",
     "storage/local_disk.py": "its own temporary files",
+    "cli/credentials.py": "its own temporary files",
     "cli/extras.py": "its own temporary files",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/metrics.py": "its own temporary files",
