@@ -1,4 +1,4 @@
-"""Runs what the documentation shows: every command of README.md and docs/user/quickstart.md, in order, from nothing.
+"""Runs what the documentation shows: every command of the documents listed below, in order, from nothing.
 
 A `sh` block is a script. In a `console` block a line that starts with `$ ` is a command (continued after a backslash),
 and the lines under it, if any, are what it prints: `…` stands for any text in a line, a line of `...` for any lines. A
@@ -23,7 +23,7 @@ import pytest
 from tests.support.warm_command import installed
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/user/quickstart.md")
+DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/cluster.md", "docs/user/embeddings.md")
 
 FENCED = re.compile(
     r"^(?P<skip><!-- not run[^>]*-->\s*\n)?```(?P<language>console|sh|bash|shell)\s*\n(?P<body>.*?)^```\s*$",
