@@ -90,6 +90,7 @@ RULES: dict[str, Rule] = {
     "cluster force-unlock": _CLUSTER,
     "cluster history": _CLUSTER,
     "fmt": _LOCAL,
+    "completion": _LOCAL,
     "quickstart": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
