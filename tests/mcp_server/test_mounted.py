@@ -103,6 +103,18 @@ def test_a_server_without_an_endpoint_says_so(library: omnigraph.Graph) -> None:
     assert "without an endpoint for agents" in answer.json()["error"]
 
 
+def test_a_server_whose_endpoint_is_not_installed_says_what_is_missing(library: omnigraph.Graph) -> None:
+    def missing() -> MountedEndpoint:
+        raise omnigraph.NotFoundError("this server has no mcp, which agents need: install omnigraph[mcp]")
+
+    with running({"kb": library}, agents=missing) as server:
+        for _ in range(2):
+            answer = called(server, "branches")
+            assert answer.status_code == 404
+            assert "install omnigraph[mcp]" in answer.json()["error"]
+        assert server.client.get("/graphs/kb/branches").status_code == 200
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jsonrpc": "2.0"}', b"\xff", json.dumps([1] * 100).encode()])
 def test_what_is_no_message_is_refused(library: omnigraph.Graph, body: bytes) -> None:
     with running({"kb": library}, agents=endpoint) as server:

@@ -191,6 +191,7 @@ def server(cluster: str) -> Iterator[ServerProcess]:
     tokens = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps({"ana": "token-ana", "bob": "token-bob"})}
     with served("serve", "--cluster", cluster, "--bind", "127.0.0.1:0", "--workers", "2", environment=tokens) as server:
         yield server
+        assert server.terminate() == 0, "what agents asked for keeps no worker from ending"
 
 
 def asked(server: ServerProcess, token: str | None, script: Any, path: str = "/graphs/kb/mcp", **options: Any) -> Any:
