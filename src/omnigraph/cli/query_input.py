@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from omnigraph.cli.files import read_source, read_stdin
+from omnigraph.cli.files import read_source
 from omnigraph.cli.json_input import json_object
 from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError
-
-STDIN = Path("-")
 
 
 def query_source(name: str | None, file: Path | None, text: str | None, *, kind: str) -> str:
@@ -33,7 +31,7 @@ def query_source(name: str | None, file: Path | None, text: str | None, *, kind:
 def parameters(text: str | None, file: Path | None) -> dict[str, Any]:
     at_most_one(("--params", text), ("--params-file", file))
     if file is not None:
-        text = read_stdin() if file == STDIN else read_source(file)
+        text = read_source(file)
     if text is None:
         return {}
     return json_object(text, "--params" if file is None else f"'{file}'", "params must be a JSON object")

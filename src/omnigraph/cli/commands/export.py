@@ -12,7 +12,7 @@ import typer
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri
 from omnigraph.cli.output import print_lines, print_warning
-from omnigraph.cli.progress import stages
+from omnigraph.cli.progress import stages, working, writing
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.usage import UsageError
 
@@ -62,14 +62,22 @@ def export(
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         if out is None:
-            graph.export_to(sys.stdout.buffer, **point.pinned, types=types or ())
+            with writing(sys.stdout.buffer, lambda: _entities(graph, types or (), point)) as lines:
+                graph.export_to(lines, **point.pinned, types=types or ())
             sys.stdout.buffer.flush()
             return
         if engine is Engine.SPARK:
             files = _from_executors(graph, out, format, types or (), point)
         else:
-            files = graph.export_files(out, format=format.value, **point.pinned, types=types or ())
+            with working("writing files"):
+                files = graph.export_files(out, format=format.value, **point.pinned, types=types or ())
     print_lines(f"{file.path}: {file.rows} entities" for file in files)
+
+
+def _entities(graph: Graph, types: Sequence[str], point: ReadingPoint) -> int:
+    """How many lines there will be."""
+    tables = graph.snapshot(**point.pinned).listing().datasets
+    return sum(table.entity_count for table in tables if not types or table.type_name in types)
 
 
 def _check(engine: Engine, format: Format, out: str | None) -> None:
