@@ -245,9 +245,16 @@ def _family(name: str) -> CommandGroup:
 
 
 def _maker(path: str) -> Callable[[], Any]:
+    return lambda: _command(path)
+
+
+def _command(path: str) -> Any:
+    from omnigraph.cli.examples import examples_block
+
     name = path.rpartition(" ")[2]
     cls = COMMAND_CLASSES.get(path, GuardedCommand)
-    return lambda: command(name, function_at(COMMANDS[path]), cls, epilog=flags_line(path), hidden=path in HIDDEN)
+    epilog = "\n\n".join(filter(None, (examples_block(path), flags_line(path))))
+    return command(name, function_at(COMMANDS[path]), cls, epilog=epilog, hidden=path in HIDDEN)
 
 
 app = _built()
