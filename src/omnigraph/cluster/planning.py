@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterChange, ClusterPlan, DesiredRevision
+from omnigraph.api.cluster import ClusterChange, ClusterPlan, DesiredRevision, is_ok
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.cluster.addresses import Address, Kind
 from omnigraph.cluster.catalog import Catalog, payload_path
@@ -108,7 +108,7 @@ def _output(
 ) -> ClusterPlan:
     edges = desired.edges() if desired is not None else ()
     return ClusterPlan(
-        ok=not any(finding.severity == "error" for finding in found),
+        ok=is_ok(tuple(found)),
         config_dir=str(desired.file.directory) if desired is not None else source,
         desired_revision=DesiredRevision(desired.config_digest if desired is not None else None),
         resource_digests=desired.digests if desired is not None else {},

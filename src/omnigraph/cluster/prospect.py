@@ -95,8 +95,8 @@ def refuse_uncovered(state: State) -> None:
         error(
             "external_blob_policy_digest_mismatch",
             graph_address(graph_id),
-            "its digest does not cover what is recorded of it: the ledger was edited by hand; go back to a revision "
-            f"before {revision_path(state.state_revision)}, or remove that file if nothing depends on it",
+            f"its digest does not cover what is recorded of it: {revision_path(state.state_revision)} was edited; put "
+            "back what was written there",
         )
         for graph_id in state.graph_ids
         if recorded_graph_digest(state, graph_id) != state.resources[graph_address(graph_id)].digest
