@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.cpu import CpuTable
 from tests.support.s3 import ACCESS, S3Server, ensure_bucket
@@ -21,7 +21,7 @@ BUCKET = "omnigraph-tests"
 os.environ.setdefault("LANCE_NGRAM_NUM_PARTITIONS", "1")
 
 # How long an example takes says how busy the machine is.
-settings.register_profile("omnigraph", deadline=None)
+settings.register_profile("omnigraph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("omnigraph")
 
 
