@@ -142,7 +142,7 @@ class Lens:
             (lens.type.id, lens.type.type_key, sorted(lens.hidden), _written(lens.rows))
             for _, lens in sorted(self.types.items())
         ]
-        self._digest[:] = [hashlib.sha256(repr(parts).encode()).hexdigest()[:16]]
+        self._digest[:] = [hashlib.sha256(repr(parts).encode()).hexdigest()[:32]]
         return self._digest[0]
 
     def of(self, type_: NodeType | EdgeType) -> TypeLens:
