@@ -403,7 +403,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         resource="graph.kb", operation=ResourceOperation.DELETE, disposition=ChangeDisposition.APPLIED
     )
     with pytest.raises(ClusterError) as refused:
-        _approval(Prospect(Settlement(Draft(), Views({})), (change,), Gates(), ()), change)
+        _approval(Prospect(Settlement(Draft(), Views({})), {}, (change,), Gates(), ()), change)
     return refused.value
 
 
@@ -463,7 +463,9 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     files.approve("graph.kb")
     refuse("create", "schemas/")
     report = files.apply()
-    assert outcomes(report)["graph.kb"] == "delete blocked graph_delete_skipped"
+    found = outcomes(report)
+    assert found["graph.kb"] == "delete blocked graph_delete_skipped"
+    assert found["policy.p"] == "delete blocked dependency_not_applied", "a graph that stays keeps its rules"
     assert (files.directory / "graphs/kb.omni/__manifest/graph.json").exists()
     return report
 

@@ -135,22 +135,28 @@ def _blocked(reason: str) -> tuple[ChangeDisposition, str]:
 
 
 def demoted(
-    changes: Sequence[ClusterChange], failed: Mapping[str, str], after: Mapping[str, Resource]
+    changes: Sequence[ClusterChange],
+    failed: Mapping[str, str],
+    before: Mapping[str, Resource],
+    after: Mapping[str, Resource],
 ) -> tuple[ClusterChange, ...]:
-    """The changes after something failed: `failed` has a reason for each resource that was not moved, and what depends
-    on it is blocked with it."""
-    graphs = {address.name for text in failed if (address := Address.parse(text)) is not None}
+    """The changes after something failed: `failed` has a reason for each resource that was not moved. What depends on
+    its graph is blocked with it, and so is what the graph depends on: it stays, and keeps its rules and its provider."""
+    graphs = {graph_address(address.name) for text in failed if (address := Address.parse(text)) is not None}
+    used = {before[graph].embedding_provider for graph in graphs if graph in before}
 
     def of(change: ClusterChange) -> ClusterChange:
         if change.disposition is not ChangeDisposition.APPLIED:
             return change
         if change.resource in failed:
             return blocked(change, failed[change.resource])
-        address = parsed(change)
-        resource = after.get(change.resource)
-        bound = {*(resource.applies_to or ()), resource.pipeline_graph} if resource is not None else set()
-        depends = address.graph in graphs or any(graph_address(graph) in bound for graph in graphs)
-        return blocked(change, DEPENDENCY) if depends else change
+        own = parsed(change).graph
+        bound = {graph_address(own)} if own is not None else set()
+        for resource in (before.get(change.resource), after.get(change.resource)):
+            if resource is not None:
+                bound |= {*(resource.applies_to or ()), resource.pipeline_graph or ""}
+        is_lost = change.operation is ResourceOperation.DELETE and change.resource in used
+        return blocked(change, DEPENDENCY) if is_lost or graphs & bound else change
 
     return tuple(map(of, changes))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -23,12 +24,14 @@ from omnigraph.cluster.observe import Views, observe
 from omnigraph.cluster.payloads import DamagedPayload, damaged_payloads
 from omnigraph.cluster.session import Session
 from omnigraph.cluster.settle import PENDING, ROLLED_FORWARD, Settlement, settle
-from omnigraph.cluster.state import State
+from omnigraph.cluster.state import Resource, State
 
 
 @dataclass(frozen=True)
 class Prospect:
     settlement: Settlement
+    before: Mapping[str, Resource]
+    """The resources that the changes begin at."""
     changes: tuple[ClusterChange, ...]
     gates: Gates
     damaged: tuple[DamagedPayload, ...]
@@ -58,7 +61,7 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
     classified = Classifier(before, after, pending, gates.approvals).classified(changes)
     changing = {change.resource for change in changes}
     staying = {address: resource for address, resource in before.items() if address not in changing}
-    return Prospect(settlement, classified, gates, tuple(damaged_payloads(session.catalog, staying)))
+    return Prospect(settlement, before, classified, gates, tuple(damaged_payloads(session.catalog, staying)))
 
 
 def desired_schemas(desired: Desired) -> dict[str, str]:
