@@ -1,4 +1,4 @@
-"""Runs what the documentation shows: every command of README.md, the quickstart and the page on clusters, from nothing.
+"""Runs what the documentation shows: every command of the documents listed below, in order, from nothing.
 
 A `sh` block is a script. In a `console` block a line that starts with `$ ` is a command (continued after a backslash),
 and the lines under it, if any, are what it prints: `…` stands for any text in a line, a line of `...` for any lines. A
@@ -23,7 +23,7 @@ import pytest
 from tests.support.warm_command import installed
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/cluster.md")
+DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/cluster.md", "docs/user/embeddings.md")
 
 FENCED = re.compile(
     r"^(?P<skip><!-- not run[^>]*-->\s*\n)?```(?P<language>console|sh|bash|shell)\s*\n(?P<body>.*?)^```\s*$",
@@ -215,6 +215,15 @@ def test_pages_name_files_and_modules_that_exist(page: Path) -> None:
     assert unknown_names(page.read_text(encoding="utf-8")) == []
 
 
+def test_the_pages_about_packages_leave_none_out() -> None:
+    house = (ROOT / "docs" / "dev" / "house.md").read_text()
+    rooms = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
+    assert set(re.findall(r"^  (\w+)/ ", house, re.MULTILINE)) == rooms
+    contract = (ROOT / "docs" / "dev" / "contract.md").read_text()
+    modules = {path.stem for path in (SOURCES / "api").glob("*.py")} - {"__init__"}
+    assert {name for name in modules if f"`{name}`" not in contract} == set()
+
+
 def test_names_that_do_not_exist_are_found() -> None:
     known = (
         "`engine/workspace.py` `storage/log` `checks/rules` `omnigraph.open` `omnigraph.api.graph` `search/*.py` "
@@ -234,3 +243,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         target for target in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    found, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page not in found and page.suffix == ".md":
+            found.add(page)
+            waiting += [page.parent / target for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert [page.name for page in PAGES if page.resolve() not in found] == []
