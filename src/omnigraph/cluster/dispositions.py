@@ -106,7 +106,8 @@ class Classifier:
         lost = [scope for scope in had or () if scope not in (has or ())]
         if any(self._stays_undeclared(scope) for scope in lost):
             return _blocked(DEPENDENCY)
-        return self._bound(has or ())
+        # Rules may move from one bundle to another: neither does without the other.
+        return self._bound((*(had or ()), *(has or ())))
 
     def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         if change.operation is ResourceOperation.DELETE:
@@ -141,7 +142,7 @@ def demoted(
     after: Mapping[str, Resource],
 ) -> tuple[ClusterChange, ...]:
     """The changes after something failed: `failed` has a reason for each resource that was not moved. What depends on
-    its graph is blocked with it, and so is what the graph depends on: it stays, and keeps its rules and its provider."""
+    its graph is blocked with it, and so is what the graph needs: it stays, and keeps its rules and its provider."""
     graphs = {graph_address(address.name) for text in failed if (address := Address.parse(text)) is not None}
     used = {before[graph].embedding_provider for graph in graphs if graph in before}
 
