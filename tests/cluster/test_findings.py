@@ -471,6 +471,21 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     return report
 
 
+@provokes("graph_delete_export_in_progress")
+def _(files: ClusterFiles, refuse: Refuse) -> Any:
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.load([{"name": "Ada"}], type="Person", mode="append")
+        delete_kb(files)
+        lines = graph.export()
+        next(lines)
+        report = files.apply()
+        assert outcomes(report)["graph.kb"] == "delete blocked graph_delete_failed"
+        assert outcomes(report)["policy.p"] == "delete blocked dependency_not_applied"
+        assert list(lines) == []
+    assert files.apply().converged
+    return report
+
+
 @provokes("resource_content_changed")
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
     """Somebody saves a file while it is applied."""
