@@ -17,7 +17,7 @@ from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.diff import difference
 from omnigraph.cluster.digests import recorded_graph_digest
-from omnigraph.cluster.dispositions import Classifier
+from omnigraph.cluster.dispositions import Outlook, classified
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
 from omnigraph.cluster.observe import Views, observe
@@ -58,10 +58,10 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
     changes = difference(before, after)
     gates = find_gates(session.store, changes, desired.config_digest, settlement.draft.approvals)
     pending = settlement.pending if holds_up else set()
-    classified = Classifier(before, after, pending, gates.approvals).classified(changes)
+    decided = classified(changes, Outlook(before, after, pending, gates.approvals))
     changing = {change.resource for change in changes}
     staying = {address: resource for address, resource in before.items() if address not in changing}
-    return Prospect(settlement, before, classified, gates, tuple(damaged_payloads(session.catalog, staying)))
+    return Prospect(settlement, before, decided, gates, tuple(damaged_payloads(session.catalog, staying)))
 
 
 def desired_schemas(desired: Desired) -> dict[str, str]:
