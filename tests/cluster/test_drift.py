@@ -234,3 +234,19 @@ def test_rules_that_move_to_another_file_move_together(files: ClusterFiles) -> N
         "policy.old": "delete blocked cluster_recovery_pending",
     }
     assert "policy.old" in files.state.resources
+
+
+def test_a_graph_that_was_made_again_needs_an_approval_of_its_own(files: ClusterFiles) -> None:
+    """Two people approved the delete of the first one. Neither has said anything about the second."""
+    whole = {"kb": Declared(queries={"people.gq": QUERIES})}
+    files.write({})
+    assert files.approve("graph.kb", "ana").ok
+    assert files.approve("graph.kb", "bob").ok
+    assert files.apply().converged
+    files.write(whole)
+    assert files.apply().converged
+    files.write({})
+    (gate,) = files.plan().approvals_required
+    assert not gate.satisfied
+    assert outcomes(files.apply())["graph.kb"] == "delete blocked approval_required"
+    assert codes(files.plan()) == ["approval_stale"]
