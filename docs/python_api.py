@@ -26,8 +26,9 @@ made from the docstrings of the code by `./dev docs`; do not edit it.
 """
 
 GROUPS = {
-    "Opening a graph": ("open", "init"),
+    "Opening a graph": ("open", "init", "connect", "connect_async"),
     "The graph": ("Graph", "Branch", "Snapshot"),
+    "A graph behind a server": ("RemoteGraph", "AsyncRemoteGraph"),
     "Queries and results": ("queries", "Queries", "Query", "QueryResult", "QueryStream", "ReadOptions"),
 }
 OTHERS, ERRORS = "Requests, receipts and settings", "Errors"

@@ -233,3 +233,10 @@ def test_everything_the_pipeline_exports_is_where_it_says() -> None:
     from omnigraph import pipeline
 
     assert [name for name in pipeline.__all__ if getattr(pipeline, name, None) is None] == []
+
+
+def test_importing_the_client_loads_neither_the_engine_nor_arrow() -> None:
+    loaded = loaded_by("import omnigraph.client, omnigraph; omnigraph.connect")
+    assert (HEAVY - {"httpx", "rich"}).isdisjoint({name.split(".")[0] for name in loaded})
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("omnigraph.")}
+    assert rooms == {"api", "calendar", "client", "connecting", "errors"}

@@ -7,6 +7,8 @@ __version__ = "0.10.0"
 
 __all__ = [
     "AllowedBase",
+    "AnswerBrokenError",
+    "AsyncRemoteGraph",
     "BadRequestError",
     "Branch",
     "BranchNotFoundError",
@@ -25,6 +27,7 @@ __all__ = [
     "ConflictError",
     "ConstraintError",
     "CsvDialect",
+    "DirectAccessError",
     "Embedder",
     "ExportedFile",
     "ExternalBlobPolicy",
@@ -51,16 +54,21 @@ __all__ = [
     "QueryStream",
     "ReadOptions",
     "ReadSetChangedError",
+    "RemoteGraph",
     "RepairReport",
     "Resolutions",
     "ResourceLimitError",
     "Retention",
     "SchemaApplied",
     "SchemaPlan",
+    "ServerUnreachableError",
     "Snapshot",
     "StorageError",
     "Verification",
+    "WriteOutcomeUnknownError",
     "__version__",
+    "connect",
+    "connect_async",
     "init",
     "open",
     "queries",
@@ -93,17 +101,21 @@ if TYPE_CHECKING:
         Verification,
     )
     from omnigraph.branch import Branch
+    from omnigraph.client import AsyncRemoteGraph, RemoteGraph
+    from omnigraph.connecting import connect, connect_async
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
     from omnigraph.engine.query.search.embedder import Embedder
     from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
     from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy
     from omnigraph.errors import (
+        AnswerBrokenError,
         BadRequestError,
         BranchNotFoundError,
         CompileError,
         ConflictError,
         ConstraintError,
+        DirectAccessError,
         IdempotencyKeyReusedError,
         KeyConflictError,
         MergeConflictsError,
@@ -112,7 +124,9 @@ if TYPE_CHECKING:
         PreconditionFailedError,
         ReadSetChangedError,
         ResourceLimitError,
+        ServerUnreachableError,
         StorageError,
+        WriteOutcomeUnknownError,
     )
     from omnigraph.graph import Graph
     from omnigraph.opening import init, open
@@ -139,6 +153,8 @@ _HOMES = {
         "Verification",
     ],
     "branch": ["Branch"],
+    "client": ["AsyncRemoteGraph", "RemoteGraph"],
+    "connecting": ["connect", "connect_async"],
     "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
     "engine.rows.kernels.csv_rows": ["CsvDialect"],
     "engine.query.search.embedder": ["Embedder"],

@@ -74,6 +74,7 @@ class EmbeddedGraph(GraphApi, Protocol):
         base: str | None = None,
         format: str | None = None,
         csv: CsvDialect | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt: ...
@@ -171,6 +172,7 @@ class Branch:
         type: str | None = None,
         format: str | None = None,
         csv: CsvDialect | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
@@ -182,6 +184,7 @@ class Branch:
             branch=self.name,
             format=format,
             csv=csv,
+            embed=embed,
             actor=actor,
             idempotency_key=idempotency_key,
         )

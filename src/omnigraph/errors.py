@@ -380,7 +380,9 @@ class WriteOutcomeUnknownError(OmniGraphError):
             if idempotency_key is None
             else f"repeat it with the same idempotency key, '{idempotency_key}'"
         )
-        super().__init__(f"whether the {operation} happened is not known: {cause}; {remedy}")
+        super().__init__(
+            f"the answer to '{operation}' never came, so whether it happened is not known: {cause}; {remedy}"
+        )
         self.operation = operation
         self.idempotency_key = idempotency_key
         self.cause = cause
@@ -501,7 +503,15 @@ class UnauthorizedError(OmniGraphError):
 
 
 class PolicyError(OmniGraphError):
+    """The rules do not allow it. `reasons` say what they lack, to those who may read them."""
+
     http_status = 403
+    reasons: tuple[str, ...] = ()
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        if reasons:
+            self.reasons = tuple(reasons)
 
 
 class PolicyEvaluationError(OmniGraphError):

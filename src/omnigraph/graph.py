@@ -29,6 +29,7 @@ from omnigraph.api.changes import (
     PollRequest,
 )
 from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.limits import Limits
@@ -39,7 +40,7 @@ from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
-from omnigraph.engine.blobs import BlobRead, read_blob
+from omnigraph.engine.blobs import BlobRead, blob_in
 from omnigraph.engine.branches import branch_names, create_branch, delete_branch
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, write_lines
@@ -61,7 +62,7 @@ from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, loa
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.errors import ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.query_handles import Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
@@ -133,12 +134,17 @@ class Graph:
     def through(self, lens: Lens) -> Self:
         """A handle on the same graph that shows, and lets be changed, what a lens shows. What can't be done in part
         is refused."""
-        return type(self)(replace(self._workspace, lens=lens))
+        return type(self)(replace(self._workspace, lens=lens, acts_for=None))
 
     def with_gate(self, gate: Gate | None) -> Self:
         """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
         rules."""
         return type(self)(replace(self._workspace, gate=gate))
+
+    def acting_for(self, actor: str) -> Self:
+        """A handle on the same graph for one actor: it writes in its name, and where rules govern the graph, everything
+        that is done is done as they allow it to this actor, and shows what they show it."""
+        return type(self)(replace(self._workspace, acts_for=actor))
 
     def close(self) -> None:
         self._workspace.close()
@@ -226,8 +232,7 @@ class Graph:
         at: datetime | None = None,
     ) -> Snapshot:
         """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
-        state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        return Snapshot(self._workspace, state.branch, state.entry)
+        return self._face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
 
     def at(
         self,
@@ -345,7 +350,8 @@ class Graph:
     ) -> str:
         """The commit id of a branch's head, or of its past. The commit stays readable after the branch has moved on."""
         if version is None and at is None:
-            return self._workspace.head(MAIN if branch is None else branch).entry.commit.id
+            name = MAIN if branch is None else branch
+            return self._acting(PolicyAction.READ, name).head(name).entry.commit.id
         return self.snapshot(branch, version=version, at=at).commit_id
 
     def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
@@ -369,9 +375,12 @@ class Graph:
         """Read one state as users see it."""
 
         def run(state: PinnedState) -> Answer:
-            return read(Snapshot(self._workspace, state.branch, state.entry))
+            return read(self._face_of(state))
 
         return self._workspace.read(run, branch, snapshot=snapshot, version=version, at=at)
+
+    def _face_of(self, state: PinnedState) -> Snapshot:
+        return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
 
     # Writing
 
@@ -398,7 +407,8 @@ class Graph:
         from omnigraph.engine.write.mutate import MutationRequest
         from omnigraph.engine.write.mutate import mutate as run_mutation
 
-        return run_mutation(self._workspace, MutationRequest(*asked, target, if_commit, actor, idempotency_key))
+        request = MutationRequest(*asked, target, if_commit, self._author(actor), idempotency_key)
+        return run_mutation(self._acting(PolicyAction.CHANGE, target), request)
 
     def load(
         self,
@@ -410,6 +420,7 @@ class Graph:
         base: str | None = None,
         format: str | None = None,
         csv: CsvDialect | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
@@ -421,11 +432,12 @@ class Graph:
         line, as text, bytes, pieces of them, or a path.
 
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
-        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell.
+        succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell. `embed` computes
+        every missing vector whose `@embed` source has a text; those of `on_write=true` are computed in any case.
         """
         opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
-        request = LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key)
-        return run_load(self._workspace, request)
+        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
+        return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
     def load_file(
         self,
@@ -434,12 +446,14 @@ class Graph:
         mode: str,
         branch: str = MAIN,
         base: str | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
         """As `load`, from a local file that is read in pieces."""
         opened = file_pieces(path)
-        return run_load(self._workspace, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key))
+        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
+        return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
     def load_lenient(
         self,
@@ -453,9 +467,9 @@ class Graph:
     ) -> LoadReceipt:
         """As `load`, in the forgiving grammar that old exports need."""
         opened, grammar = reopenable(data), Grammar.LENIENT
-        return run_load(
-            self._workspace, LoadRequest(opened, load_mode(mode), branch, base, actor, idempotency_key, grammar)
-        )
+        author = self._author(actor)
+        request = LoadRequest(opened, load_mode(mode), branch, base, author, idempotency_key, grammar)
+        return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
     # Branches and history
 
@@ -468,38 +482,54 @@ class Graph:
             except ConflictError:
                 if name not in self.list_branches():
                     raise
-        self._workspace.head(name)
+        self._acting(PolicyAction.READ, name).head(name)
         return Branch(self, name)
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has."""
-        source = MAIN if source is None else source
-        made = create_branch(self._workspace, name, source, actor=actor)
-        return BranchCreated(self.uri, source.strip(), made.branch, actor)
+        source, author = MAIN if source is None else source, self._author(actor)
+        made = create_branch(self._workspace, name, source, actor=author)
+        return BranchCreated(self.uri, source.strip(), made.branch, author)
 
     def list_branches(self) -> list[str]:
-        return branch_names(self._workspace)
+        return branch_names(self._acting(PolicyAction.READ))
 
     def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted:
         """Delete a branch. Commits that another branch has stay."""
-        delete_branch(self._workspace, name, actor=actor)
-        return BranchDeleted(self.uri, name.strip(), actor)
+        author = self._author(actor)
+        delete_branch(self._workspace, name, actor=author)
+        return BranchDeleted(self.uri, name.strip(), author)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
-        return log_walk.commits(self._workspace.root, self._workspace.head(branch), limit=limit, before=before)
+        # Log entries tell how much every table holds; `commits` is for readers.
+        workspace = self._whole(PolicyAction.READ, "log entries", branch)
+        return log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
 
     def get_commit(self, commit_id: str) -> LogEntry:
-        return self._workspace.commit_entry(commit_id)
+        return self._whole(PolicyAction.READ, "log entries").commit_entry(commit_id)
 
     def merge_base(self, left: str, right: str) -> LogEntry | None:
         """The nearest common ancestor of two branch heads."""
-        heads = (self._workspace.head(branch).entry for branch in (left, right))
+        heads = (self._whole(PolicyAction.READ, "log entries", name).head(name).entry for name in (left, right))
         return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> upkeep.Verification:
         from omnigraph.engine.upkeep.verify import verify
 
-        return verify(self._workspace)
+        return verify(self._acting(PolicyAction.ADMIN))
+
+    def _acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Workspace:
+        """The workspace for one thing, if the actor of this handle may do it."""
+        return self._workspace.acting(action, branch and branch.strip(), target_branch and target_branch.strip())
+
+    def _author(self, actor: str | None) -> str | None:
+        return self._workspace.author(actor)
+
+    def _whole(self, action: PolicyAction, what: str, branch: str | None = None) -> Workspace:
+        """The same for what is about everything there is."""
+        workspace = self._acting(action, branch)
+        workspace.refuse_narrowed(what)
+        return workspace
 
     # Upkeep
 
@@ -507,7 +537,8 @@ class Graph:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
         from omnigraph.engine.upkeep.optimize import ensure_indices
 
-        return ensure_indices(self._workspace, (MAIN if branch is None else branch).strip(), actor=actor)
+        workspace = self._acting(PolicyAction.ADMIN)
+        return ensure_indices(workspace, (MAIN if branch is None else branch).strip(), actor=self._author(actor))
 
     def optimize(
         self,
@@ -520,9 +551,8 @@ class Graph:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
         from omnigraph.engine.upkeep.optimize import optimize
 
-        return optimize(
-            self._workspace, (MAIN if branch is None else branch).strip(), types=types, actor=actor, progress=progress
-        )
+        workspace, name = self._acting(PolicyAction.ADMIN), (MAIN if branch is None else branch).strip()
+        return optimize(workspace, name, types=types, actor=self._author(actor), progress=progress)
 
     # Merging, changes and export
 
@@ -538,10 +568,11 @@ class Graph:
         idempotency_key: str | None = None,
     ) -> MergeResult:
         """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
-        request = MergeRequest(source, target, delete_branch, resolutions, actor, message, idempotency_key)
         from omnigraph.engine.history.merge import merge as run_merge
 
-        return run_merge(self._workspace, request)
+        author = self._author(actor)
+        request = MergeRequest(source, target, delete_branch, resolutions, author, message, idempotency_key)
+        return run_merge(self._acting(PolicyAction.BRANCH_MERGE, source, target), request)
 
     def preview_merge(
         self, source: str, target: str = MAIN, *, resolutions: Resolutions = NO_RESOLUTIONS
@@ -549,7 +580,9 @@ class Graph:
         """What a merge would change and what conflicts, without doing it."""
         from omnigraph.engine.history.merge import preview as preview_of_merge
 
-        return preview_of_merge(self._workspace, MergeRequest(source, target, resolutions=resolutions))
+        self._whole(PolicyAction.READ, "the preview of a merge", source)
+        workspace = self._whole(PolicyAction.READ, "the preview of a merge", target)
+        return preview_of_merge(workspace, MergeRequest(source, target, resolutions=resolutions))
 
     def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
@@ -568,11 +601,17 @@ class Graph:
 
     def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitList:
         """The commits of a branch's line of history, newest first."""
-        return receipts(self._workspace, branch, limit=limit, before=before)
+        return receipts(self._acting(PolicyAction.READ, branch), branch, limit=limit, before=before)
 
-    def commit_history(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitHistory:
-        """As `commits`, with their kind, their message, and how many entities of each type they changed."""
-        return summaries(self._workspace, branch, limit=limit, before=before)
+    def commit_history(
+        self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
+    ) -> CommitHistory:
+        """As `commits`, with their kind, their message, and how many entities of each type they changed.
+
+        A fast-forward merge does not record how many: unless `exact` is false, they are counted now.
+        """
+        acting = self._acting(PolicyAction.READ, branch)
+        return summaries(acting, branch, limit=limit, before=before, exact=exact)
 
     def describe_commit(self, commit_id: str) -> CommitSummary:
         return summary(self.snapshot(snapshot=commit_id))
@@ -612,7 +651,7 @@ class Graph:
         )
         from omnigraph.engine.history.feed import poll_changes as run_poll
 
-        return run_poll(self._workspace, request)
+        return run_poll(self._acting(PolicyAction.READ, branch), request)
 
     def capture_baseline(
         self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
@@ -620,7 +659,7 @@ class Graph:
         """Write an export of the branch's head, and return the cursor that continues exactly after it."""
         from omnigraph.engine.history.feed import capture_baseline as write_baseline
 
-        return write_baseline(self._workspace, branch, scope or EVERYTHING, writer)
+        return write_baseline(self._acting(PolicyAction.EXPORT, branch), branch, scope or EVERYTHING, writer)
 
     def export(
         self,
@@ -632,7 +671,7 @@ class Graph:
         at: datetime | None = None,
     ) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        state = self._exported(branch, snapshot, version, at)
         return (f"{line.decode()}\n" for line in export_lines(state, types))
 
     def export_to(
@@ -646,7 +685,7 @@ class Graph:
         at: datetime | None = None,
     ) -> int:
         """Write an export in chunks of at most 64 KiB; how many entities that were."""
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        state = self._exported(branch, snapshot, version, at)
         return write_lines(export_lines(state, types), writer)
 
     def export_files(
@@ -661,8 +700,18 @@ class Graph:
         at: datetime | None = None,
     ) -> list[ExportedFile]:
         """One Parquet or Arrow file per type in a local directory."""
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        state = self._exported(branch, snapshot, version, at)
         return write_files(state, directory, format, types)
+
+    def _exported(
+        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
+    ) -> PinnedState:
+        """A state that is taken out as a whole: that is asked for instead of reading it."""
+        governed_by = branch or MAIN
+        if snapshot is not None and self._workspace.acts_for is not None:
+            governed_by = self._workspace.commit_entry(snapshot).branch
+        workspace = self._acting(PolicyAction.EXPORT, governed_by)
+        return workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
 
     def state_of(self, target: str | PinnedState) -> PinnedState:
         """The head of a branch, or a commit by its id; a snapshot is one already."""
@@ -686,7 +735,8 @@ class Graph:
         """Change the schema of a branch in one commit, together with the data change it needs."""
         from omnigraph.engine.schema.apply import apply_schema
 
-        return apply_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=actor)
+        workspace, author = self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch), self._author(actor)
+        return apply_schema(workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=author)
 
     def cleanup(
         self,
@@ -700,13 +750,14 @@ class Graph:
         span = None if older_than is None else upkeep.duration(older_than)
         from omnigraph.engine.upkeep.cleanup import cleanup
 
-        return cleanup(self._workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+        workspace = self._acting(PolicyAction.ADMIN)
+        return cleanup(workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
 
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         from omnigraph.engine.upkeep.repair import repair
 
-        return repair(self._workspace, confirm=confirm, force=force, actor=actor)
+        return repair(self._acting(PolicyAction.ADMIN), confirm=confirm, force=force, actor=self._author(actor))
 
     def maintain(
         self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
@@ -714,7 +765,7 @@ class Graph:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
         from omnigraph.engine.upkeep.maintain import maintain
 
-        return maintain(self._workspace, branch.strip(), policy, actor=actor)
+        return maintain(self._acting(PolicyAction.ADMIN), branch.strip(), policy, actor=self._author(actor))
 
     def read_blob(
         self,
@@ -729,7 +780,9 @@ class Graph:
         at: datetime | None = None,
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        return read_blob(self._workspace, BlobCell(kind, type, id, property), ReadPoint(branch, snapshot, version, at))
+        state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        settled = replace(self._workspace, lens=state.given_lens or OPEN, settled=True)
+        return blob_in(settled, state, BlobCell(kind, type, id, property), ReadPoint(branch, snapshot, version, at))
 
     # Spark
 

@@ -14,6 +14,7 @@ from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 
 
@@ -45,6 +46,8 @@ def open(
     limits: Limits | None = None,
     external_blobs: ExternalBlobPolicy | None = None,
     maintain: bool | MaintenancePolicy = False,
+    policy: str | Path | None = None,
+    actor: str | None = None,
 ) -> Graph:
     """Open an existing graph.
 
@@ -54,13 +57,41 @@ def open(
     * `limits` bound what one write may hold in memory, `external_blobs` says which blob references are admitted.
     * A process that runs for long and writes should say `maintain=True`, or give a policy: a thread then compacts the
       tables of main and releases history beyond the policy's retention, every few minutes until the graph is closed.
+    * `actor` is who the handle acts for: its writes are recorded under that name and no other. With `policy`, the path
+      of a bundle of rules, the handle does what they allow this actor and shows what they show it, reads included.
+      Whoever can open the files can also open them without: a server keeps rules from being left out.
     """
+    if policy is not None and actor is None:
+        raise BadRequestError("a policy says what actors may do: give the one that the handle acts for as actor=")
     graph = _configured(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
     if maintain:
         from omnigraph.engine.upkeep.maintainer import Maintainer
 
         Maintainer(graph.workspace, DEFAULT_POLICY if maintain is True else maintain).start()
-    return graph
+    return graph if actor is None else _governed(graph, policy, actor)
+
+
+def _governed(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
+    """The graph for one actor, under the rules of a file."""
+    if policy is None:
+        return graph.acting_for(actor)
+    from omnigraph.policy.gate import load_gate
+
+    try:
+        gate = load_gate(_read(Path(policy)), "graph", str(policy), graph.id).fitted(graph.catalog)
+    except BaseException:
+        graph.close()
+        raise
+    return graph.with_gate(gate).acting_for(actor)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise BadRequestError(f"can't read the policy '{path}': {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequestError(f"the policy '{path}' is not UTF-8 text (byte {error.start})") from error
 
 
 def _configured(

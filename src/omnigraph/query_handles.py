@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
-from enum import Enum
 from os import PathLike, fspath
 from typing import Any, NamedTuple
-from uuid import UUID
 
+from omnigraph.api.parameter_values import plain_parameters
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check import declared_type
@@ -201,27 +199,3 @@ def _named(found: Queries, name: str | None) -> Query:
     if len(found) != 1:
         raise BadRequestError(f"the source holds {len(found)} queries; name one of: {', '.join(q.name for q in found)}")
     return next(iter(found))
-
-
-def plain_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a Python program as JSON has them: dates and times as texts, arrays of NumPy as lists."""
-    if not isinstance(params, Mapping):
-        raise BadRequestError(f"params must be a mapping of names to values, not '{type(params).__name__}'")
-    return {name: _plain(value) for name, value in params.items()}
-
-
-def _plain(value: Any) -> Any:
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, UUID):
-        return str(value)
-    if hasattr(value, "tolist"):  # NumPy, without importing it
-        return value.tolist()
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadTarget
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.engine.export import export_lines
@@ -67,10 +68,10 @@ class Snapshot(PinnedState):
     def count(self, type_name: str, filter: str | None = None) -> int:
         """How many entities of a type there are. A filter is about stored columns: it takes a reader who sees all."""
         key = self._key_of(type_name)
-        type_ = self.type_of(key)
-        if self.lens.is_open or filter is not None or type_ is None:
+        if self.lens.is_open or filter is not None:
             return super().count(key, filter)
-        return seen_count(self, type_)
+        type_ = self.type_of(key)
+        return super().count(key) if type_ is None else seen_count(self, type_)
 
     def listing(self) -> SnapshotListing:
         """The tables of this state with their versions, and how many entities each has."""
@@ -78,7 +79,7 @@ class Snapshot(PinnedState):
 
     def export(self, types: Collection[str] = ()) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        return (f"{line.decode()}\n" for line in export_lines(self, types))
+        return (f"{line.decode()}\n" for line in export_lines(self.acting(PolicyAction.EXPORT), types))
 
     def __repr__(self) -> str:
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"

@@ -107,8 +107,8 @@ def test_a_state_reads_as_it_was_written(root: Path) -> None:
     assert made.state_cas == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
     members = json.loads(text)
     assert list(members) == [
-        "version", "state_revision", "operation_id", "applied_revision", "resource_statuses", "approval_records",
-        "recovery_records", "observations",
+        "version", "state_revision", "operation_id", "written", "applied_revision", "resource_statuses",
+        "approval_records", "recovery_records", "observations", "retired_roots",
     ]  # fmt: skip
     assert members["applied_revision"]["resources"]["graph.kb"] == {
         "digest": D,

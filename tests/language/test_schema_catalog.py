@@ -105,6 +105,8 @@ def test_everything_declared_is_in_the_catalog() -> None:
     assert book.implements == ("Titled",)
     assert book.properties["vec"].embed == EmbedSource("blurb", "acme/embed-1")
     assert book.properties["vec"].distance is Metric.L2
+    embedding = compile_schema('node A { s: String v: Vector(2) @embed(s, on_write=true, model="m") }')
+    assert embedding.nodes["A"].properties["v"].embed == EmbedSource("s", "m", on_write=True)
     assert book.properties["status"].type == PropertyType(Scalar.STRING, enum_values=("available", "lent", "lost"))
     title = book.properties["title"]
     assert (title.injected, title.interfaces, title.inline) == (True, ("Titled",), (InlineRule.INDEX,))

@@ -163,6 +163,11 @@ SUPPORTED = [
         id="a renamed embed source is no change",
     ),
     pytest.param(
+        change((' model="m"', ' model="m", on_write=true')),
+        ["update metadata of property 'Book.vec' (@embed) on node 'Book'"],
+        id="when vectors are computed may change",
+    ),
+    pytest.param(
         change(("isbn: String @key", 'code: String @key @rename_from("isbn")')),
         ["rename property 'Book.isbn' -> 'Book.code' on node 'Book'"],
         id="rename a key",

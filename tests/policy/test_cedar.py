@@ -14,8 +14,9 @@ from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.cedar import SCHEMA
-from omnigraph.policy.explain import explain, lacks
+from omnigraph.policy.explain import explain
 from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.nearest import lacks
 
 ODD = ['"', "\\", '"; permit(principal, action, resource); //', "\n", "\t", "\x00", "é", "😀", "a:read", "*", "${x}"]
 NAMES = st.one_of(

@@ -6,8 +6,9 @@ import pytest
 
 from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
-from omnigraph.policy.explain import Lack, explain
+from omnigraph.policy.explain import explain
 from omnigraph.policy.gate import PolicyGate, load_gate
+from omnigraph.policy.nearest import Lack
 
 TEXT = """\
 version: 1

@@ -22,6 +22,7 @@ import uvicorn
 from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
 from omnigraph.server.services import Admission, RequestRecord
@@ -107,6 +108,7 @@ def running(
     limits: ServerLimits | None = None,
     origins: tuple[str, ...] = (),
     owned_by_cluster: bool = False,
+    agents: LoadEndpoint | None = None,
     admission: Admission | None = None,
     wrap: Callable[[Application], Application] = lambda application: application,
 ) -> Iterator[RunningServer]:
@@ -125,7 +127,9 @@ def running(
     services = Services(
         States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
     )
-    application = wrap(Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()])))
+    application = wrap(
+        Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
+    )
     config = uvicorn.Config(
         with_origins(application, origins),
         http="httptools",

@@ -19,11 +19,15 @@ class AccessRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, the sentence that says so, and the rule that allowed it."""
+    """The answer, the sentence that says so, and the rule that allowed it.
+
+    `reasons` say what the nearest rule lacks to allow it, if the actor may read the rules.
+    """
 
     allowed: bool
     message: str
     matched_rule_id: str | None = None
+    reasons: tuple[str, ...] = ()
 
 
 class Gate(Protocol):

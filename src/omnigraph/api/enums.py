@@ -141,3 +141,39 @@ class ChangeDiffRefusalReason(StrEnum):
 
     PARENTLESS_COMMIT = "parentless_commit"
     SCHEMA_BOUNDARY = "schema_boundary"
+
+
+class Severity(StrEnum):
+    """How bad a finding about a cluster is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class ResourceOperation(StrEnum):
+    """What happens to a resource of a cluster."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class ChangeDisposition(StrEnum):
+    """What becomes of a change: made, followed from others, left for another way, or held up."""
+
+    APPLIED = "applied"
+    DERIVED = "derived"
+    DEFERRED = "deferred"
+    BLOCKED = "blocked"
+
+
+class StatusKind(StrEnum):
+    """How a resource of a cluster stands."""
+
+    PENDING = "pending"
+    PLANNED = "planned"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    DRIFTED = "drifted"
+    BLOCKED = "blocked"
+    ERROR = "error"

@@ -37,10 +37,12 @@ _WRITE = _rule(Capability.ANY, "server", "graph", "store", "as", "profile")
 _UPKEEP = _rule(Capability.DIRECT, "cluster", "graph", "store", "profile")
 _CONTROL = _rule(Capability.CONTROL, "cluster", "graph", "profile")
 _LOCAL = _rule(Capability.LOCAL)
+_CLUSTER = _rule(Capability.CONTROL)
 
 RULES: dict[str, Rule] = {
     "query": _READ,
     "mutate": _WRITE,
+    "shell": _WRITE,
     "load": _WRITE,
     "ingest": _WRITE,
     "branch create": _WRITE,
@@ -57,8 +59,10 @@ RULES: dict[str, Rule] = {
     "changes poll": _READ,
     "changes baseline": _READ,
     "diff": _READ,
+    "doctor": _READ,
     "schema show": _WRITE,
     "schema apply": _WRITE,
+    "graphs list": _rule(Capability.SERVED, "server", "profile"),
     "init": _rule(Capability.DIRECT),
     "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
     "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
@@ -77,7 +81,21 @@ RULES: dict[str, Rule] = {
     "policy explain": _CONTROL,
     "policy show": _CONTROL,
     "embed": _LOCAL,
+    "alias": _LOCAL,
+    "login": _LOCAL,
+    "logout": _LOCAL,
+    "cluster validate": _CLUSTER,
+    "cluster plan": _CLUSTER,
+    "cluster apply": _rule(Capability.CONTROL, "as"),
+    "cluster approve": _rule(Capability.CONTROL, "as"),
+    "cluster status": _CLUSTER,
+    "cluster refresh": _CLUSTER,
+    "cluster import": _CLUSTER,
+    "cluster force-unlock": _CLUSTER,
+    "cluster history": _CLUSTER,
     "fmt": _LOCAL,
+    "completion": _LOCAL,
+    "quickstart": _LOCAL,
     "profile list": _LOCAL,
     "profile show": _LOCAL,
     "version": _LOCAL,
@@ -123,6 +141,8 @@ def label_of(path: str) -> str:
 def check_flags(path: str, flags: GlobalFlags) -> None:
     """Refuse the first flag that the command at `path` would ignore."""
     rule = RULES[path]
+    if path == "alias":
+        _refuse_all(flags)
     for flag, _ in flags.addressing():
         if flag not in rule.flags:
             described = f"`{label_of(path)}` is a {_CALLED[rule.capability]} command"
@@ -130,7 +150,18 @@ def check_flags(path: str, flags: GlobalFlags) -> None:
             raise BadRequestError(message.rstrip())
 
 
+def _refuse_all(flags: GlobalFlags) -> None:
+    """An alias says by itself what it is about, so every flag that would say it again is named."""
+    given = dict(flags.addressing())
+    named = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in given]
+    if named:
+        uses = "`alias` uses the server, graph, and stored query of its declaration"
+        raise BadRequestError(f"{uses}; leave out {', '.join(named)}")
+
+
 def _remedy(path: str, rule: Rule) -> str:
+    if rule.capability is Capability.SERVED:
+        return "Give --server <name|url>, or a --profile <name> that binds one."
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
     if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
@@ -140,6 +171,8 @@ def _remedy(path: str, rule: Rule) -> str:
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
         cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
         return f"Give a storage URI{cluster}."
+    if path.startswith("cluster "):
+        return "Give the directory of its configuration with --config <dir>."
     return ""
 
 

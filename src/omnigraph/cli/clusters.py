@@ -73,6 +73,8 @@ def applied_pipeline(cluster: str, name: str) -> Iterator[OpenPipeline]:
     text = found.pipeline.source
     model = replace(read_pipeline(text, path=f"{name}.yaml", directory=found.directory), name=name)
     profile = found.graph.embedding
-    embedding = profile.resolved(os.environ) if profile is not None and model.embed else None
     with omnigraph.open(found.graph.uri, external_blobs=found.graph.own_blobs()) as graph:
+        properties = [prop for node in graph.catalog.nodes.values() for prop in node.property_list]
+        embeds = bool(model.embed) or any(prop.is_embedded_on_write for prop in properties)
+        embedding = profile.resolved(os.environ) if profile is not None and embeds else None
         yield OpenPipeline(model, graph, found, embedding)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 WITH_VALUE = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
-WITHOUT_VALUE = ("--yes", "--quiet")
+WITHOUT_VALUE = ("--yes", "--quiet", "--debug")
 
 # `commit list --graph` draws the history; with a value after it, the flag selects a graph as everywhere else.
 _BARE: dict[tuple[str, ...], str] = {("commit", "list", "--graph"): "--dag"}

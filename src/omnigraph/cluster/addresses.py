@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 RESOURCE_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+SERVED_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+RESERVED_GRAPH_IDS: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
 CLUSTER_SCOPE: Final = "cluster"
 """What rules are bound to that govern the server itself."""
 
@@ -54,9 +56,32 @@ class Address(NamedTuple):
         return None
 
 
+def unservable(graph_id: str) -> str | None:
+    """Why no route of a server could lead to a graph of this id."""
+    if SERVED_ID.fullmatch(graph_id) is None:
+        return f"'{graph_id}' can't be served: an id has 1 to 64 letters, digits and hyphens"
+    return f"'{graph_id}' can't be served: the name is reserved" if graph_id in RESERVED_GRAPH_IDS else None
+
+
 def graph_address(graph_id: str) -> str:
     return str(Address(Kind.GRAPH, graph_id, graph_id))
 
 
 def schema_address(graph_id: str) -> str:
     return str(Address(Kind.SCHEMA, graph_id, graph_id))
+
+
+def query_address(graph_id: str, name: str) -> str:
+    return str(Address(Kind.QUERY, name, graph_id))
+
+
+def policy_address(name: str) -> str:
+    return str(Address(Kind.POLICY, name))
+
+
+def provider_address(name: str) -> str:
+    return str(Address(Kind.EMBEDDING_PROVIDER, name))
+
+
+def pipeline_address(name: str) -> str:
+    return str(Address(Kind.PIPELINE, name))

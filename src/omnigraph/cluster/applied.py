@@ -24,7 +24,7 @@ class Applied:
     state: State
 
     def graph_uri(self, graph_id: str) -> str:
-        return graph_uri(self.store.uri, graph_id)
+        return graph_uri(self.store.uri, graph_id, self.state.generation(graph_id))
 
     def chosen_graphs(self, graph_id: str | None) -> list[str]:
         """The graph of that id, or all of them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from omnigraph.cluster.addresses import Address, Kind
 from omnigraph.cluster.digests import file_digest
 from omnigraph.cluster.ledger import CLUSTER_FOLDER
 from omnigraph.engine.object_store import ObjectStore
@@ -28,6 +29,18 @@ def pipeline_path(name: str, digest: str) -> str:
     return f"{RESOURCES_FOLDER}/pipeline/{name}/{digest}.yaml"
 
 
+def payload_path(address: Address, digest: str) -> str | None:
+    """Where the text of a resource is stored; None when its kind has none."""
+    match address.kind:
+        case Kind.QUERY:
+            return query_path(address.graph or "", address.name, digest)
+        case Kind.POLICY:
+            return policy_path(address.name, digest)
+        case Kind.PIPELINE:
+            return pipeline_path(address.name, digest)
+    return None
+
+
 class Catalog:
     """The payloads of one cluster. Safe to share between threads."""
 
@@ -43,20 +56,21 @@ class Catalog:
             raise IntegrityError(path, f"its content has the digest {found}; run `omnigraph cluster apply`")
         return data
 
-    def write_query(self, graph_id: str, name: str, data: bytes) -> str:
-        """Store the file of a query; its digest."""
-        return self._write(query_path(graph_id, name, file_digest(data)), data)
-
-    def write_policy(self, name: str, data: bytes) -> str:
-        """Store the file of a policy; its digest."""
-        return self._write(policy_path(name, file_digest(data)), data)
-
-    def write_pipeline(self, name: str, data: bytes) -> str:
-        """Store the file of a pipeline; its digest."""
-        return self._write(pipeline_path(name, file_digest(data)), data)
-
-    def _write(self, path: str, data: bytes) -> str:
+    def write(self, path: str, data: bytes) -> str:
+        """Store a payload under the path that its digest gives it; the digest."""
         # The name says what has to stand there, so whatever else does is damage, and replacing it is safe.
         if not self._store.create(path, data) and self._store.read(path) != data:
             self._store.replace(path, data)
         return file_digest(data)
+
+    def write_query(self, graph_id: str, name: str, data: bytes) -> str:
+        """Store the file of a query; its digest."""
+        return self.write(query_path(graph_id, name, file_digest(data)), data)
+
+    def write_pipeline(self, name: str, data: bytes) -> str:
+        """Store the file of a pipeline; its digest."""
+        return self.write(pipeline_path(name, file_digest(data)), data)
+
+    def write_policy(self, name: str, data: bytes) -> str:
+        """Store the file of a policy; its digest."""
+        return self.write(policy_path(name, file_digest(data)), data)

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from typing import TypeAlias
 
-from msgspec import Struct
-
+from omnigraph.api.cluster import ClusterDiagnostic
+from omnigraph.api.enums import Severity as Severity
 from omnigraph.errors import OmniGraphError
 
-
-class Severity(StrEnum):
-    ERROR = "error"
-    WARNING = "warning"
-
-
-class Diagnostic(Struct, frozen=True):
-    """One finding. `path` is a dotted key of the configuration, the address of a resource, or a file of the ledger."""
-
-    code: str
-    severity: Severity
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        label = "ERROR" if self.severity is Severity.ERROR else "WARN "
-        return f"{label} {self.code} {self.path}: {self.message}"
+Diagnostic: TypeAlias = ClusterDiagnostic
 
 
 def error(code: str, path: str, message: str) -> Diagnostic:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from omnigraph.cluster.addresses import Kind, graph_address, schema_address
+from omnigraph.cluster.config import ClusterConfig
 from omnigraph.cluster.state import BlobPolicy, State
 from omnigraph.embeddings.profile import EmbeddingProfile
 
@@ -37,6 +38,14 @@ def graph_digest(
         parts += ["embedding_provider", *provider]
     if blobs is not None:
         parts += ["external_blob_policy", msgspec.json.encode(blobs).decode()]
+    return file_digest("".join(f"{part}\0" for part in parts).encode())
+
+
+def config_digest(config: ClusterConfig, digests: Mapping[str, str]) -> str:
+    """Of a configuration and of everything it comes to, by address."""
+    parts = ["cluster-config", msgspec.json.encode(config, order="deterministic").decode()]
+    for address in sorted(digests):
+        parts += [address, digests[address]]
     return file_digest("".join(f"{part}\0" for part in parts).encode())
 
 

@@ -23,11 +23,12 @@ from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import FormatVersionError, IntegrityError, NotFoundError, StorageError
 
 CLUSTER_FOLDER: Final = "__cluster"
+GRAPHS_FOLDER: Final = "graphs"
 STATE_FOLDER: Final = f"{CLUSTER_FOLDER}/state"
 _OTHER_FORMAT: Final = f"{CLUSTER_FOLDER}/state.json"
 _ATTEMPTS: Final = 5
 _REVISION: Final = re.compile(r"([1-9][0-9]{0,17})\.json")
-_INSIDE: Final = re.compile(r"(?P<root>.+)/graphs/[A-Za-z_][A-Za-z0-9_-]*\.omni")
+_INSIDE: Final = re.compile(r"(?P<root>.+)/graphs/[A-Za-z_][A-Za-z0-9_-]*(\.[1-9][0-9]*)?\.omni")
 
 
 def revision_path(revision: int) -> str:
@@ -35,9 +36,14 @@ def revision_path(revision: int) -> str:
     return f"{STATE_FOLDER}/{revision}.json"
 
 
-def graph_uri(root: str, graph_id: str) -> str:
-    """Where a graph of a cluster lies."""
-    return f"{root}/graphs/{graph_id}.omni"
+def graph_folder(graph_id: str, generation: int) -> str:
+    """Where a graph of a cluster lies, below the storage root. Each generation of an id has a folder of its own, so
+    whoever still removes the last one can't touch the next."""
+    return f"{GRAPHS_FOLDER}/{graph_id}{f'.{generation}' if generation > 1 else ''}.omni"
+
+
+def graph_uri(root: str, graph_id: str, generation: int) -> str:
+    return f"{root}/{graph_folder(graph_id, generation)}"
 
 
 def cluster_around(graph: str) -> str | None:

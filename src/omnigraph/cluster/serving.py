@@ -179,7 +179,7 @@ class _Verification:
                     "its digest does not cover what is recorded of it; run `omnigraph cluster apply`",
                 )
             )
-        uri = graph_uri(self._store.uri, graph_id)
+        uri = graph_uri(self._store.uri, graph_id, self._state.generation(graph_id))
         return ClusterGraph(graph_id, uri, embedding, resource.external_blob_policy, resource.digest)
 
     def _embedding(self, graph: str, provider: str | None) -> EmbeddingProfile | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from omnigraph.api.cluster import GraphObservation as GraphObservation
+from omnigraph.api.cluster import GraphTombstone as GraphTombstone
+from omnigraph.api.cluster import ResourceStatus as ResourceStatus
+from omnigraph.api.enums import StatusKind as StatusKind
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
@@ -53,22 +56,6 @@ class AppliedRevision(Struct, frozen=True, forbid_unknown_fields=True):
     resources: dict[str, Resource]
 
 
-class StatusKind(StrEnum):
-    PENDING = "pending"
-    PLANNED = "planned"
-    APPLYING = "applying"
-    APPLIED = "applied"
-    DRIFTED = "drifted"
-    BLOCKED = "blocked"
-    ERROR = "error"
-
-
-class ResourceStatus(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    status: StatusKind
-    conditions: tuple[str, ...] = ()
-    message: str | None = None
-
-
 class ApprovalRecord(Struct, frozen=True, forbid_unknown_fields=True):
     consumed_at: str
     consumed_by_operation: str
@@ -84,26 +71,12 @@ class RecoveryRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     actor: str | None
 
 
-class GraphObservation(Struct, frozen=True, kw_only=True, tag="graph", tag_field="kind", forbid_unknown_fields=True):
-    """What was found at the root of a graph."""
+class Written(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which command made a revision, for whom and when."""
 
-    address: str
-    graph_uri: str
-    observed_at: str
-    exists: bool
-    graph_manifest_version: int | None = None
-    schema_digest: str | None = None
-    desired_schema_digest: str | None = None
-    schema_matches_desired: bool | None = None
-    error: str | None = None
-
-
-class GraphTombstone(Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="kind", forbid_unknown_fields=True):
-    """A graph that was deleted."""
-
-    deleted_at: str
-    approval_id: str | None
+    operation: str
     actor: str | None
+    at: str
 
 
 class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,11 +85,14 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int = STATE_VERSION
     state_revision: int
     operation_id: str
+    written: Written | None = None
     applied_revision: AppliedRevision
     resource_statuses: dict[str, ResourceStatus] = {}
     approval_records: dict[str, ApprovalRecord] = {}
     recovery_records: dict[str, RecoveryRecord] = {}
     observations: dict[str, GraphObservation | GraphTombstone] = {}
+    retired_roots: dict[str, int] = {}
+    """How many roots of a graph id were deleted. Their names are never used again."""
 
     @property
     def resources(self) -> dict[str, Resource]:
@@ -132,6 +108,10 @@ class State(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def graph_ids(self) -> list[str]:
         return [address.name for address, _ in self.of_kind(Kind.GRAPH)]
+
+    def generation(self, graph_id: str) -> int:
+        """Which root of an id counts, by its number."""
+        return self.retired_roots.get(graph_id, 0) + 1
 
     def conditions(self, graph_id: str) -> set[str]:
         """What is said about a graph and its schema."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
 
 import yaml
 
+from omnigraph.cluster.config import CONFIG_FILE as CONFIG_FILE
+from omnigraph.cluster.config_text import compose, is_empty
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError
-
-CONFIG_FILE: Final = "cluster.yaml"
 
 
 def open_storage_root(source: str) -> ObjectStore | None:
@@ -29,10 +28,19 @@ def storage_root(source: str) -> str:
     """A value with `://` is the root itself; any other is a directory whose `cluster.yaml` may name it."""
     if "://" in source:
         return source
+    directory = config_directory(source)
+    return root_below(directory, _storage_of(directory / CONFIG_FILE))
+
+
+def config_directory(source: str) -> Path:
     directory = Path(source).expanduser().absolute()
     if not directory.is_dir():
         raise ClusterError.of("config_dir_not_found", str(directory), "it is no directory")
-    named = _storage_of(directory / CONFIG_FILE)
+    return directory
+
+
+def root_below(directory: Path, named: str | None) -> str:
+    """The root that the `storage:` of a configuration names; without one it is the directory itself."""
     if named is None:
         return str(directory)
     root = named.strip()
@@ -45,23 +53,19 @@ def storage_root(source: str) -> str:
     return root if "://" in root else str(directory / Path(root).expanduser())
 
 
-def _storage_of(file: Path) -> str | None:
+def read_text(file: Path) -> str:
     try:
-        text = file.read_text("utf-8")
+        return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
         raise ClusterError.of("cluster_config_read_error", CONFIG_FILE, f"{file}: {reason}") from None
-    try:
-        config: Any = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise ClusterError.of("invalid_cluster_yaml", CONFIG_FILE, f"{where}{error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise ClusterError.of("invalid_cluster_yaml", CONFIG_FILE, "it is no YAML") from None
-    if not isinstance(config, dict):
-        raise ClusterError.of("invalid_cluster_yaml", CONFIG_FILE, "it has to hold keys and values")
-    named = config.get("storage")
-    if named is not None and not isinstance(named, str):
-        raise ClusterError.of("invalid_storage_root", "storage", "it has to be text")
-    return named
+
+
+def _storage_of(file: Path) -> str | None:
+    """Nothing else of the configuration counts here: a server needs no more of it, however old or new it is."""
+    for key, value in compose(read_text(file)).value:
+        if isinstance(key, yaml.ScalarNode) and key.value == "storage" and not is_empty(value):
+            if not isinstance(value, yaml.ScalarNode) or not value.tag.endswith(":str"):
+                raise ClusterError.of("invalid_storage_root", "storage", "it has to be text")
+            return str(value.value)
+    return None

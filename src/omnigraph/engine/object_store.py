@@ -7,8 +7,10 @@ is taken once, and stays once it is taken, is the store's.
 from __future__ import annotations
 
 import os.path
+import shutil
 
 from omnigraph.errors import NotFoundError
+from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
 
@@ -57,9 +59,28 @@ class ObjectStore:
         """The names of the objects below a folder, relative to it."""
         return [stored.path[len(folder) + 1 :] for stored in self._objects.below(folder)]
 
-    def folders(self) -> list[str]:
-        """The folders directly below the root."""
-        return self._objects.folders("")
+    def folders(self, folder: str = "") -> list[str]:
+        """The names of the folders directly below the root, or below a folder of it."""
+        start = len(folder) + 1 if folder else 0
+        return [path[start:] for path in self._objects.folders(folder)]
+
+    def delete(self, path: str) -> None:
+        """Remove an object; there may be none."""
+        self._objects.delete(path)
+
+    def remove_tree(self, folder: str, first: str) -> None:
+        """Remove everything below a folder, one object before all others. For folders whose name is never used again:
+        who was stopped in here and goes on much later then harms nobody."""
+        self._objects.delete(f"{folder}/{first}")
+        self._objects.delete_all([stored.path for stored in self._objects.below(folder)])
+        if self._objects.location.is_local:
+            # On a disk, directories and unfinished files are no objects. Somebody else may be removing them too.
+            shutil.rmtree(self._objects.location.local_root / folder, ignore_errors=True)
+
+
+def new_object_id() -> str:
+    """A name that nobody else picks; later ones sort behind earlier ones."""
+    return new_ulid()
 
 
 def normal_uri(uri: str) -> str:

@@ -6,12 +6,13 @@ head does. `engine.workspace` adds how states are found and commits are made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol, Self, runtime_checkable
 
 from omnigraph.api.access import AccessRequest, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.limits import Limits
+from omnigraph.engine.audit import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError, PolicyError
@@ -21,10 +22,20 @@ from omnigraph.storage.root import GraphRoot
 
 DEFAULT_LIMITS: Final = Limits()
 _REMEMBERED_COMPARISONS: Final = 4
+_ASKED_BY_OPERATIONS: Final = frozenset(PolicyAction) - {PolicyAction.READ, PolicyAction.EXPORT, PolicyAction.ADMIN}
 
 
 def _comparisons() -> RecentlyUsed[tuple[str, str], object]:
     return RecentlyUsed(_REMEMBERED_COMPARISONS)
+
+
+@runtime_checkable
+class SightedGate(Gate, Protocol):
+    """Rules that may allow a part of the graph only."""
+
+    def sight(self, actor: str | None, request: AccessRequest) -> Lens:
+        """What an actor that may do this sees. Raises when that can't be told."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +48,10 @@ class Resources:
     embedder: Embedder | None = None
     gate: Gate | None = None
     """The rules that govern writes through this handle. None: whoever has the handle may do everything."""
+    acts_for: str | None = None
+    """The actor of everything that is done through this handle. The rules then govern reads as well."""
+    settled: bool = False
+    """Whether it was asked what the actor may do now: `lens` is what it sees then."""
     lens: Lens = OPEN
     """What is seen and may be changed through this handle. Who makes it narrow also says whose it is."""
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
@@ -44,17 +59,60 @@ class Resources:
     read by `engine.history` alone."""
 
     def require(
-        self, actor: str | None, action: PolicyAction, branch: str | None = None, target_branch: str | None = None
+        self,
+        actor: str | None,
+        action: PolicyAction,
+        branch: str | None = None,
+        target_branch: str | None = None,
+        *,
+        audit: bool = True,
     ) -> None:
         """Go on only if the rules let the actor do this. Under rules, nobody in particular may do nothing."""
         if self.gate is None:
             return
+        request = AccessRequest(action, branch, target_branch)
         try:
-            decision = self.gate.decide(actor, AccessRequest(action, branch, target_branch))
+            decision = self.gate.decide(actor, request)
         except OmniGraphError as error:
             raise PolicyError(f"policy: {error}") from error
+        if self.acts_for is not None and (audit or not decision.allowed):
+            audited(self.graph_id, actor, request, decision)
         if not decision.allowed:
-            raise PolicyError(f"policy: policy denied: {decision.message}")
+            raise PolicyError(f"policy: policy denied: {decision.message}", decision.reasons)
+
+    def sight(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Lens:
+        """What the actor of this handle sees when it does this, if it may; through a handle that acts for nobody,
+        whatever the handle shows."""
+        if self.acts_for is None or self.gate is None or self.settled:
+            return self.lens
+        # Operations that write ask themselves, with the actor of the write; that is noted then.
+        self.require(self.acts_for, action, branch, target_branch, audit=action not in _ASKED_BY_OPERATIONS)
+        if not isinstance(self.gate, SightedGate):
+            return self.lens
+        return self.gate.sight(self.acts_for, AccessRequest(action, branch, target_branch))
+
+    def sees_all(self, actor: str | None, branch: str) -> bool:
+        """Whether an actor may read a branch, and all of it."""
+        if self.gate is None:
+            return self.lens.is_open
+        request = AccessRequest(PolicyAction.READ, branch)
+        if not self.gate.decide(actor, request).allowed:
+            return False
+        return not isinstance(self.gate, SightedGate) or self.gate.sight(actor, request).is_open
+
+    def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
+        """This handle for one thing that its actor does: settled whether it may, and what it sees then."""
+        if self.acts_for is None:
+            return self
+        return replace(self, lens=self.sight(action, branch, target_branch), settled=True)
+
+    def author(self, actor: str | None) -> str | None:
+        """Who a write is recorded for. Who acts for somebody can't write in another name."""
+        if self.acts_for is None:
+            return actor
+        if actor not in (None, self.acts_for):
+            raise PolicyError(f"policy: this handle acts for '{self.acts_for}' and can't write for '{actor}'")
+        return self.acts_for
 
     def refuse_narrowed(self, what: str) -> None:
         """For operations that show or change everything, and can't do so in part."""

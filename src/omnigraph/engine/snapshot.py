@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources, narrowed_error
 from omnigraph.errors import BadRequestError
@@ -27,17 +28,27 @@ INTERNAL_SCHEMA_VERSION: Final = FORMAT_VERSION
 
 
 class Snapshot:
-    def __init__(self, resources: Resources, branch: str, entry: LogEntry, lens: Lens | None = None) -> None:
-        """Without a lens of its own, a state is seen through that of its handle."""
+    def __init__(
+        self,
+        resources: Resources,
+        branch: str,
+        entry: LogEntry,
+        lens: Lens | None = None,
+        governed_by: str | None = None,
+    ) -> None:
+        """Without a lens of its own, a state is seen through that of its handle. `governed_by` is the branch whose
+        rules hold for it, where that is another one. What is handed on to another state is the lens as it was given:
+        in the words of one schema, it would forget what that schema lacks."""
         self.resources = resources
         self.branch = branch
         self.entry = entry
-        self._lens = lens
+        self.governed_by = branch if governed_by is None else governed_by
+        self.given_lens = lens
 
     @cached_property
     def lens(self) -> Lens:
         """What is seen of this state, in the words of its own schema. Queries, entities and exports look through it."""
-        lens = self.resources.lens if self._lens is None else self._lens
+        lens = self.resources.lens if self.given_lens is None else self.given_lens
         return lens if lens.is_open else lens.on(self.catalog)
 
     @property
@@ -62,11 +73,17 @@ class Snapshot:
 
     def at(self, entry: LogEntry) -> Snapshot:
         """Another state of the same graph, read with the same settings."""
-        return Snapshot(self.resources, entry.branch, entry, self._lens)
+        return Snapshot(self.resources, entry.branch, entry, self.given_lens, self.governed_by)
 
-    def through(self, lens: Lens) -> Snapshot:
+    def through(self, lens: Lens) -> Self:
         """This state as somebody sees it. The lens may have been made for another schema of the graph."""
-        return Snapshot(self.resources, self.branch, self.entry, lens)
+        return type(self)(self.resources, self.branch, self.entry, lens, self.governed_by)
+
+    def acting(self, action: PolicyAction) -> Self:
+        """This state for something else than reading it, if the actor of its handle may do that."""
+        if self.resources.acts_for is None:
+            return self
+        return self.through(self.resources.sight(action, self.governed_by))
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""

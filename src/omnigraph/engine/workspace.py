@@ -16,6 +16,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.columns import table_schema
@@ -62,11 +63,12 @@ class Workspace(Resources):
         schema: str,
         *,
         actor: str | None = None,
+        details: Mapping[str, str] | None = None,
         force: bool = False,
         storage_options: StorageOptions = None,
         trace: Trace | None = None,
     ) -> Self:
-        """A new graph with this schema. Refuses a location that holds one already."""
+        """A new graph with this schema. Refuses a location that holds one already. `details` go into the commit."""
         catalog = accept_schema(schema)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
         tables = {type_.type_key: table_schema(type_) for type_ in types}
@@ -76,6 +78,7 @@ class Workspace(Resources):
             source=schema,
             catalog=catalog.to_json(),
             actor=actor,
+            details=details,
             force=force,
             storage_options=storage_options,
             trace=trace,
@@ -90,6 +93,7 @@ class Workspace(Resources):
         source: str = "",
         catalog: bytes = b"null",
         actor: str | None = None,
+        details: Mapping[str, str] | None = None,
         force: bool = False,
         storage_options: StorageOptions = None,
         trace: Trace | None = None,
@@ -99,7 +103,10 @@ class Workspace(Resources):
             if "id" not in schema.names or schema.field("id").type != pa.string():
                 raise BadRequestError(f"table '{type_key}' needs a string column 'id'")
         location = Location.parse(uri, storage_options=storage_options)
-        return cls(create_root(location, tables, source=source, catalog=catalog, actor=actor, force=force, trace=trace))
+        made = create_root(
+            location, tables, source=source, catalog=catalog, actor=actor, details=details, force=force, trace=trace
+        )
+        return cls(made)
 
     def close(self) -> None:
         self.root.close()
@@ -124,8 +131,13 @@ class Workspace(Resources):
             if branch is not None:
                 raise BadRequestError("a snapshot is a commit id and needs no branch")
             located = log_walk.find(self.root, snapshot)
-            return Snapshot(self, located.ref.branch, located.entry)
-        head = self.head(MAIN if branch is None else branch)
+            # A commit is governed by the branch it was made on.
+            made_on = located.entry.branch
+            return Snapshot(self, located.ref.branch, located.entry, self.sight(PolicyAction.READ, made_on), made_on)
+        name = MAIN if branch is None else branch.strip()
+        # Whether a branch exists is told to those who may read it.
+        lens = self.sight(PolicyAction.READ, name)
+        head = self.head(name)
         if version is not None:
             entry = log_walk.at_version(self.root, head, version)
         elif at is not None:
@@ -134,7 +146,7 @@ class Workspace(Resources):
             entry = log_walk.at_time(self.root, head, round(at.timestamp() * 1_000_000))
         else:
             entry = head.entry
-        return Snapshot(self, head.ref.branch, entry)
+        return Snapshot(self, head.ref.branch, entry, lens)
 
     def read(
         self,

@@ -61,10 +61,14 @@ class Annotation(Struct, frozen=True, omit_defaults=True):
 
 
 class EmbedSource(Struct, frozen=True, omit_defaults=True):
-    """Where a vector comes from: a String property of the same type, and the model when one is recorded."""
+    """Where a vector comes from: a String property of the same type, and the model when one is recorded.
+
+    `on_write` has every write of a text compute its vector; otherwise vectors are supplied.
+    """
 
     property: str
     model: str | None = None
+    on_write: bool = False
 
 
 class RangeRule(Struct, frozen=True, omit_defaults=True):
@@ -111,6 +115,10 @@ class Property(Struct, frozen=True, omit_defaults=True, kw_only=True):
     annotations: tuple[Annotation, ...] = ()
     interfaces: tuple[str, ...] = ()
     injected: bool = False
+
+    @property
+    def is_embedded_on_write(self) -> bool:
+        return self.embed is not None and self.embed.on_write
 
     @property
     def distance(self) -> Metric:

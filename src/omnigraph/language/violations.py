@@ -57,6 +57,10 @@ class Sentence(Enum):
         ConstraintRule.REQUIRED,
         "non-nullable vector property '{property}' has no value; @embed does not fill it on load",
     )
+    NO_TEXT = (
+        ConstraintRule.REQUIRED,
+        "non-nullable vector property '{property}' has no value, and '{source}' has no text to embed",
+    )
     NO_BLOB = (ConstraintRule.REQUIRED, "non-nullable blob property '{property}' has no value")
     OTHER_KEY = (ConstraintRule.KEY, "id {given} does not match its canonical @key id {canonical}")
     NO_SPELLING = (ConstraintRule.KEY, "id {given} does not match @key, whose canonical id is {canonical}")

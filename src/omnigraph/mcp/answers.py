@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import mcp_types as types
+import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.error_output import ErrorOutput
@@ -18,14 +19,26 @@ from omnigraph.errors import ErrorCode, OmniGraphError
 from omnigraph.mcp.paging import shortened
 from omnigraph.mcp.terms import Terms
 
+_MOST_EXACT: Final = 2**53 - 1
+
 logger: Final = logging.getLogger("omnigraph.mcp")
 
 
 def answered(members: Mapping[str, Any]) -> types.CallToolResult:
-    text = wire.encode(members).decode()
+    """The members of an answer. Its object is read from its text, so the two never differ."""
+    text = msgspec.json.encode(_exact(wire.to_builtins(members)))
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content=wire.to_builtins(members)
+        content=[types.TextContent(type="text", text=text.decode())], structured_content=msgspec.json.decode(text)
     )
+
+
+def _exact(value: Any) -> Any:
+    """Integers that many JSON parsers would round become decimal texts."""
+    if isinstance(value, dict):
+        return {name: _exact(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_exact(member) for member in value]
+    return str(value) if isinstance(value, int) and abs(value) > _MOST_EXACT else value
 
 
 def refused(error: Exception, tool: str, terms: Terms) -> types.CallToolResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -37,7 +38,12 @@ class DirectAccess:
 
 
 def serve_stdio(access: Access, terms: Terms) -> None:
-    """Answer on the standard streams until the other side closes them."""
+    """Answer on the standard streams until the other side closes them.
+
+    An interrupt ends the process at once: the thread that waits for input would keep it alive until more comes, and a
+    write that is cut off leaves nothing behind.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     server = protocol_server(lambda _context: access, terms)
 
     async def run() -> None:

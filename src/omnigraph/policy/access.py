@@ -36,4 +36,4 @@ WITHOUT_RULES: Final = WithoutRules()
 def require(decision: Decision) -> None:
     """Raise what a caller gets to see when the answer is no."""
     if not decision.allowed:
-        raise PolicyError(decision.message)
+        raise PolicyError(decision.message, decision.reasons)

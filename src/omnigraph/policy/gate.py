@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.api.enums import PolicyAction
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import OPEN, Lens
@@ -15,6 +16,7 @@ from omnigraph.policy.access import require
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
 from omnigraph.policy.narrowing import Narrowing, check_narrowing
+from omnigraph.policy.nearest import nearest_rule, told_lacks
 from omnigraph.policy.rules import Bundle, Rule
 
 SERVER_LABEL: Final = "root"
@@ -29,6 +31,7 @@ class PolicyGate:
         self.rules = CompiledRules(bundle, graph_id)
         self._narrowing = Narrowing(bundle)
         self._by_id = {rule.id: rule for rule in bundle.rules}
+        self._has_admins = any(PolicyAction.ADMIN in rule.actions for rule in bundle.rules)
         self._catalog: Catalog | None = None
 
     @property
@@ -58,8 +61,14 @@ class PolicyGate:
             return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
         rules = self.rules.allowing(actor, request)
         if not rules:
-            return Decision(False, f"{_denied(request)} for actor '{actor}'")
+            return Decision(False, f"{_denied(request)} for actor '{actor}'", reasons=self._reasons(actor, request))
         return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
+
+    def _reasons(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
+        """What the nearest rule lacks, for those who may read the rules: whoever may `admin`."""
+        if not self._has_admins or not self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
+            return ()
+        return told_lacks(nearest_rule(self.bundle, actor, request))
 
     def matching(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
         """The rules that allow a request, in the order of their ids."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
+from omnigraph.cluster.addresses import unservable
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.ledger import cluster_around
 from omnigraph.cluster.serving import ClusterGraph, ServingSnapshot, read_serving
@@ -22,7 +23,7 @@ from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
 from omnigraph.errors import BadRequestError, BootRefusedError, OmniGraphError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import load_gate
-from omnigraph.server.opening import Opener, OpenGraph, unservable
+from omnigraph.server.opening import Opener, OpenGraph
 from omnigraph.server.policies import Bindings, PolicyLoader, bind
 from omnigraph.server.serving import RuntimeState, Serving
 from omnigraph.server.settings import Settings

@@ -255,10 +255,10 @@ def checked_point(point: ReadPoint) -> ReadPoint:
         if point.branch is not None:
             raise BadRequestError("name a branch or snapshot, not both")
         if point.version is not None or point.at is not None:
-            raise BadRequestError("a snapshot is one state: give no version and no moment with it")
+            raise BadRequestError("give at most one of snapshot, version and at")
         return ReadPoint(snapshot=point.snapshot.strip())
     if point.version is not None and point.at is not None:
-        raise BadRequestError("give at most one of version and at")
+        raise BadRequestError("give at most one of snapshot, version and at")
     return ReadPoint(branch_name(point.branch), None, point.version, point.at)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from omnigraph.api.routes import REQUEST_ID_HEADER, Route
 from omnigraph.server.answers import Answer, Headers
@@ -27,7 +27,9 @@ class Exchange:
         self.query_string: bytes = scope.get("query_string", b"")
         self.all_headers = _headers(scope["headers"])
         self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
-        self.receive = receive
+        self.has_body = True
+        """Whether some of the request may still be on its way."""
+        self._receive = receive
         self.began = time.perf_counter()
         self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))
         self.operation_id = "unknown"
@@ -41,6 +43,11 @@ class Exchange:
         self._send = send
         self._send_seconds = send_seconds
         self._gone: asyncio.Task[None] | None = None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.has_body = message.get("more_body", False)
+        return message
 
     @property
     def is_head(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits
+from omnigraph.cluster.addresses import unservable
 from omnigraph.cluster.serving import ClusterGraph, ServingSnapshot
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
@@ -22,7 +23,7 @@ from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.server.policies import Bindings, PolicyLoader
-from omnigraph.server.serving import GRAPH_ID, RESERVED_GRAPH_IDS, AppliedPipeline, MadeOf, ServableGraph, Served
+from omnigraph.server.serving import AppliedPipeline, MadeOf, ServableGraph, Served
 from omnigraph.server.states import close_graphs
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 
@@ -33,13 +34,6 @@ OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None
 what an open graph has by itself: a provider of the environment, no external blobs."""
 
 _OPENED_AT_ONCE: Final = 4
-
-
-def unservable(graph_id: str) -> str | None:
-    """Why no route could lead to a graph of this id."""
-    if GRAPH_ID.fullmatch(graph_id) is None:
-        return f"'{graph_id}' can't be served: an id has 1 to 64 letters, digits and hyphens"
-    return f"'{graph_id}' can't be served: the name is reserved" if graph_id in RESERVED_GRAPH_IDS else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,18 @@ cluster serves another one later (`states.py`), and may share open graphs with t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from omnigraph.api.access import Gate
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.query import StoredQuery
+from omnigraph.cluster.addresses import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.pipeline_runs import PipelineRuns
 from omnigraph.engine.lens import Lens
@@ -25,9 +25,6 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES
-
-GRAPH_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
-RESERVED_GRAPH_IDS: Final = frozenset({"policies", "healthz", "openapi", "graphs"})
 
 
 class RuntimeState(StrEnum):
@@ -95,6 +92,7 @@ class ServableGraph(GraphApi, Protocol):
         mode: str,
         branch: str = "main",
         base: str | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt: ...
@@ -173,7 +171,7 @@ class Serving:
         return self.state is not RuntimeState.OPEN
 
     def graph(self, graph_id: str) -> Served:
-        if GRAPH_ID.fullmatch(graph_id) is None:
+        if SERVED_ID.fullmatch(graph_id) is None:
             raise BadRequestError(f"'{graph_id}' is not a graph id: use 1 to 64 letters, digits and hyphens")
         served = self.graphs.get(graph_id)
         if served is None:

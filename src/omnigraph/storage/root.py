@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -47,6 +48,7 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
+from omnigraph.storage.probe import probe_create_if_absent
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
@@ -162,6 +164,7 @@ def create_root(
     source: str = "",
     catalog: bytes = b"null",
     actor: str | None = None,
+    details: Mapping[str, str] | None = None,
     force: bool = False,
     trace: Trace | None = None,
 ) -> GraphRoot:
@@ -173,7 +176,7 @@ def create_root(
     try:
         for directory in location.make_local_root():
             undo.append(_removing_directory(directory))
-        return _create_root(location, tables, source, catalog, actor, force, trace or Trace(), undo)
+        return _create_root(location, tables, source, catalog, actor, details or {}, force, trace or Trace(), undo)
     except BaseException:
         for step in reversed(undo):
             with contextlib.suppress(StorageError, OSError):
@@ -187,6 +190,7 @@ def _create_root(
     source: str,
     catalog: bytes,
     actor: str | None,
+    details: Mapping[str, str],
     force: bool,
     trace: Trace,
     undo: list[Callable[[], None]],
@@ -196,7 +200,7 @@ def _create_root(
     if location.is_local:
         # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
         (location.local_root / RECLAIMS_FOLDER).mkdir(parents=True, exist_ok=True)
-    _probe_create_if_absent(objects)
+    probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
     now = now_micros()
     main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
     identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
@@ -223,7 +227,15 @@ def _create_root(
             branch=MAIN,
             branch_id=main.branch_id,
             version=1,
-            commit=Commit(id=new_commit_id(1), kind="init", parents=(), authored_at=now, published_at=now, actor=actor),
+            commit=Commit(
+                id=new_commit_id(1),
+                kind="init",
+                parents=(),
+                authored_at=now,
+                published_at=now,
+                actor=actor,
+                details=dict(details),
+            ),
             schema=digest,
             tables=states,
             table_versions=dict.fromkeys(states, 1),
@@ -253,33 +265,42 @@ def _claim(objects: Objects, identity: GraphIdentity) -> None:
         raise AlreadyInitializedError(objects.location.uri)
 
 
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a root holds where no graph opens: an example of what an init writes, and one of what it does not."""
+
+    is_graph: bool
+    own: str | None = None
+    foreign: str | None = None
+
+
+def leftovers(location: Location) -> Leftovers:
+    try:
+        return _leftovers(Objects(location))
+    except NotFoundError:  # no such directory, perhaps only since a moment ago
+        return Leftovers(False)
+
+
+def _leftovers(objects: Objects) -> Leftovers:
+    if objects.get(_IDENTITY) is not None:
+        return Leftovers(True)
+    found = objects.sample()
+    foreign = (path for path in found if not path.startswith(_OWN_DIRECTORIES))
+    return Leftovers(False, found[0] if found else None, next(foreign, None))
+
+
 def _refuse_used_root(objects: Objects, force: bool) -> None:
     uri = objects.location.uri
-    if objects.get(_IDENTITY) is not None:
+    left = _leftovers(objects)
+    if left.is_graph:
         raise AlreadyInitializedError(uri)
-    found = objects.sample()
-    foreign = [p for p in found if not p.startswith(_OWN_DIRECTORIES)]
-    if foreign:
-        raise ConflictError(f"'{uri}' is not empty (it holds '{foreign[0]}'); choose an empty location for the graph")
-    if found and not force:
+    if left.foreign is not None:
+        raise ConflictError(f"'{uri}' is not empty (it holds '{left.foreign}'); choose an empty location for the graph")
+    if left.own is not None and not force:
         raise ConflictError(
-            f"'{uri}' holds leftovers of an interrupted init (such as '{found[0]}') and no graph; "
+            f"'{uri}' holds leftovers of an interrupted init (such as '{left.own}') and no graph; "
             "use force to create the graph there"
         )
-
-
-def _probe_create_if_absent(objects: Objects) -> None:
-    """The one thing asked of a store. A gateway that ignores the condition would lose commits silently."""
-    path = f"__manifest/probe-{new_ulid()}"
-    try:
-        first, second = objects.create(path, b"1"), objects.create(path, b"2")
-        if not first or second or objects.get(path) != b"1":
-            raise StorageError(
-                StorageErrorKind.CONFIGURATION,
-                f"the store of '{objects.location.uri}' does not honour create-if-absent; a graph can't be safe there",
-            )
-    finally:
-        objects.delete(path)
 
 
 def new_table_path(type_key: str) -> tuple[str, str]:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from omnigraph.cli.commands.serve import address
 from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.scope import StoreScope
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.mcp.connections import DirectAccess
+    from omnigraph.mcp.graph import AgentGraph
 
-DEFAULT_MAX_TOKENS = 8000
-LEAST_MAX_TOKENS = 200
-_NEEDED = {"mcp", "mcp_types", "anyio", "starlette", "uvicorn"}
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+DEFAULT_MAX_TOKENS: Final = 8000
+LEAST_MAX_TOKENS: Final = 200
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_EXTRAS: Final = {
+    **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),
+    **dict.fromkeys(("starlette", "uvicorn", "httptools", "prometheus_client", "cedarpy"), "server"),
+}
 
 
 def mcp(
@@ -55,16 +61,12 @@ def mcp(
         raise UsageError("--unauthenticated is about --http; stdin and stdout are the caller's own")
     place = None if http is None else _place(http, unauthenticated)
     texts = [(str(path), read_source(path)) for path in queries or ()]
-    try:
+    with _what_is_installed(), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
         from omnigraph.mcp.terms import Terms
-    except ModuleNotFoundError as error:
-        if error.name in _NEEDED:
-            raise BadRequestError(f"agents need {error.name}; pip install 'omnigraph[mcp]'") from None
-        raise
-    terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
-    with ExitStack() as opened:
+
         access = _access(invocation, texts, opened)
+        terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
         if place is None:
             serve_stdio(access, terms)
             return
@@ -75,21 +77,21 @@ def mcp(
 
 
 def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
+    """The graph that is addressed, and who writes to it: a server knows that by itself."""
     from omnigraph.mcp.connections import DirectAccess
-    from omnigraph.mcp.graph import AgentGraph
     from omnigraph.mcp.query_files import with_query_files
 
     if invocation.flags.cluster is not None:
         if texts:
             raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
-        from omnigraph.cli.governed import open_governed
+        from omnigraph.cli.governed_graph import open_governed
 
         return DirectAccess(opened.enter_context(open_governed(invocation)), invocation.actor)
-    _, found = invocation.open()
+    scope, found = invocation.open()
     graph: AgentGraph = opened.enter_context(found)
     if texts:
         graph = with_query_files(graph, texts)
-    return DirectAccess(graph, invocation.actor if invocation.flags.server is None else None)
+    return DirectAccess(graph, invocation.actor if isinstance(scope, StoreScope) else None)
 
 
 def _place(bind: str, unauthenticated: bool) -> tuple[str, int]:
@@ -100,3 +102,14 @@ def _place(bind: str, unauthenticated: bool) -> tuple[str, int]:
             "which asks for tokens and offers /graphs/<id>/mcp, or add --unauthenticated if that is what you want"
         )
     return host, port
+
+
+@contextmanager
+def _what_is_installed() -> Iterator[None]:
+    """Say which extra has what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        raise BadRequestError(f"this needs {error.name}; pip install 'omnigraph[{_EXTRAS[error.name]}]'") from None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.api.enums import CellLayout, ReadFormat
+from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     AtSnapshot,
@@ -21,20 +20,21 @@ from omnigraph.cli.options import (
     QueryString,
     ReadBranch,
 )
-from omnigraph.cli.output import print_lines, print_text
-from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.cli.output import print_lines
+from omnigraph.cli.query_input import parameters, query_source, stored_rows
+from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.table_width import fitting_width
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.usage import UsageError, at_most_one
 
 if TYPE_CHECKING:
-    from omnigraph.cli.operator_config import Defaults
-    from omnigraph.engine.query.result import QueryResult
+    from omnigraph.graph import Graph
 
 
 def query(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The query in the source.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The query in the source, or a stored one.", metavar="NAME")
+    ] = None,
     query: QueryFile = None,
     query_string: QueryString = None,
     params: Params = None,
@@ -59,41 +59,36 @@ def query(
     source = query_source(name, query, query_string, kind="query")
     given = parameters(params, params_file)
     invocation = Invocation.of(ctx)
+    printer = ReadPrinter.chosen(ReadFormat.JSON if json else format, invocation.config.defaults)
+    if source is None:
+        if explain or profile_query:
+            raise UsageError("--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'")
+        printer.show(stored_rows(invocation, str(name), given, point))
+        return
+    if profile_query and not explain:
+        _, embedded = invocation.open_storage()
+        with embedded:
+            _show_profiled(embedded, source, name, given, point, printer)
+        return
     _, graph = invocation.open()
-    from omnigraph.engine.query.read import ReadOptions
-
     with graph:
         if explain:
             print_lines(graph.explain(source, name, given, **point.pinned), _plain)
-            return
-        options = ReadOptions(profile=profile_query)
-        result = graph.query(source, name, given, **point.pinned, options=options)
-    defaults = invocation.config.defaults
-    chosen = ReadFormat.JSON if json else format or ReadFormat(defaults.output or ReadFormat.TABLE)
-    _print(result, chosen, defaults)
-    if profile_query:
-        for line in result.profile.lines():
-            print(line, file=sys.stderr)
+        else:
+            printer.show(graph.query(source, name, given, **point.pinned))
 
 
-def _print(result: QueryResult, format: ReadFormat, defaults: Defaults) -> None:
-    from omnigraph.engine.query.output import TableStyle, render_read
+def _show_profiled(
+    graph: Graph, source: str, name: str | None, given: dict[str, Any], point: ReadingPoint, printer: ReadPrinter
+) -> None:
+    """The rows, and what each operator did, which only the process that runs the query can say."""
+    from omnigraph.engine.query.read import ReadOptions
 
-    output = result.read_output()
-    widest = defaults.table_max_column_width
-    if sys.stdout.isatty():
-        widest = fitting_width(output, shutil.get_terminal_size().columns, widest)
-    style = TableStyle(widest, CellLayout(defaults.table_cell_layout))
-    text = render_read(output, format, style)
-    if format in (ReadFormat.TABLE, ReadFormat.KV):
-        print_lines(text.removesuffix("\n").split("\n"), _table_style)
-    else:
-        print_text(text)
+    result = graph.query(source, name, given, **point.pinned, options=ReadOptions(profile=True))
+    printer.show(result)
+    for line in result.profile.lines():
+        print(line, file=sys.stderr)
 
 
 def _plain(line: str) -> str:
     return ""
-
-
-def _table_style(line: str) -> str:
-    return "dim" if set(line) <= {"-", "+"} or " rows from " in line else ""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.operators.pushdown import pushed_filter
 from omnigraph.engine.query.read import context_of
 from omnigraph.engine.query.traversal.sight import is_narrowed, seen, visible_rows
 from omnigraph.engine.query.values.bindings import Mask
@@ -20,7 +22,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query.ir import NOW_PARAMETER
 from omnigraph.storage.identifiers import now_micros
-from omnigraph.storage.tables.rows import RowIds, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, row_ids_of
 
 
 def seen_entities(snapshot: Snapshot, type_: TableType, rows: RowIds, now: int | None = None) -> Mask:
@@ -41,6 +43,24 @@ def seen_count(snapshot: Snapshot, type_: TableType) -> int:
     if rows is None:
         rows = row_ids_of(context.table(type_).read([], row_ids=True))
     return int(np.count_nonzero(_with_seen_ends(type_, rows, context)))
+
+
+def seen_filter(snapshot: Snapshot, type_: TableType) -> str | None:
+    """Which rows of a type are seen, as a text of Lance's filter language: empty for all of them, None where no text
+    says it."""
+    context = _context(snapshot)
+    if any(is_narrowed(end, context) for end in _ends(type_, context)):
+        return None
+    if not is_narrowed(type_, context):
+        return ""
+    return pushed_filter(context.lens.of(type_).rows_of(f"#sight:{type_.type_key}"), context)
+
+
+def seen_places(snapshot: Snapshot, type_: TableType) -> NDArray[np.int64]:
+    """Where the seen rows of a type stand in its table, ascending."""
+    stored = snapshot.table(type_.type_key).read([ROW_ADDRESS], row_ids=True)
+    mask = seen_entities(snapshot, type_, row_ids_of(stored))
+    return np.sort(stored.column(ROW_ADDRESS).to_numpy().astype(np.int64)[mask])
 
 
 def _context(snapshot: Snapshot, now: int | None = None) -> ReadContext:

@@ -7,24 +7,28 @@ until the same call when the drop is a hard one. The planner decides what is pos
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
+from omnigraph.engine.history import log_walk
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.schema.steps import told_plan
 from omnigraph.engine.upkeep.cleanup import purge_history
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
 from omnigraph.engine.write.receipts import receipt_of
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.schema.migration import Evolution, evolve
 from omnigraph.language.schema.migration_steps import DropProperty, DropType, MigrationStep
-from omnigraph.storage.models import TableState
+from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
+
+_READ_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +49,33 @@ def preview_schema(workspace: Workspace, text: str, branch: str, *, allow_data_l
     return SchemaPreview(told_plan(evolution.plan), evolution.catalog if evolution.plan.supported else None)
 
 
+@dataclass(frozen=True, slots=True)
+class ManagedChange:
+    """What somebody who keeps the schema of a graph in files asks of a change beside the schema itself.
+
+    The graph has to hold the file word for word, so a change of a comment is a commit too. And nothing is changed when
+    the schema was changed by anybody after the version at which they looked at it, also if it was changed back.
+    """
+
+    since: int
+    details: Mapping[str, str]
+
+
 def apply_schema(
-    workspace: Workspace, text: str, branch: str, *, allow_data_loss: bool, actor: str | None = None
+    workspace: Workspace,
+    text: str,
+    branch: str,
+    *,
+    allow_data_loss: bool,
+    actor: str | None = None,
+    managed: ManagedChange | None = None,
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
     workspace.refuse_narrowed("a schema change")
-    change = _SchemaChange(text, allow_data_loss)
-    published = workspace.commit(branch, change.prepare, Intent(kind="schema_apply", actor=actor))
+    change = _SchemaChange(text, allow_data_loss, managed)
+    intent = Intent(kind="schema_apply", actor=actor, details=managed.details if managed is not None else {})
+    published = workspace.commit(branch, change.prepare, intent)
     if change.evolution is None or change.head is None:
         raise AssertionError("a schema change is always planned")
     plan = told_plan(change.evolution.plan)
@@ -69,6 +92,7 @@ class _SchemaChange:
 
     text: str
     allow_data_loss: bool
+    managed: ManagedChange | None = None
     evolution: Evolution | None = None
     head: int | None = None
     hard_dropped_paths: frozenset[str] = frozenset()
@@ -76,13 +100,32 @@ class _SchemaChange:
     def prepare(self, txn: WriteTxn) -> PublishPlan | None:
         accepted = txn.snapshot.catalog
         self.head = txn.base.version
+        if self.managed is not None:
+            _refuse_changed_since(txn, self.managed.since)
         self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
         if (blocker := evolution.plan.first_blocker) is not None:
             raise BadRequestError(f"the schema can't be applied: {blocker.entity}: {blocker.blocking_reason}")
-        if not evolution.plan.steps:
+        is_said_already = self.managed is None or txn.snapshot.schema_document.source == self.text
+        if not evolution.plan.steps and is_said_already:
             return None
         self.hard_dropped_paths = _hard_dropped(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
-        return _plan(txn, accepted, evolution.catalog, self.text)
+        plan = _plan(txn, accepted, evolution.catalog, self.text)
+        # A schema that was changed and changed back looks the same: whoever must not miss that looks again.
+        return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
+
+
+def _refuse_changed_since(txn: WriteTxn, since: int) -> None:
+    """A stalled writer must not undo what others have decided meanwhile. Free when nothing was committed since."""
+    versions = range(since, txn.base.version + 1) if txn.base.version > since else range(0)
+    before: LogEntry | None = None
+    for first in range(0, len(versions), _READ_AT_ONCE):
+        for entry in log_walk.at_versions(txn.root, txn.ref, list(versions[first : first + _READ_AT_ONCE])):
+            if before is not None and entry.schema != before.schema:
+                raise ConflictError(
+                    f"the schema was changed meanwhile, in version {entry.version} ({entry.commit.id}); nothing was "
+                    "changed here, look at the graph again"
+                )
+            before = entry
 
 
 def _plan(txn: WriteTxn, accepted: Catalog, desired: Catalog, text: str) -> PublishPlan:

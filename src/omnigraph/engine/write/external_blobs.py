@@ -154,6 +154,11 @@ class ExternalBlobPolicy:
         return resolved
 
 
+def normal_base(base: AllowedBase) -> str:
+    """One spelling for a base, with one `/` at its end. Raises when it can't be one."""
+    return f"{str(_resolved_base(base)).rstrip('/')}/"
+
+
 DENY_EXTERNAL_BLOBS = ExternalBlobPolicy()
 
 

@@ -29,6 +29,7 @@ from omnigraph.engine.write.blob_admission import admit_blobs
 from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.constraints.identity import refuse_repeated_ids, taken_id
+from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.engine.write.request_digest import RequestDigest
@@ -58,6 +59,8 @@ class LoadRequest:
     actor: str | None = None
     idempotency_key: str | None = None
     grammar: Grammar = Grammar.STRICT
+    embed: bool = False
+    """Compute every `@embed` vector that is missing, and not only those that the schema declares `on_write`."""
 
     @property
     def unit(self) -> str:
@@ -142,18 +145,22 @@ def _encoded(piece: str | bytes) -> bytes:
 def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     """Run a load to its commit. Append and merge follow a moving branch, overwrite reports the conflict."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
-    attempt = _Load(workspace, request)
-    try:
-        # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
-        attempt.read_input(workspace.snapshot(request.branch))
-        published = workspace.commit(request.branch, attempt.prepare, attempt.intent())
-    except BranchNotFoundError:
-        if request.base is None:
-            raise
-        published = _load_on_new_branch(workspace, request, attempt)
+    attempt = _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed))
+    published = attempt.vectors.computing(lambda: _published(workspace, request, attempt))
     if published is None:
         raise AssertionError("a load always has a plan")
     return _receipt(published)
+
+
+def _published(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
+    try:
+        # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
+        attempt.read_input(workspace.snapshot(request.branch))
+        return workspace.commit(request.branch, attempt.prepare, attempt.intent())
+    except BranchNotFoundError:
+        if request.base is None:
+            raise
+        return _load_on_new_branch(workspace, request, attempt)
 
 
 def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
@@ -176,6 +183,7 @@ class _Load:
 
     workspace: Workspace
     request: LoadRequest
+    vectors: OnWriteVectors
     creates_branch: bool = False
     _decoded: dict[str, tuple[DecodedInput, pa.ChunkedArray]] = field(default_factory=dict)
     _digest: str | None = None
@@ -201,6 +209,7 @@ class _Load:
         change = admit_blobs(txn.resources, change)
         if mode is LoadMode.APPEND:
             _refuse_existing_ids(txn, change, minted)
+        change = self.vectors.filled(change, txn.snapshot.catalog)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=read_set,
@@ -218,25 +227,27 @@ class _Load:
                 minted.append(new_ulids(count))
                 return minted[-1]
 
-            decoded = self._decode(snapshot.catalog, mint, minted)
+            decoded = self._decode(self.vectors.fillable_catalog(snapshot.catalog), mint, minted)
             self._decoded[schema] = decoded, pa.chunked_array(minted, pa.string())
         return self._decoded[schema]
 
     def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
         request, limits = self.request, self.workspace.limits
         keyed = request.idempotency_key is not None
+        asked = ("load", request.branch.strip(), request.mode)
+        embedding = ("embed",) if request.embed else ()
         if isinstance(request.input, RowInput):
             decoded = request.input.decode(catalog, limits, mint)
             if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
                 decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
             if keyed:
-                digest = RequestDigest("load", request.branch.strip(), request.mode, "rows", request.input.type_name)
+                digest = RequestDigest(*asked, "rows", request.input.type_name, *embedding)
                 for typed in decoded.by_type.values():
                     digest.add_rows(typed.rows, made_up=pa.chunked_array(minted, pa.string()))
         else:
             data = request.input()
             if keyed:
-                digest = RequestDigest("load", request.branch.strip(), request.mode, request.grammar.name)
+                digest = RequestDigest(*asked, request.grammar.name, *embedding)
                 data = digest.watching(data)
             decoded = decode(data, catalog, request.grammar, limits=limits, mint=mint)
         if keyed:

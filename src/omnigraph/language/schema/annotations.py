@@ -131,7 +131,7 @@ class _PropertyReader:
 
     def _is_repeated(self, annotation: AnnotationSyntax) -> bool:
         if annotation.name in self._seen:
-            self._refuse(annotation, "is declared multiple times")
+            self.report(f"'{self.subject}' declares @{annotation.name} multiple times", annotation.at, None)
             return True
         self._seen.add(annotation.name)
         return False
@@ -155,26 +155,40 @@ class _PropertyReader:
         """Whether an annotation of vectors stands where it may; what is wrong is reported."""
         if self._is_repeated(annotation):
             return False
+        name, problem = annotation.name, None
         if self.kind == "edge":
-            self._refuse(annotation, "is not supported on edge properties")
+            problem = f"@{name} on '{self.subject}' is not supported on edge properties"
+        elif self.type.is_blob:
+            problem = f"@{name} is not supported on blob property '{self.subject}'"
         elif not self.type.is_vector:
-            self._refuse(annotation, f"is only supported on vector properties, not on {self.type}")
-        return self.kind != "edge" and self.type.is_vector
+            problem = f"@{name} is only supported on vector properties, and '{self.subject}' is {self.type}"
+        if problem is not None:
+            self.report(problem, annotation.at, None)
+        return problem is None
 
     def _read_embed(self, annotation: AnnotationSyntax) -> None:
         if not self._is_for_a_vector(annotation):
             return
         value = annotation.value
         if value is None or value.kind not in ("string", "name") or not value.text.strip():
-            self._refuse(annotation, 'requires a source property name, as in @embed("blurb")')
+            what = "a source" if value is None or value.kind not in ("string", "name") else "a non-empty source"
+            self._refuse(annotation, f'requires {what} property name, as in @embed("blurb")')
             return
         model: str | None = None
+        on_write = False
         for key, argument in annotation.kwargs:
-            if key != "model":
-                self._refuse(annotation, f"has an unknown argument '{key}': only 'model' is supported")
+            if key == "model":
+                model = argument.text
+            elif key == "on_write":
+                if argument.kind != "bool":
+                    self._refuse(annotation, f"takes on_write=true or on_write=false, not {argument.text}")
+                    return
+                on_write = argument.text == "true"
+            else:
+                known = "(only 'model' is supported), besides on_write=true"
+                self._refuse(annotation, f"has unknown argument '{key}=' {known}")
                 return
-            model = argument.text
-        self.embed = EmbedSource(value.text, model)
+        self.embed = EmbedSource(value.text, model, on_write)
         self.embed_at = value.at
 
     def _read_metric(self, annotation: AnnotationSyntax) -> None:

@@ -259,5 +259,6 @@ class _Declarer:
                 message = f"{subject} references unknown source property '{prop.embed.property}'"
                 report(message, prop.embed_at, did_you_mean(prop.embed.property, properties))
             elif not source.type.is_text:
-                message = f"{subject}: source property '{prop.embed.property}' must be String, not {source.type}"
+                named = f"{node.text}.{prop.embed.property}"
+                message = f"@embed source property {named} must be String, not {source.type}"
                 report(message, prop.embed_at, None)

@@ -200,8 +200,9 @@ class _Planner:
             yield UnsupportedChange(entity, f"an existing property can't become {how}")
         elif self._links(self.accepted, old) != self._links(self.desired, new):
             yield UnsupportedChange(entity, "the interfaces that ask for this property can't be changed")
-        if old.description != new.description:
-            yield UpdatePropertyMetadata(new_owner.kind, new_owner.name, new.name, _notes(new.description))
+        if old.description != new.description or old.is_embedded_on_write != new.is_embedded_on_write:
+            notes = (*_notes(new.description), *_embedding_note(new))
+            yield UpdatePropertyMetadata(new_owner.kind, new_owner.name, new.name, notes)
         if sorted(old.annotations, key=repr) != sorted(new.annotations, key=repr):
             yield UnsupportedChange(entity, "custom annotations can't be changed")
 
@@ -217,6 +218,13 @@ def _entity(type_: AnyType, prop: Property | None = None) -> str:
 def _notes(description: str | None, instruction: str | None = None) -> tuple[Annotation, ...]:
     texts = (("description", description), ("instruction", instruction))
     return tuple(Annotation(name, text) for name, text in texts if text is not None)
+
+
+def _embedding_note(prop: Property) -> tuple[Annotation, ...]:
+    """When vectors are computed is no part of what they mean, so it may change."""
+    if prop.embed is None or not prop.embed.on_write:
+        return ()
+    return (Annotation("embed", prop.embed.property, (("on_write", "true"),)),)
 
 
 def _plan_type_notes(old: NodeType | EdgeType, new: NodeType | EdgeType) -> Iterator[MigrationStep]:

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
 from omnigraph.engine.bulk.pinned_table import PinnedTable
 from omnigraph.engine.bulk.places import PLACE
+from omnigraph.engine.bulk.predicates import all_of
+from omnigraph.engine.bulk.seen_table import SeenTable
 from omnigraph.pipeline.datasource.spark_types import spark_schema, to_transport, transport_schema
 from omnigraph.pipeline.spark.tasks import on_executors
 
@@ -52,11 +54,16 @@ class TableScan:
     filter: str | None = None
     places: bool = False
     among: KeyFilter | None = None
+    seen: SeenTable | None = None
 
     @property
     def result_schema(self) -> pa.Schema:
-        fields = [self.table.schema.field(c).with_name(self.names.get(c, c)) for c in self.columns]
+        fields = [self._shown(self.table.schema.field(c)) for c in self.columns]
         return pa.schema([*fields, *([pa.field(PLACE, pa.int64())] if self.places else [])])
+
+    def _shown(self, stored: pa.Field) -> pa.Field:
+        hidden = self.seen is not None and stored.name in self.seen.hidden
+        return stored.with_name(self.names.get(stored.name, stored.name)).with_nullable(stored.nullable or hidden)
 
     @property
     def transport_schema(self) -> pa.Schema:
@@ -85,21 +92,32 @@ class TableScan:
     ) -> Iterator[pa.RecordBatch]:
         if not fragment_ids:
             return
-        blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in self.columns)
+        stored = [c for c in self.columns if self.seen is None or c not in self.seen.hidden]
+        blobs = any(isinstance(self.table.schema.field(c).type, pa.ExtensionType) for c in stored)
         batches = self.table.remote.scan(
             fragment_ids,
-            self.columns,
-            filter=self.filter,
+            stored,
+            filter=all_of([text for text in (self.filter, self.seen and self.seen.filter) if text]) or None,
             limit=limit,
             batch_rows=batch_rows,
-            places=self.places,
+            places=self.places or self.seen is not None,
             blobs_as_bytes=blobs,
         )
         names = list(self.result_schema.names)
         for batch in batches:
-            ordered = batch.select([*self.columns, *([PLACE] if self.places else [])])
+            seen = batch if self.seen is None else self._with_hidden(self.seen.of(batch))
+            ordered = seen.select([*self.columns, *([PLACE] if self.places else [])])
             rows = to_transport(ordered.rename_columns(names))
             yield rows if self.among is None else self.among.of(rows)
+
+    def _with_hidden(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Hidden columns are not even read; they are null."""
+        for column in self.columns:
+            if column not in batch.schema.names:
+                type_ = self.table.schema.field(column).type
+                plain = pa.large_binary() if isinstance(type_, pa.ExtensionType) else type_
+                batch = batch.append_column(column, pa.nulls(batch.num_rows, plain))
+        return batch
 
 
 def in_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -25,6 +25,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import load_mode
 from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import NodeType
 from omnigraph.pipeline.datasource.change_stream import CHANGES_SCHEMA, ChangeStreamReader
 from omnigraph.pipeline.datasource.read import (
     FilteringTypeReader,
@@ -36,6 +37,7 @@ from omnigraph.pipeline.datasource.read import (
 from omnigraph.pipeline.datasource.spark_types import spark_schema
 from omnigraph.pipeline.datasource.stream_write import TypeStreamWriter
 from omnigraph.pipeline.datasource.write import Sink, TypeWriter
+from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -91,6 +93,7 @@ class OmnigraphDataSource(DataSource):
         with self._graph().opened() as workspace:
             state = workspace.snapshot(self._branch())
             type_ = type_named(state, self._option("type"))
+            computed = on_write_steps([type_] if isinstance(type_, NodeType) else [])
             return Sink(
                 graph=self._graph(),
                 branch=self._branch(),
@@ -101,6 +104,7 @@ class OmnigraphDataSource(DataSource):
                 table=RemoteTable.of(workspace, state.table(type_.type_key).state),
                 actor=self.options.get("actor"),
                 run_key=self.options.get("runKey"),
+                embed=embed_tasks(list(computed), state.catalog).get(type_.type_key, ()),
             )
 
     def _option(self, name: str) -> str:

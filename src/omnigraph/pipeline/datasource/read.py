@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 
 from omnigraph.engine.bulk import predicates
 from omnigraph.engine.bulk.pinned_table import PinnedTable
+from omnigraph.engine.bulk.seen_table import seen_table
 from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
@@ -54,7 +55,7 @@ def type_named(snapshot: Snapshot, name: str) -> TableType:
 
 
 def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | None = None) -> TableScan:
-    """All rows of a type at a snapshot; `columns` are `id`, `src`, `dst` or property names."""
+    """The rows of a type that the reader of a snapshot sees; `columns` are `id`, `src`, `dst` or property names."""
     names = {prop.column: prop.name for prop in type_.property_list}
     physical = {**{c: c for c in type_.system_columns}, **{name: column for column, name in names.items()}}
     chosen = list(physical) if columns is None else list(columns)
@@ -64,7 +65,7 @@ def type_scan(snapshot: Snapshot, type_: TableType, columns: Sequence[str] | Non
             raise BadRequestError(f"{type_.name} has no property '{name}'" + (f"; {hint}" if hint else ""))
     table = PinnedTable.of(snapshot.resources, snapshot.table(type_.type_key).state)
     wanted = tuple(physical[name] for name in chosen)
-    return TableScan(replace(table, schema=table_schema(type_)), wanted, names)
+    return TableScan(replace(table, schema=table_schema(type_)), wanted, names, seen=seen_table(snapshot, type_))
 
 
 def to_spark(

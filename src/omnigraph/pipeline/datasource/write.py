@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -19,15 +20,17 @@ from omnigraph.engine.bulk.external_cells import admitted_blobs
 from omnigraph.engine.bulk.frame_commit import FrameCommit
 from omnigraph.engine.bulk.graph_address import GraphAddress
 from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.engine.rows.columns import as_table_rows, table_schema
-from omnigraph.engine.rows.kernels import RejectedRow, type_batch
+from omnigraph.engine.rows.columns import as_table_rows, rows_schema, table_schema
+from omnigraph.engine.rows.kernels import RejectedRow, Stage, TypedRows, type_batch
 from omnigraph.engine.rows.kernels.rows import first_in_stage_order
+from omnigraph.engine.rows.vector_cells import fillable
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.datasource.task_errors import noting_fields
+from omnigraph.pipeline.execution.embedding import EmbedTask
 
 _FLUSH_ROWS = 1 << 20
 
@@ -54,6 +57,7 @@ class Sink:
     table: RemoteTable
     actor: str | None = None
     run_key: str | None = None
+    embed: tuple[EmbedTask, ...] = ()
 
     @property
     def type(self) -> TableType:
@@ -62,13 +66,15 @@ class Sink:
     def written(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Type and write what one task got; the first bad row ends the whole write."""
         type_ = self.type
+        readable = fillable(type_, lambda prop: any(step.target == prop.column for step in self.embed))
         fragments: list[str] = []
         parts: list[pa.Table] = []
         seen = 0
         for batch in batches:
             rejected: list[RejectedRow] = []
             lines = pa.array(range(seen + 1, seen + batch.num_rows + 1), pa.int64())
-            typed = type_batch(type_, _as_input(type_, batch), lines, rejected)
+            typed = type_batch(readable, _as_input(type_, batch), lines, rejected)
+            rejected += self._without_text(typed)
             if rejected:
                 context = TaskContext.get()
                 part = f"partition {context.partitionId()}, row" if context else "row"
@@ -81,13 +87,33 @@ class Sink:
                 entity_id, line = typed.rows.column("id")[row].as_py(), typed.lines[row].as_py()
                 raise ConstraintError(ConstraintRule.BLOB, type_.type_key, name, entity_id, line, message=reason)
             seen += batch.num_rows
-            parts.append(admitted)
+            parts.append(self._embedded(type_, admitted))
             if sum(part.num_rows for part in parts) >= _FLUSH_ROWS:
                 fragments += self._flush(type_, parts)
                 parts = []
         if any(part.num_rows for part in parts):
             fragments += self._flush(type_, parts)
         return WrittenRows(tuple(fragments), self.schema_digest)
+
+    def _without_text(self, typed: TypedRows) -> Iterator[RejectedRow]:
+        for step in self.embed:
+            for row in np.flatnonzero(step.without_text(typed.rows)).tolist():
+                line, entity_id = typed.lines[row].as_py(), typed.rows.column("id")[row].as_py()
+                yield RejectedRow(
+                    line,
+                    self.type_key,
+                    step.property,
+                    step.reason or "",
+                    Stage.VALUES,
+                    ConstraintRule.REQUIRED,
+                    entity_id,
+                )
+
+    def _embedded(self, type_: TableType, rows: pa.Table) -> pa.Table:
+        """The vectors that the schema has every write compute."""
+        for step in self.embed:
+            rows = step.filled(rows)
+        return pa.table(rows.columns, schema=rows_schema(type_)) if self.embed else rows
 
     def _flush(self, type_: TableType, parts: list[pa.Table]) -> list[str]:
         rows = as_table_rows(type_, pa.concat_tables(parts))

@@ -1,98 +1,103 @@
 """Vectors for texts, made on executors: for the rows of a run as they come, and for stored rows by `reembedding`.
 
-A run fills only cells without a vector whose source text is there. Every provider answer is retried a few times; a
-row that can't be embedded fails its task, and Spark tries the task again before the run fails.
+A run fills only cells without a vector whose source text is there. The client asks for texts in batches, tries again as
+the environment says, and keeps what it was given, so that a task that Spark runs again pays for nothing twice.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.client import EmbeddingClient, open_client
-from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.embeddings.provider import Role
+from omnigraph.embeddings.client import client_variables, open_client
+from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
+from omnigraph.engine.rows.vector_cells import vector_cells, with_vectors, without_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
-from omnigraph.language.catalog import Catalog
+from omnigraph.language.catalog import Catalog, NodeType
+from omnigraph.language.violations import Sentence
 from omnigraph.pipeline.file.model import EmbedStep
-
-_ATTEMPTS: Final = 4
-_PAUSE_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedTask:
-    """One vector column and the text column it comes from. The configuration travels to executors with its key."""
+    """One vector column and the text column it comes from. The configuration travels to executors with its key, and
+    with it the `variables` that say how long a provider is asked and where vectors are kept.
+
+    `reason` says what is wrong with a row that has neither, where the schema wants a vector.
+    """
 
     source: str
     target: str
     dimension: int
     config: EmbeddingConfig
+    property: str = ""
+    reason: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def without_text(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """Which rows have neither a vector nor a text, where the schema wants a vector."""
+        if self.reason is None:
+            return np.zeros(rows.num_rows, np.bool_)
+        missing: NDArray[np.bool_] = rows.column(self.target).is_null().to_numpy()
+        return missing & ~without_vector(rows, self.source, self.target)
 
     def filled(self, rows: pa.Table) -> pa.Table:
-        index = rows.column_names.index(self.target)
-        column = rows.column(index).combine_chunks()
-        texts = rows.column(self.source)
-        wanted = pc.and_(pc.is_null(column), pc.is_valid(texts)).to_numpy()
+        wanted = without_vector(rows, self.source, self.target)
         if not wanted.any():
             return rows
-        vectors = np.zeros((rows.num_rows, self.dimension), np.float32)
-        present = column.is_valid().to_numpy(zero_copy_only=False)
-        if present.any():
-            vectors[present] = np.array(column.filter(pa.array(present)).to_pylist(), np.float32)
-        vectors[wanted] = self._embedded(texts.filter(pa.array(wanted)))
-        field = rows.schema.field(index)
-        return rows.set_column(index, field, _cells(vectors, field.type, pa.array(~(present | wanted))))
+        texts = rows.column(self.source).filter(pa.array(wanted))
+        return with_vectors(rows, self.target, wanted, self._embedded(texts))
 
     def vectors(self, texts: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
         """A cell for every text, none of which is null."""
-        return _cells(self._embedded(texts), type_)
+        return vector_cells(self._embedded(texts), type_)
 
     def _embedded(self, texts: pa.ChunkedArray) -> NDArray[np.float32]:
-        """A provider embeds one text per call; what a batch repeats is asked once."""
-        client = open_client(self.config)
-        encoded = texts.combine_chunks().dictionary_encode()
-        distinct = [_embedded(client, text, self.dimension) for text in encoded.dictionary.to_pylist()]
-        vectors: NDArray[np.float32] = np.stack(distinct)[encoded.indices.to_numpy()]
-        return vectors
-
-
-def _cells(vectors: NDArray[np.float32], type_: pa.DataType, mask: pa.Array | None = None) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=type_, mask=mask)
-
-
-def _embedded(client: EmbeddingClient, text: str, dimension: int) -> NDArray[np.float32]:
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            return client.embed(text, dimension, Role.DOCUMENT)
-        except EmbeddingError:
-            if attempt == _ATTEMPTS:
-                raise
-            time.sleep(_PAUSE_SECONDS * 2**attempt)
-    raise AssertionError("unreachable")
+        client = open_client(self.config, {**os.environ, **self.variables})
+        return client.embed_documents(texts.to_pylist(), self.dimension)
 
 
 def embed_tasks(
-    steps: Sequence[EmbedStep], catalog: Catalog, config: EmbeddingConfig
+    steps: Sequence[EmbedStep], catalog: Catalog, config: EmbeddingConfig | None = None
 ) -> dict[str, tuple[EmbedTask, ...]]:
-    """The vectors to fill, by type key. A model that the schema records must be the one that is configured."""
-    tasks: dict[str, list[EmbedTask]] = {}
-    for step in steps:
+    """The vectors to fill, by type key; without a configuration, with that of the environment.
+
+    A model that the schema records must be the one that is configured, which is told before a key is missed.
+    """
+    model = model_from_environment(os.environ) if config is None else config.model
+    found = []
+    for step in dict.fromkeys(steps):
         node = catalog.nodes[step.type_name]
         prop = node.properties[step.property]
         if prop.embed is None:
             raise BadRequestError(f"{node.name}.{prop.name} has no @embed source in the schema")
-        if prop.embed.model is not None and prop.embed.model != config.model:
+        if prop.embed.model is not None and prop.embed.model != model:
             raise EmbeddingError(
-                f"{node.name}.{prop.name} is embedded with '{prop.embed.model}', and '{config.model}' is configured"
+                f"{node.name}.{prop.name} is embedded with '{prop.embed.model}', and '{model}' is configured; "
+                f"set OMNIGRAPH_EMBED_MODEL='{prop.embed.model}'"
             )
-        source = node.properties[prop.embed.property].column
-        tasks.setdefault(node.type_key, []).append(EmbedTask(source, prop.column, prop.type.dimension or 0, config))
-    return {key: tuple(found) for key, found in tasks.items()}
+        found.append((node, prop, prop.embed.property))
+    if not found:
+        return {}
+    used = config_from_environment(os.environ) if config is None else config
+    variables = client_variables(os.environ)
+    tasks: dict[str, tuple[EmbedTask, ...]] = {}
+    for node, prop, source in found:
+        reason = None if prop.type.nullable else Sentence.NO_TEXT.text(property=prop.name, source=source)
+        column = node.properties[source].column
+        task = EmbedTask(column, prop.column, prop.type.dimension or 0, used, prop.name, reason, variables)
+        tasks[node.type_key] = (*tasks.get(node.type_key, ()), task)
+    return tasks
+
+
+def on_write_steps(nodes: Sequence[NodeType]) -> Iterator[EmbedStep]:
+    """The vectors that the schema has every write compute."""
+    for node in nodes:
+        for prop in node.property_list:
+            if prop.is_embedded_on_write:
+                yield EmbedStep(node.name, prop.name)

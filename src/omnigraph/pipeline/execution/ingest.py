@@ -98,12 +98,18 @@ class TooManyRejectedError(Exception):
 
 class _Ingest:
     def __init__(self, task: IngestTask) -> None:
+        from omnigraph.engine.rows.vector_cells import fillable_catalog
         from omnigraph.engine.schema.declared_indexes import table_types
         from omnigraph.language.catalog import Catalog
 
         self._task = task
-        self._catalog: Catalog = Catalog.from_json(task.catalog)
-        self._types = table_types(self._catalog)
+        declared = Catalog.from_json(task.catalog)
+        self._types = table_types(declared)
+        # Rows are read as if what will be embedded could be left out.
+        self._readable: Catalog = fillable_catalog(
+            declared, lambda node, prop: any(each.target == prop.column for each in task.embed.get(node.type_key, ()))
+        )
+        self._readable_types = table_types(self._readable)
         self._buffers: dict[str, _Buffer] = {}
         self._outcomes: list[dict[str, Any]] = []
         self._accepted: dict[str, int] = {}
@@ -138,7 +144,7 @@ class _Ingest:
         batch = self._without_corrupt(self._task.type_key or "", batch)
         if not batch.num_rows:
             return
-        type_ = self._types[self._task.type_key or ""]
+        type_ = self._readable_types[self._task.type_key or ""]
         numbers = _numbers(batch)
         loose = batch.drop_columns([ROW_COLUMN])
         rejected: list[RejectedRow] = []
@@ -172,7 +178,7 @@ class _Ingest:
 
         numbers = _numbers(batch)
         texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
-        decoded = decode_collecting(b"\n".join(texts), self._catalog, mint=self._mint(numbers))
+        decoded = decode_collecting(b"\n".join(texts), self._readable, mint=self._mint(numbers))
         at: dict[int, bytes] = {}
 
         def record_of(number: int) -> str:
@@ -219,11 +225,10 @@ class _Ingest:
 
     def _take(self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf) -> None:
         rows, numbers = self._admitted(key, rows, numbers, record_of)
+        rows, numbers = self._embedded(key, rows, numbers, record_of)
         self._accepted[key] = self._accepted.get(key, 0) + rows.num_rows
         if not rows.num_rows:
             return
-        for step in self._task.embed.get(key, ()):
-            rows = step.filled(rows)
         buffer = self._buffers.setdefault(key, _Buffer())
         buffer.add(rows, numbers)
         if buffer.rows >= _FLUSH_ROWS:
@@ -253,6 +258,29 @@ class _Ingest:
         keep = np.ones(rows.num_rows, np.bool_)
         keep[list(refused)] = False
         return rows.filter(pa.array(keep)), numbers[keep]
+
+    def _embedded(
+        self, key: str, rows: pa.Table, numbers: NDArray[np.int64], record_of: RecordOf
+    ) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Rows with their vectors, without those that should have one and have no text, which costs nothing."""
+        from omnigraph.engine.rows.columns import rows_schema
+
+        steps = self._task.embed.get(key, ())
+        if not steps or not rows.num_rows:
+            return rows, numbers
+        keep = np.ones(rows.num_rows, np.bool_)
+        for step in steps:
+            missing = step.without_text(rows)
+            for row in np.flatnonzero(missing & keep).tolist():
+                number = int(numbers[row])
+                problem = _problem(step.property, step.reason or "", ConstraintRule.REQUIRED)
+                entity_id = rows.column("id")[row].as_py()
+                self._reject_row(key, number, entity_id, [problem], lambda n=number: record_of(n))
+            keep &= ~missing
+        rows = rows.filter(pa.array(keep))
+        for step in steps:
+            rows = step.filled(rows)
+        return pa.table(rows.columns, schema=rows_schema(self._types[key])), numbers[keep]
 
     def _flush(self, key: str) -> None:
         from omnigraph.engine.rows.columns import as_table_rows, table_schema

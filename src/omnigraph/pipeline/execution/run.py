@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
-from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
+from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
@@ -34,7 +34,7 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.checks.rules import all_of
 from omnigraph.pipeline.datasource.spark_types import spark_schema
-from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks
+from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks, on_write_steps
 from omnigraph.pipeline.execution.index_tasks import index_tables
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.rejections import (
@@ -91,7 +91,11 @@ def run(
         session_of_run(session, model.spark) as own,
         _clear_errors(),
     ):
-        execution = _Run(model, workspace, own, actor, progress, dry_run, embedding)
+        author = workspace.author(actor)
+        allowed = workspace.acting(PolicyAction.CHANGE, model.branch)
+        allowed.require(author, PolicyAction.CHANGE, model.branch)
+        allowed.refuse_narrowed("a pipeline")
+        execution = _Run(model, allowed, own, author, progress, dry_run, embedding)
         try:
             return execution.to_commit(run_key, force=force)
         finally:
@@ -323,9 +327,11 @@ class _Run:
         )
 
     def _embed_tasks(self, catalog: Catalog) -> dict[str, tuple[EmbedTask, ...]]:
-        if not self.model.embed:
-            return {}
-        return embed_tasks(self.model.embed, catalog, self.embedding or config_from_environment(os.environ))
+        """What the pipeline says, and what the schema has every write of the types at hand compute."""
+        any_type = any(source.is_graph for source in self.model.sources.values())
+        written = {mapping.type_name for mapping in self.model.mappings if not mapping.is_edge}
+        nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]
+        return embed_tasks([*self.model.embed, *on_write_steps(nodes)], catalog, self.embedding)
 
     def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
         metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")

@@ -322,7 +322,7 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
                 place = f"{mapping.type_key}.{column}"
                 complaints.add(place, "P014", f"{kind} type {type_.name} has no property '{column}'", hint)
         for name, prop in type_.properties.items():
-            filled = any(step == EmbedStep(type_.name, name) for step in pipeline.embed)
+            filled = prop.is_embedded_on_write or EmbedStep(type_.name, name) in pipeline.embed
             if not prop.type.nullable and name not in mapping.select and not filled:
                 message = f"{type_.name}.{name} is not nullable and nothing is selected for it"
                 complaints.add(mapping.type_key, "P015", message)

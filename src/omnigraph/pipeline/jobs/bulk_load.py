@@ -6,7 +6,7 @@ everything else to `run`; like every load it takes all rows or none, and a key t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -19,10 +19,10 @@ from omnigraph.engine.workspace import GraphHandle, Workspace
 from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BranchNotFoundError
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.datasource.read import type_named
 from omnigraph.pipeline.execution.run import run
-from omnigraph.pipeline.file.model import Duplicates, Pipeline, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.file.model import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.sources.sources import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
 
@@ -44,11 +44,15 @@ def load_on_spark(
     branch: str = "main",
     base: str | None = None,
     type_name: str | None = None,
+    embed: bool = False,
     actor: str | None = None,
     spark: SparkSession | None = None,
     progress: Progress | None = None,
 ) -> LoadReceipt:
-    """Load graph records, or rows of the type `type_name`, as one commit; a missing branch is made from `base`."""
+    """Load graph records, or rows of the type `type_name`, as one commit; a missing branch is made from `base`.
+
+    `embed` computes every `@embed` vector that is missing.
+    """
     state = _target(graph.workspace, branch, base)  # what is wrong with the target is known before Java starts
     type_ = None if type_name is None else type_named(state, type_name)
     names = ["data", *(f"data_{number}" for number in range(2, len(inputs) + 1))]
@@ -59,6 +63,7 @@ def load_on_spark(
         branch=branch,
         base=base,
         mode=load_mode(mode),
+        embed=tuple(_embed_steps(state.catalog, type_)) if embed else (),
         quality=Quality(duplicates=Duplicates.LOAD),
     )
     with spark_session(SparkSettings(), "omnigraph load", spark) as session:
@@ -72,6 +77,14 @@ def load_on_spark(
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
         report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress)
     return _receipt(graph.workspace, report, base)
+
+
+def _embed_steps(catalog: Catalog, type_: TableType | None) -> Iterator[EmbedStep]:
+    """Every vector that a schema says a source of, of one type or of all."""
+    for node in catalog.nodes.values():
+        for prop in node.property_list:
+            if prop.embed is not None and type_ in (None, node):
+                yield EmbedStep(node.name, prop.name)
 
 
 def _target(workspace: Workspace, branch: str, base: str | None) -> Snapshot:

@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.export import ExportedFile
 from omnigraph.api.pipeline import Progress
 from omnigraph.engine.bulk.entity_records import EntityRecords
@@ -69,7 +70,8 @@ def export_types(
         raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}") from None
     if "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
         raise BadRequestError(f"'{directory}' is not empty; export into a new directory")
-    state = graph.workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
+    state = graph.workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
+    state.refuse_narrowed("an export on Spark")
     chosen = [type_named(state, name) for name in (types or state.types())]
     stages = Stages(progress)
     written = []

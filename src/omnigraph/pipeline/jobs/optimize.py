@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.pipeline import Progress
 from omnigraph.api.upkeep import OptimizeReport, PendingIndex, TableOptimized
 from omnigraph.engine.bulk.compaction import BulkCompaction, same_content_plan
@@ -40,8 +41,9 @@ def optimize_on_spark(
     progress: Progress | None = None,
 ) -> OptimizeReport:
     """Compact the tables of a branch and make their indexes whole. Refused when a writer changes those tables."""
-    stages, workspace = Stages(progress), graph.workspace
-    txn = workspace.begin(branch, Intent(kind="optimize", actor=actor))
+    stages, author = Stages(progress), graph.workspace.author(actor)
+    workspace = graph.workspace.acting(PolicyAction.ADMIN)
+    txn = workspace.begin(branch, Intent(kind="optimize", actor=author))
     known = table_types(txn.snapshot.catalog)
     if types is not None and (unknown := sorted(set(types) - known.keys())):
         raise BadRequestError(f"unknown type '{unknown[0]}'; write node:<Type> or edge:<Type>")

@@ -6,15 +6,15 @@ them, stays in the file it is in. Needed when a schema gains an `@embed` propert
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from omnigraph.api.enums import PolicyAction
 from omnigraph.api.pipeline import ReembedOutcome
-from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment
+from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
 from omnigraph.engine.bulk.predicates import all_of, is_not_null, is_null
 from omnigraph.engine.bulk.remote_table import RemoteTable
@@ -50,15 +50,18 @@ def reembed(
     again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
     told = {"embed.property": f"{type_name}.{property}"}
-    intent = Intent(kind="pipeline", actor=actor, message=f"embed {type_name}.{property}", details=told)
+    author = graph.workspace.author(actor)
+    workspace = graph.workspace.acting(PolicyAction.CHANGE, branch)
+    workspace.require(author, PolicyAction.CHANGE, branch)
+    workspace.refuse_narrowed("embedding a type")
+    intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=told)
     with spark_session(SparkSettings(), f"omnigraph: embed {type_name}.{property}", spark) as session:
-        txn = graph.workspace.begin(branch, intent)
-        used = config or config_from_environment(os.environ)
-        attempt = _Reembedding(session, EmbedStep(type_name, property), used, only_missing, index)
+        txn = workspace.begin(branch, intent)
+        attempt = _Reembedding(session, EmbedStep(type_name, property), config, only_missing, index)
         plan = attempt.prepare(txn)
         if not plan.staged:
             return ReembedOutcome(0, None)
-        published = graph.workspace.publish(txn, plan, attempt.prepare)
+        published = workspace.publish(txn, plan, attempt.prepare)
     commit = receipt_of(published.entry)
     embedded = sum(counts.updated for counts in published.entry.commit.changes.values())
     return ReembedOutcome(embedded, commit.id, commit)
@@ -68,7 +71,7 @@ def reembed(
 class _Reembedding:
     spark: SparkSession
     step: EmbedStep
-    config: EmbeddingConfig
+    config: EmbeddingConfig | None
     only_missing: bool
     index: bool
     # What became of fragments, by all that they consisted of: good for any head that still has them.
@@ -94,7 +97,7 @@ class _Reembedding:
         if self.index:
             indexed = index_tables(self.spark, txn.resources, {key: (type_, staged.state)})
             staged = replace(staged, state=indexed.get(key, staged.state))
-        return PublishPlan(staged={key: staged}, details={"embed.model": self.config.model})
+        return PublishPlan(staged={key: staged}, details={"embed.model": task.config.model})
 
     def _embedded(
         self, table: RemoteTable, task: EmbedTask, fragments: Sequence[int]

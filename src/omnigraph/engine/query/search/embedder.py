@@ -1,4 +1,4 @@
-"""Turning the text of a `nearest` into a vector: what the engine expects of an embedding client.
+"""Turning texts into vectors, of a `nearest` or of rows that are written: what the engine expects of a client.
 
 The engine never chooses a provider and never reads the environment; whoever opens a graph hands a client in. Vectors
 given as numbers don't come through here.
@@ -6,7 +6,8 @@ given as numbers don't come through here.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,22 +29,33 @@ class Embedder(Protocol):
         ...
 
 
-def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: str) -> NDArray[np.float32]:
-    """Embed a query text for a vector property of type `owner`.
+@runtime_checkable
+class DocumentEmbedder(Embedder, Protocol):
+    """A client that also makes the vectors of stored texts; needed where a write computes them."""
 
-    Vectors of two models are not comparable, so a property that records its model is only searched with that one.
-    """
+    def embed_documents(self, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
+        """A unit vector for each text, one below the other."""
+        ...
+
+
+def check_model(embedder: Embedder, owner: str, prop: Property) -> None:
+    """Vectors of two models are not comparable: a property that records its model has vectors of that one only."""
+    recorded = prop.embed.model if prop.embed is not None else None
+    if recorded is not None and embedder.model != recorded:
+        raise BadRequestError(
+            f"{owner}.{prop.name} holds vectors of model '{recorded}', but texts are embedded with "
+            f"'{embedder.model}'; set OMNIGRAPH_EMBED_MODEL='{recorded}', or give the vectors themselves"
+        )
+
+
+def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: str) -> NDArray[np.float32]:
+    """Embed a query text for a vector property of type `owner`."""
     if embedder is None:
         raise BadRequestError(
             f'nearest({owner}.{prop.name}, "...") has to embed its text, and this graph was opened without an '
             "embedding client; pass a vector, or open it with one"
         )
-    recorded = prop.embed.model if prop.embed is not None else None
-    if recorded is not None and embedder.model != recorded:
-        raise BadRequestError(
-            f"{owner}.{prop.name} holds vectors of model '{recorded}', but queries are embedded with "
-            f"'{embedder.model}'; set OMNIGRAPH_EMBED_MODEL='{recorded}', or pass a vector"
-        )
+    check_model(embedder, owner, prop)
     dimension = prop.type.dimension
     if dimension is None:
         raise ValueError(f"{owner}.{prop.name} is not a vector")

@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.limits import Limits
+from omnigraph.engine.rows.columns import rows_field
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, type_records
 from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.change import GraphChange
+from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutate.cells import evaluate
 from omnigraph.engine.write.mutate.conditions import Condition
 from omnigraph.engine.write.mutate.inserts import UNIT, WaitingInserts, refuse_first
@@ -32,12 +34,20 @@ from omnigraph.language.violations import Sentence
 class Construction:
     """The state of a mutation that inserts and updates."""
 
-    def __init__(self, txn: WriteTxn, values: Mapping[str, BoundValue], limits: Limits, sight: AuthorSight) -> None:
+    def __init__(
+        self,
+        txn: WriteTxn,
+        values: Mapping[str, BoundValue],
+        limits: Limits,
+        sight: AuthorSight,
+        vectors: OnWriteVectors,
+    ) -> None:
         self._txn = txn
         self._sight = sight
         self._values = values
         self._limits = limits
-        self._waiting = WaitingInserts()
+        self._vectors = vectors
+        self._waiting = WaitingInserts(vectors.fillable)
         self._pending: dict[str, PendingRows] = {}
         self.affected_nodes = 0
         self.affected_edges = 0
@@ -100,7 +110,17 @@ class Construction:
         rejected: list[RejectedRow] = []
         typed = type_records(_only_assigned(update), [self._record(update.assignments)], [number], rejected)
         refuse_first(rejected)
-        return typed.rows.drop_columns(["id"])
+        return self._outdated(update.type, typed.rows.drop_columns(["id"]))
+
+    def _outdated(self, type_: NodeType, assigned: pa.Table) -> pa.Table:
+        """Also take away the vectors that are computed from an assigned text, so that they are computed anew."""
+        for prop in type_.property_list:
+            if prop.embed is None or not self._vectors.is_computed(prop) or prop.column in assigned.column_names:
+                continue
+            if type_.properties[prop.embed.property].column in assigned.column_names:
+                field = rows_field(prop)
+                assigned = assigned.append_column(field, pa.nulls(1, field.type))
+        return assigned
 
     def _record(self, assignments: Sequence[ir.Assign]) -> dict[str, BoundValue]:
         return {assign.property.name: evaluate(assign.value, self._values) for assign in assignments}

@@ -6,8 +6,8 @@ violations that of the earliest statement is raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from omnigraph.engine.rows.kernels import RejectedRow, TypedRows, type_records
 from omnigraph.language.catalog import TableType
@@ -26,9 +26,10 @@ class _Block:
 
 
 class WaitingInserts:
-    """Records by type, in the order of their statements."""
+    """Records by type, in the order of their statements. `readable` is the form of a type that records are read by."""
 
-    def __init__(self) -> None:
+    def __init__(self, readable: Callable[[TableType], TableType]) -> None:
+        self._readable = readable
         self._blocks: dict[str, _Block] = {}
 
     def add(
@@ -52,12 +53,15 @@ class WaitingInserts:
         blocks, self._blocks = self._blocks, {}
         rejected: list[RejectedRow] = []
         typed = [
-            type_records(
-                block.type,
-                block.records,
-                block.statements,
-                rejected,
-                endpoints=(block.sources, block.targets) if block.sources else None,
+            replace(
+                type_records(
+                    self._readable(block.type),
+                    block.records,
+                    block.statements,
+                    rejected,
+                    endpoints=(block.sources, block.targets) if block.sources else None,
+                ),
+                type=block.type,
             )
             for block in blocks.values()
         ]

@@ -19,6 +19,7 @@ from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.blob_admission import admit_blobs
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
+from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutate.constructive import Construction
 from omnigraph.engine.write.mutate.destructive import Destruction
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
@@ -56,8 +57,8 @@ def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
         request_digest=_digest(request),
         expected_head=request.if_commit,
     )
-    run = _Mutation(workspace, request, intent)
-    published = workspace.commit(request.branch, run.prepare, intent)
+    run = _Mutation(workspace, request, intent, OnWriteVectors(workspace.embedder, workspace.limits))
+    published = run.vectors.computing(lambda: workspace.commit(request.branch, run.prepare, intent))
     if published is None:
         if request.if_commit is not None:
             # Nothing is published that would notice a moved head, so it is looked at once more.
@@ -81,6 +82,7 @@ class _Mutation:
     workspace: Workspace
     request: MutationRequest
     intent: Intent
+    vectors: OnWriteVectors
     query_name: str = ""
 
     def prepare(self, txn: WriteTxn) -> PublishPlan | None:
@@ -94,7 +96,7 @@ class _Mutation:
         made = (
             Destruction(txn, values, sight)
             if plan.is_destructive
-            else Construction(txn, values, self.workspace.limits, sight)
+            else Construction(txn, values, self.workspace.limits, sight, self.vectors)
         )
         made.run(plan.statements)
         change = made.change()
@@ -106,6 +108,7 @@ class _Mutation:
         with sight.discreet():
             checked = check_constraints(FinalImage(txn, change), order)
         change = admit_blobs(txn.resources, change)
+        change = self.vectors.filled(change, txn.snapshot.catalog)
         return PublishPlan(
             staged=txn.stage(change.staging_jobs(txn.root.staging)),
             read_set=_together(checked, made.tables_read - change.by_type.keys()),

@@ -67,13 +67,16 @@ def _assigned(assignments: tuple[ResolvedAssignment, ...]) -> tuple[ir.Assign, .
 
 
 def _refuse_missing_vectors(insert: ResolvedInsertNode, findings: DiagnosticSink) -> None:
-    """The type checker lets an embedded vector be left out, but nothing computes it on insert."""
+    """The type checker lets an embedded vector be left out, but an insert computes it only when the schema says so."""
     given = {assignment.property.name for assignment in insert.assignments}
     for prop in insert.type.properties.values():
-        if prop.embed is not None and not prop.type.nullable and prop.name not in given:
+        if prop.embed is None or prop.embed.on_write:
+            continue
+        if not prop.type.nullable and prop.name not in given:
             findings.report(
                 REFUSED,
-                f"missing required property '{insert.type.name}.{prop.name}': vectors are not computed on insert",
+                f"missing required property '{insert.type.name}.{prop.name}': vectors are not computed on insert, "
+                "unless the schema says @embed(..., on_write=true)",
                 (insert.at.start, insert.at.end),
             )
 

@@ -1,0 +1,236 @@
+"""Clusters: what is found wrong with one, what its ledger says of its resources, and what its commands report."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity, StatusKind
+from omnigraph.api.schema import SchemaPlan
+
+
+class ClusterDiagnostic(Struct, frozen=True):
+    """One finding. `path` is a dotted key of the configuration, the address of a resource, or a file of the ledger."""
+
+    code: str
+    severity: Severity
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        label = "ERROR" if self.severity is Severity.ERROR else "WARN "
+        return f"{label} {self.code} {self.path}: {self.message}"
+
+
+Diagnostics: TypeAlias = tuple[ClusterDiagnostic, ...]
+
+
+def is_ok(diagnostics: Diagnostics) -> bool:
+    return all(finding.severity is not Severity.ERROR for finding in diagnostics)
+
+
+# What a ledger says
+
+
+class ResourceStatus(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    status: StatusKind
+    conditions: tuple[str, ...] = ()
+    message: str | None = None
+
+
+class GraphObservation(Struct, frozen=True, kw_only=True, tag="graph", tag_field="kind", forbid_unknown_fields=True):
+    """What was found at the root of a graph."""
+
+    address: str
+    graph_uri: str
+    observed_at: str
+    exists: bool
+    graph_manifest_version: int | None = None
+    schema_digest: str | None = None
+    desired_schema_digest: str | None = None
+    schema_matches_desired: bool | None = None
+    error: str | None = None
+
+
+class GraphTombstone(Struct, frozen=True, kw_only=True, tag="tombstone", tag_field="kind", forbid_unknown_fields=True):
+    """A graph that was deleted."""
+
+    deleted_at: str
+    approval_id: str | None
+    actor: str | None
+
+
+Observations: TypeAlias = dict[str, GraphObservation | GraphTombstone]
+Statuses: TypeAlias = dict[str, ResourceStatus]
+
+
+class StateObservations(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The ledger and the lock as a command found them; of its own lock, `lock_id` is `acquired_lock_id`."""
+
+    state_path: str
+    lock_path: str
+    state_found: bool
+    applied_config_digest: str | None = None
+    state_revision: int
+    state_cas: str | None = None
+    resource_count: int
+    locked: bool
+    lock_id: str | None = None
+    lock_acquired: bool
+    acquired_lock_id: str | None = None
+    lock_operation: str | None = None
+    lock_created_at: str | None = None
+    lock_pid: int | None = None
+    lock_age_seconds: int | None = None
+
+
+# What commands report
+
+
+class DeclaredResource(Struct, frozen=True, omit_defaults=True):
+    """A resource of the configuration. `path` is the file it is written in, where it is one."""
+
+    address: str
+    kind: str
+    digest: str
+    path: str | None = None
+
+
+class Dependency(Struct, frozen=True):
+    """`source` can't be applied without `target`."""
+
+    source: str = field(name="from")
+    target: str = field(name="to")
+
+
+class DesiredRevision(Struct, frozen=True, omit_defaults=True):
+    config_digest: str | None = None
+
+
+class ClusterChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What happens to one resource, and why it does not when it does not."""
+
+    resource: str
+    operation: ResourceOperation
+    before_digest: str | None = None
+    after_digest: str | None = None
+    disposition: ChangeDisposition | None = None
+    reason: str | None = None
+    binding_change: bool = False
+    metadata_change: Literal["policy_bindings", "embedding_profile", "pipeline_graph"] | None = None
+    migration: SchemaPlan | None = None
+
+
+class BlastRadius(Struct, frozen=True):
+    """What depends on a resource that changes."""
+
+    resource: str
+    affected: tuple[str, ...]
+
+
+class ApprovalRequired(Struct, frozen=True):
+    resource: str
+    reason: str
+    satisfied: bool
+
+
+class ClusterValidated(Struct, frozen=True, kw_only=True):
+    ok: bool
+    config_dir: str
+    config_file: str
+    resource_digests: dict[str, str]
+    resources: tuple[DeclaredResource, ...]
+    dependencies: tuple[Dependency, ...]
+    diagnostics: Diagnostics
+
+
+class ClusterPlan(Struct, frozen=True, kw_only=True):
+    ok: bool
+    config_dir: str
+    desired_revision: DesiredRevision
+    resource_digests: dict[str, str]
+    dependencies: tuple[Dependency, ...]
+    state_observations: StateObservations
+    changes: tuple[ClusterChange, ...]
+    blast_radius: tuple[BlastRadius, ...]
+    approvals_required: tuple[ApprovalRequired, ...]
+    diagnostics: Diagnostics
+
+
+class ClusterApplied(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    ok: bool
+    config_dir: str
+    actor: str | None = None
+    desired_revision: DesiredRevision
+    state_observations: StateObservations
+    changes: tuple[ClusterChange, ...]
+    applied_count: int
+    deferred_count: int
+    converged: bool
+    state_written: bool
+    resource_statuses: Statuses
+    diagnostics: Diagnostics
+
+
+class ClusterApproved(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    ok: bool
+    config_dir: str
+    approval_id: str | None = None
+    resource: str | None = None
+    operation: ResourceOperation | None = None
+    approved_by: str | None = None
+    diagnostics: Diagnostics
+
+
+class ClusterStatus(Struct, frozen=True, kw_only=True):
+    ok: bool
+    config_dir: str
+    state_observations: StateObservations
+    resource_digests: dict[str, str]
+    resource_statuses: Statuses
+    observations: Observations
+    diagnostics: Diagnostics
+
+
+class ClusterObserved(Struct, frozen=True, kw_only=True):
+    """Of `refresh` and `import`: as a status, with what was done."""
+
+    ok: bool
+    operation: Literal["refresh", "import"]
+    config_dir: str
+    state_observations: StateObservations
+    resource_digests: dict[str, str]
+    resource_statuses: Statuses
+    observations: Observations
+    diagnostics: Diagnostics
+
+
+class ClusterUnlocked(Struct, frozen=True, kw_only=True):
+    ok: bool
+    config_dir: str
+    state_observations: StateObservations
+    lock_removed: bool
+    diagnostics: Diagnostics
+
+
+class ClusterRevision(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One state of the ledger, and what it changed of the one before."""
+
+    state_revision: int
+    state_cas: str
+    operation: str | None = None
+    actor: str | None = None
+    written_at: str | None = None
+    config_digest: str | None = None
+    resource_count: int
+    changes: tuple[ClusterChange, ...]
+
+
+class ClusterHistory(Struct, frozen=True, kw_only=True):
+    """The states of a cluster, newest first."""
+
+    ok: bool
+    config_dir: str
+    revisions: tuple[ClusterRevision, ...]
+    diagnostics: Diagnostics

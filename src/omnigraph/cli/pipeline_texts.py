@@ -1,0 +1,17 @@
+"""How a cluster has its pipeline files read: it knows nothing of pipelines, so whoever knows both hands this in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omnigraph.engine.sources import CheckedSchema
+
+
+def read_pipeline_text(text: str, path: str) -> Callable[[CheckedSchema], None]:
+    """Read a pipeline file, and give what checks it against a schema. Starts no Spark."""
+    from omnigraph.pipeline.file.model import check_against, read_pipeline
+
+    pipeline = read_pipeline(text, path=path)
+    return lambda schema: check_against(pipeline, schema.catalog)

@@ -1,0 +1,1 @@
+"""The interactive shell: statements, what they mean, and the terminal they come from."""

@@ -1,0 +1,258 @@
+"""One session of the shell on one graph: the branch or past state it reads, its formats, and what statements do.
+
+It works on any `GraphApi` and knows no terminal: whoever reads lines gives it statements and shows its errors.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omnigraph.api.enums import ReadFormat
+from omnigraph.api.graph import GraphApi
+from omnigraph.cli.files import read_source
+from omnigraph.cli.json_input import json_object
+from omnigraph.cli.output import print_lines, print_text
+from omnigraph.cli.read_printer import ReadPrinter
+from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.shell.names import Names
+from omnigraph.cli.shell.statements import as_call, as_query
+from omnigraph.cli.usage import UsageError
+from omnigraph.errors import BadRequestError
+from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.syntax import Query
+from omnigraph.language.source import did_you_mean
+from omnigraph.storage.identifiers import MAIN
+
+HELP = """\
+match { $p: Person } return { $p.name }      a read; one line, or end it with ; or an empty line
+insert Person { name: "Ada" }                a mutation on the current branch, one commit
+query q($n: String) { … }                    a whole query; it ends with its brace
+q n=Ada     or     q {"n": "Ada"}            a query of a file, by name (:queries FILE)
+
+:branch [NAME | create NAME]   the branches, or go to one
+:at [VERSION | TIME | COMMIT]  read the past of the branch; :at now comes back
+:schema [TYPE]                 the schema, or one declaration of it
+:queries [FILE]                the queries that can be called, or take those of a file
+:params {"n": "Ada"}           values for parameters of queries that are typed
+:explain READ                  the plan of a read
+:profile READ                  run it, and show what each operator did
+:format [NAME]                 table, kv, csv, jsonl or json
+:help, :quit                   Ctrl-D leaves too; Ctrl-C drops the line, or the running query"""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A query that can be called, with the text it is part of."""
+
+    source: str
+    query: Query
+
+
+class Leaving(Exception):  # noqa: N818  (no error: somebody said goodbye)
+    """The session is over."""
+
+
+@dataclass
+class Session:
+    graph: GraphApi
+    printer: ReadPrinter
+    actor: str | None = None
+    branch: str = MAIN
+    point: ReadingPoint = field(default_factory=lambda: ReadingPoint.chosen(MAIN))
+    params: dict[str, Any] = field(default_factory=dict)
+    known: dict[str, Known] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.point = ReadingPoint.chosen(self.branch)
+        self._commands: dict[str, Callable[[str], None]] = {
+            ":at": self._at,
+            ":branch": self._branch,
+            ":explain": self._explain,
+            ":format": self._format,
+            ":help": lambda _: print_text(HELP),
+            ":params": self._params,
+            ":profile": self._profile,
+            ":queries": self._queries,
+            ":quit": self._quit,
+            ":schema": self._schema,
+        }
+        offered: dict[str, tuple[str, ...]] = dict.fromkeys(self._commands, ())
+        offered |= {":format": tuple(ReadFormat), ":branch": ("create",), ":at": ("now",)}
+        self.names = Names(
+            schema=lambda: self.graph.schema_text(self.branch),
+            branches=self.graph.list_branches,
+            queries=lambda: self.known,
+            commands=offered,
+        )
+
+    @property
+    def prompt(self) -> str:
+        past = self.point.snapshot or self.point.version or (self.point.at and self.point.at.isoformat())
+        return f"{self.branch}@{past}> " if past else f"{self.branch}> "
+
+    def run(self, statement: str) -> None:
+        """One statement. Raises what went wrong; the session stays as it was."""
+        if statement.startswith(":"):
+            name, _, rest = statement.partition(" ")
+            command = self._commands.get(name)
+            if command is None:
+                hint = did_you_mean(name, list(self._commands))
+                raise BadRequestError(f"there is no {name}; {hint or ':help lists the commands'}")
+            command(rest.strip())
+            return
+        source, query, given = self._asked(statement)
+        if query.is_mutation:
+            self._mutate(source, query.name.text, given)
+        else:
+            self.printer.show(self.graph.query(source, query.name.text, given, **self.point.pinned))
+
+    def _asked(self, text: str) -> tuple[str, Query, dict[str, Any]]:
+        """What a text asks for: the source, the query in it, and values for its parameters."""
+        called = as_call(text)
+        if called is not None and called[0] in self.known:
+            known = self.known[called[0]]
+            return known.source, known.query, self.params_of(known.query) | _arguments(called[1])
+        source = as_query(text)
+        if called is not None and source == text:
+            names = f"; :queries FILE takes some: {', '.join(sorted(self.known)) or 'there are none yet'}"
+            raise BadRequestError(f"'{called[0]}' is no query that can be called{names}")
+        queries = parse_queries(source).queries
+        if len(queries) != 1:
+            raise BadRequestError("one query at a time; :queries FILE takes those of a file")
+        return source, queries[0], self.params_of(queries[0])
+
+    def params_of(self, query: Query) -> dict[str, Any]:
+        """The values of the session that the query has parameters for."""
+        return {p.name: self.params[p.name] for p in query.parameters if p.name in self.params}
+
+    def _mutate(self, source: str, name: str, given: dict[str, Any]) -> None:
+        if self.point != ReadingPoint.chosen(self.branch):
+            raise BadRequestError("the past can't be changed; :at now goes back to the branch")
+        receipt = self.graph.mutate(source, name, given, branch=self.branch, actor=self.actor)
+        print_lines([f"changed {receipt.branch}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges"])
+
+    # ---- commands
+
+    def _at(self, where: str) -> None:
+        point = ReadingPoint.chosen(self.branch)
+        # Looked up now, and not at the next read: a state that is not there is no place to be.
+        if where.isdigit():
+            newest = self.graph.version_of(self.branch)
+            if not 1 <= int(where) <= newest:
+                raise BadRequestError(f"branch '{self.branch}' has the versions 1 to {newest}")
+            point = ReadingPoint.chosen(self.branch, version=int(where))
+        elif _is_commit(where):
+            self.graph.version_of(snapshot=where)
+            point = ReadingPoint.chosen(None, where)
+        elif where not in ("", "now"):
+            point = ReadingPoint.chosen(self.branch, at=where)
+            self.graph.version_of(self.branch, at=point.at)
+        self.point = point
+
+    def _branch(self, name: str) -> None:
+        branches = self.graph.list_branches()
+        word, _, created = name.partition(" ")
+        if word == "create" and created.strip():
+            self.graph.create_branch(created.strip(), source=self.branch, actor=self.actor)
+            name = created.strip()
+        elif not name:
+            print_lines(f"{'*' if each == self.branch else ' '} {each}" for each in branches)
+            return
+        elif name not in branches:
+            hint = did_you_mean(name, branches)
+            raise BadRequestError(f"branch '{name}' not found; {hint or f':branch create {name} makes it'}")
+        self.branch = name
+        self.point = ReadingPoint.chosen(name)
+
+    def _explain(self, text: str) -> None:
+        source, query, given = self._asked(text)
+        print_lines(self.graph.explain(source, query.name.text, given, **self.point.pinned), lambda _: "")
+
+    def _profile(self, text: str) -> None:
+        from omnigraph.engine.query.read import ReadOptions
+        from omnigraph.graph import Graph
+
+        if not isinstance(self.graph, Graph):
+            raise BadRequestError("a server does not say what its operators did; :explain shows the plan")
+        source, query, given = self._asked(text)
+        options = ReadOptions(profile=True)
+        result = self.graph.query(source, query.name.text, given, **self.point.pinned, options=options)
+        self.printer.show(result)
+        for line in result.profile.lines():
+            print(line, file=sys.stderr)
+
+    def _format(self, name: str) -> None:
+        if not name:
+            print_lines([self.printer.format.value])
+            return
+        try:
+            self.printer.format = ReadFormat(name)
+        except ValueError:
+            raise UsageError(f"'{name}' is no format; there are {', '.join(ReadFormat)}") from None
+
+    def _params(self, text: str) -> None:
+        if text:
+            self.params = json_object(text, ":params", "parameters are a JSON object")
+        else:
+            print_lines([json.dumps(self.params, ensure_ascii=False)])
+
+    def _queries(self, file: str) -> None:
+        if file:
+            self.take_queries(Path(file))
+        for name, known in sorted(self.known.items()):
+            parameters = ", ".join(f"${p.name}" for p in known.query.parameters)
+            print_lines([f"{'mutation' if known.query.is_mutation else 'read':<9}{name}({parameters})"])
+
+    def take_queries(self, path: Path) -> None:
+        """Let the queries of a file be called by name."""
+        source = read_source(path)
+        self.known |= {query.name.text: Known(source, query) for query in parse_queries(source, str(path)).queries}
+
+    def _schema(self, name: str) -> None:
+        text = self.graph.schema_text(self.branch)
+        print_text(_declaration(text, name) if name else text)
+
+    def _quit(self, _: str) -> None:
+        raise Leaving
+
+
+def _is_commit(text: str) -> bool:
+    return len(text) == 26 and text.isalnum()
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """`{"name": "Ada"}`, or `name=Ada age=36`: values are JSON where they can be, else text."""
+    if not text or text.startswith("{"):
+        return json_object(text, "the arguments", "arguments are a JSON object") if text else {}
+    given = {}
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadRequestError(f"the arguments can't be read: {error}") from None
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise BadRequestError(f"'{word}' is no argument; write name=value, or a JSON object")
+        try:
+            given[name.removeprefix("$")] = json.loads(value)
+        except ValueError:
+            given[name.removeprefix("$")] = value
+    return given
+
+
+def _declaration(schema: str, name: str) -> str:
+    """The part of a schema that declares a type, as it stands there."""
+    from omnigraph.language.schema.parser import parse_schema
+
+    declared = {each.name.text: each for each in parse_schema(schema).declarations}
+    if name not in declared:
+        hint = did_you_mean(name, list(declared))
+        raise BadRequestError(f"the schema has no type '{name}'" + (f"; {hint}" if hint else ""))
+    start, end = declared[name].at
+    return schema[start:end]

@@ -1,0 +1,221 @@
+"""`RemoteGraph`: a graph behind a server, used like one that is opened here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
+from omnigraph.api.export import ByteWriter
+from omnigraph.api.query import ReadPoint
+from omnigraph.client import blobs, operations
+from omnigraph.client.address import Address
+from omnigraph.client.answers import Answer
+from omnigraph.client.blobs import RemoteBlob
+from omnigraph.client.methods import sent
+from omnigraph.client.record_lines import BaselineLines, RecordLines, counted, texts
+from omnigraph.client.remote import MAIN, Binder, Remote, plain_binder, target_of
+from omnigraph.client.rows import RemoteBatches, require_arrow
+from omnigraph.client.settings import Settings
+from omnigraph.client.streams import NeedsStorage, baseline_request, export_request, following
+from omnigraph.client.transport import Transport
+
+if TYPE_CHECKING:
+    from omnigraph.api.graph import ServedGraphApi
+
+
+class RemoteGraph(NeedsStorage, Remote):
+    """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
+
+    A handle may be shared between threads; it keeps connections. Reads, and writes under an idempotency key (every
+    mutation, load and merge has one), are repeated when an answer is lost, within `timeout`. What a handle has written
+    it also reads. Errors are those of the engine, with their fields.
+    """
+
+    def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
+        super().__init__(address, binder)
+        self._transport = Transport(settings or Settings())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    query = sent(operations.query)
+    explain = sent(operations.explain)
+    entity = sent(operations.entity)
+    listing = sent(operations.listing)
+
+    mutate = sent(operations.mutate)
+    load = sent(operations.load)
+    load_lenient = sent(operations.load_lenient)
+
+    stored_queries = sent(operations.stored_queries)
+    invoke = sent(operations.invoke)
+
+    create_branch = sent(operations.create_branch)
+    list_branches = sent(operations.list_branches)
+    delete_branch = sent(operations.delete_branch)
+    merge = sent(operations.merge)
+    preview_merge = sent(operations.preview_merge)
+
+    resolve_snapshot = sent(operations.resolve_snapshot)
+    version_of = sent(operations.version_of)
+    commits = sent(operations.commits)
+    commit_history = sent(operations.commit_history)
+    describe_commit = sent(operations.describe_commit)
+    diff = sent(operations.diff)
+
+    commit_changes = sent(operations.commit_changes)
+    poll_changes = sent(operations.poll_changes)
+
+    schema_text = sent(operations.schema_text)
+    plan_schema = sent(operations.plan_schema)
+    apply_schema = sent(operations.apply_schema)
+
+    list_graphs = sent(operations.list_graphs)
+
+    @property
+    def schema_source(self) -> str:
+        """The accepted schema text of main."""
+        return self.schema_text()
+
+    # What comes in pieces
+
+    def stream(
+        self,
+        source: Any,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        **parameters: Any,
+    ) -> RemoteBatches:
+        """As `query`, a batch at a time: for results that should not be in memory at once."""
+        point = ReadPoint(branch, snapshot, version, at)
+        answer = self._transport.open(operations.query_request(self, source, name, params, point, parameters))
+        require_arrow(answer.head)
+        return RemoteBatches(answer, target_of(point))
+
+    def export(
+        self,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> Iterator[str]:
+        """The lines of an export, each with its line end. They can be loaded as they are."""
+        point = ReadPoint(branch, snapshot, version, at)
+        blocks = _blocks(self._transport.open(export_request(self, point, types)), RecordLines())
+        return (text for block in blocks for text in texts(block))
+
+    def export_to(
+        self,
+        writer: ByteWriter,
+        *,
+        branch: str | None = None,
+        types: Collection[str] = (),
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> int:
+        """Write an export as it comes; how many entities that were."""
+        point = ReadPoint(branch, snapshot, version, at)
+        entities = 0
+        for block in _blocks(self._transport.open(export_request(self, point, types)), RecordLines()):
+            writer.write(block)
+            entities += counted(block)
+        return entities
+
+    def capture_baseline(
+        self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
+    ) -> ChangeBaseline:
+        """Write an export of the branch's head, and return the cursor that continues exactly after it.
+
+        If it raises, discard what was written: only a whole stream has a cursor.
+        """
+        lines = BaselineLines()
+        for block in _blocks(self._transport.open(baseline_request(self, branch, scope)), lines):
+            writer.write(block)
+        return lines.baseline()
+
+    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
+        """Everything a commit changed, one after another."""
+        page = self.commit_changes(commit_id, scope=scope)
+
+        def records() -> Iterator[ChangeRecord]:
+            shown = page
+            yield from shown.changes
+            while shown.next_page_token is not None:
+                shown = self.commit_changes(commit_id, scope=scope, page_token=shown.next_page_token)
+                yield from shown.changes
+
+        return records()
+
+    def follow(
+        self,
+        *,
+        branch: str = MAIN,
+        start: str | None = None,
+        cursor: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+    ) -> Iterator[ChangePoll]:
+        """The changes of a branch as they happen, without end.
+
+        Each item has blocks; one that ends a commit has a `cursor`, which a later `follow` goes on from. A connection
+        that is lost is made again there.
+        """
+        options: dict[str, Any] = {"branch": branch, "scope": scope, "max_changes": max_changes}
+        # The first poll does not wait, so that there is a cursor before anything can be missed.
+        poll = self.poll_changes(start=start, cursor=cursor, **options)
+        while True:
+            if poll.blocks:
+                yield poll
+            poll = self.poll_changes(**following(poll), **options)
+
+    def read_blob(
+        self,
+        kind: str,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> RemoteBlob:
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        point: dict[str, Any] = {"branch": branch, "snapshot": snapshot, "version": version, "at": at}
+        return RemoteBlob(self._find_blob(kind, type, id, property, **point), self._transport)
+
+    _find_blob = sent(blobs.find_blob)
+
+
+def _blocks(answer: Answer, lines: RecordLines) -> Iterator[bytes]:
+    """Whole lines, as they come."""
+    with answer:
+        for chunk in answer:
+            yield lines.feed(chunk)
+        lines.finish()
+
+
+if TYPE_CHECKING:
+
+    def _implements(graph: RemoteGraph) -> ServedGraphApi:
+        return graph

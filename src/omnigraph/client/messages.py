@@ -1,0 +1,164 @@
+"""A request and its reply, as both transports know them: made from the route table, read as structs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from omnigraph.api import wire
+from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.routes import IDEMPOTENCY_HEADER, Media, Route
+from omnigraph.errors import BadRequestError, OmniGraphError, UnexpectedAnswerError
+
+Shape = TypeVar("Shape")
+
+_PIECE_BYTES: Final = 256 << 10
+_SHOWN_CHARACTERS: Final = 500
+
+
+class Upload:
+    """A body that is sent in pieces. Texts, bytes and files can be sent again, an iterator only once."""
+
+    def __init__(self, data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> None:
+        if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
+            raise BadRequestError(f"'{data}' is not a graph record; if it is a file of graph records, give a Path")
+        if isinstance(data, Mapping) or not isinstance(data, str | bytes | os.PathLike | Iterable):
+            raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
+        self._data = data
+        self._opened = False
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether the next `pieces` are the whole of it."""
+        return not self._opened or isinstance(self._data, str | bytes | os.PathLike | list | tuple)
+
+    def pieces(self) -> Iterator[bytes]:
+        self._opened = True
+        data = self._data
+        if isinstance(data, str | bytes):
+            whole = data.encode() if isinstance(data, str) else data
+            yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
+        elif isinstance(data, os.PathLike):
+            with open(data, "rb") as file:
+                yield from iter(lambda: file.read(_PIECE_BYTES), b"")
+        else:
+            for piece in data:
+                if not isinstance(piece, str | bytes):
+                    raise BadRequestError("dictionaries are rows of one type, which only a graph in storage takes")
+                yield piece.encode() if isinstance(piece, str) else piece
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One exchange with a server.
+
+    `repeatable` says that doing it twice is doing it once: it reads, or carries an idempotency key.
+    """
+
+    route: Route
+    url: str
+    content: bytes | Upload | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool = True
+    writes: bool = False
+    method: str = ""
+    wait_seconds: float = 0.0
+    """How long the server may hold its answer back because it was asked to."""
+
+    @property
+    def verb(self) -> str:
+        return self.method or self.route.method
+
+    @property
+    def key(self) -> str | None:
+        return self.headers.get(IDEMPOTENCY_HEADER)
+
+    @property
+    def can_be_sent(self) -> bool:
+        return not isinstance(self.content, Upload) or self.content.can_be_sent
+
+    def with_headers(self, headers: Mapping[str, str]) -> Request:
+        return replace(self, headers={**self.headers, **headers})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer. Names of headers are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        return self.headers.get(name.lower())
+
+    @property
+    def media(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def checked(self) -> Reply:
+        """This reply, unless it tells a failure: that is raised, as the class it was on the server."""
+        if not 200 <= self.status < 300:
+            raise self.failure()
+        return self
+
+    def decoded(self, shape: type[Shape]) -> Shape:
+        """The body as a struct of the contract. Members that this version does not know are ignored."""
+        self.checked()
+        try:
+            return wire.decode(self.body, shape)
+        except BadRequestError as error:
+            raise UnexpectedAnswerError(self.status, f"{error}; is this an OmniGraph server?") from None
+
+    def failure(self) -> OmniGraphError:
+        """What went wrong, told by the body; a body that is no error of ours is shown as it is."""
+        if 300 <= self.status < 400:
+            where = (self.header("location") or "").partition("?")[0]
+            return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
+        try:
+            return wire.decode(self.body, ErrorOutput).rebuilt()
+        except (BadRequestError, msgspec.ValidationError):
+            text = self.body.decode(errors="replace").strip()
+            return UnexpectedAnswerError(self.status, text[:_SHOWN_CHARACTERS])
+
+
+Steps: TypeAlias = Generator[Request, Reply, Shape]
+"""A call: it yields requests, is sent their replies, and returns its result."""
+
+
+def query_string(parameters: Any) -> str:
+    """A struct of the contract as a query string, without what is not given."""
+    pairs = []
+    for each in msgspec.structs.fields(parameters):
+        value = getattr(parameters, each.name)
+        if value is None:
+            continue
+        pairs += [(each.encode_name, _text(item)) for item in (value if isinstance(value, tuple) else (value,))]
+    return f"?{urlencode(pairs)}" if pairs else ""
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def json_body(body: Any) -> tuple[bytes, dict[str, str]]:
+    """A struct of the contract as the body of a request, and the header that says so."""
+    return wire.encode(body), {"Content-Type": Media.JSON.value}
+
+
+def header_text(value: str, what: str, longest: int = 256) -> str:
+    """A value that may stand in a header."""
+    if not 0 < len(value) <= longest or not value.isascii() or not value.isprintable():
+        raise BadRequestError(f"{what} must be 1 to {longest} printable ASCII characters")
+    return value

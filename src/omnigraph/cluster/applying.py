@@ -1,0 +1,232 @@
+"""`cluster apply`: make a cluster what its configuration says, and record it.
+
+The order is what makes it safe to die anywhere, to be stopped for a day, and to run beside another apply:
+
+1. Graphs are made and schemas changed first. What of that is not recorded afterwards, the next apply finds.
+2. Payloads are stored before a state names them.
+3. The creation of the next revision decides who of several appliers it is. The others change nothing more.
+4. Only then is anything removed: the roots of graphs that the revision just made no longer has. Their names are never
+   used again, so who removes them late, or twice, harms nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from omnigraph.api.cluster import ClusterApplied, ClusterChange
+from omnigraph.api.enums import ChangeDisposition, ResourceOperation
+from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
+from omnigraph.cluster.approvals import Approval, mark_spent
+from omnigraph.cluster.attempt import Attempt
+from omnigraph.cluster.catalog import payload_path
+from omnigraph.cluster.desired import Desired, ReadPipeline
+from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
+from omnigraph.cluster.diff import difference
+from omnigraph.cluster.dispositions import RECOVERY_PENDING, demoted, held_up, parsed
+from omnigraph.cluster.draft import Draft
+from omnigraph.cluster.ledger import Recorded, graph_folder, revision_path
+from omnigraph.cluster.lock import timestamp
+from omnigraph.cluster.moves import DELETE, Moves, of_kind
+from omnigraph.cluster.payloads import Damage
+from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, refuse_uncovered, require_state
+from omnigraph.cluster.session import Session
+from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StatusKind, Written
+from omnigraph.errors import StorageError
+
+_WRITES_AT_ONCE: Final = 8
+
+
+def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterApplied:
+    attempt = Attempt(source)
+    run: _Run | None = None
+
+    def carry_out(session: Session, desired: Desired) -> None:
+        nonlocal run  # what a run that fails has done so far is told too
+        recorded = require_state(session)
+        refuse_uncovered(recorded.state)
+        run = _Run(session, desired, recorded, actor)
+        run.carry_out()
+
+    attempt.run("apply", read_pipeline, carry_out)
+    changes = run.changes if run is not None else ()
+    held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
+    return ClusterApplied(
+        ok=attempt.ok,
+        config_dir=attempt.config_dir,
+        actor=actor,
+        desired_revision=attempt.desired_revision,
+        state_observations=attempt.state_observations,
+        changes=changes,
+        applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
+        deferred_count=sum(change.disposition in held for change in changes),
+        converged=run is not None and run.converged and attempt.ok,
+        state_written=run is not None and run.state_written,
+        resource_statuses=attempt.state.resource_statuses if attempt.state is not None else {},
+        diagnostics=attempt.diagnostics,
+    )
+
+
+@dataclass
+class _Run:
+    """One apply. What it has done so far can be told at any moment."""
+
+    session: Session
+    desired: Desired
+    base: Recorded
+    actor: str | None
+    changes: tuple[ClusterChange, ...] = ()
+    converged: bool = False
+    state_written: bool = False
+
+    def carry_out(self) -> None:
+        session, desired = self.session, self.desired
+        prospect = look_ahead(session, desired, actor=self.actor)
+        session.found += [*prospect.settlement.found, *prospect.gates.found]
+        session.found += [damaged.finding("it is stored again") for damaged in prospect.damaged]
+        self.changes = prospect.changes
+        moves = Moves(desired, prospect.settlement.views, self.actor)
+        deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
+        if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
+            self._refuse_overtaken()
+        moves.run(prospect.changes)
+        if moves.failed:
+            moves.skip_deletes(prospect.changes)
+        session.found += moves.found
+        self.changes = demoted(prospect.changes, moves.failed, desired.resources)
+        session.found += held_up(self.changes)
+        self._store_payloads(prospect)
+        deleted = of_kind(self.changes, Kind.GRAPH, ResourceOperation.DELETE)
+        approvals = {change.resource: _approval(prospect, change) for change in deleted}
+        draft = self._recorded(prospect, moves, approvals)
+        if draft.says_more_than(self.base):
+            written = Written("apply", self.actor, timestamp())
+            session.recorded = session.ledger.create(draft.state(written), self.base)
+            self.state_written = True
+        self._remove(prospect, deleted)
+        for approval in approvals.values():
+            session.found += mark_spent(session.store, approval, draft.approvals[approval.approval_id])
+
+    def _refuse_overtaken(self) -> None:
+        """Before the first graph is moved: what was seen of the graphs goes with the state they were compared with."""
+        following = self.base.revision + 1
+        if (other := self.session.ledger.revision(following)) is not None:
+            raise ClusterError.of(
+                "state_cas_mismatch",
+                revision_path(following),
+                f"another writer has changed the state since revision {self.base.revision} was read, and made revision "
+                f"{following} ({other.state_cas}); nothing was changed, run the command again",
+            )
+
+    def _store_payloads(self, prospect: Prospect) -> None:
+        """The texts that the next state names, and those of the last one that were damaged."""
+        changed = [
+            change.resource
+            for change in self.changes
+            if change.disposition is ChangeDisposition.APPLIED and change.operation is not ResourceOperation.DELETE
+        ]
+        repaired = [damaged.address for damaged in prospect.damaged if damaged.damage is not Damage.READ_ERROR]
+
+        def store(resource: str) -> list[Diagnostic]:
+            address, source = Address.parse(resource), self.desired.sources.get(resource)
+            path = payload_path(address, source.digest) if address is not None and source is not None else None
+            if path is None or source is None:
+                return []
+            try:
+                source.refuse_changed(resource)
+                self.session.catalog.write(path, source.data)
+            except ClusterError as problem:
+                return list(problem.diagnostics)
+            except StorageError as problem:
+                return [error("resource_payload_write_error", resource, str(problem))]
+            return []
+
+        with ThreadPoolExecutor(_WRITES_AT_ONCE, thread_name_prefix="omnigraph-catalog") as writers:
+            found = [finding for findings in writers.map(store, [*changed, *repaired]) for finding in findings]
+        if found:
+            raise ClusterError(found)
+
+    def _recorded(self, prospect: Prospect, moves: Moves, approvals: dict[str, Approval]) -> Draft:
+        """The next state: what was applied is in it, what was deleted is not, and what was held up is marked."""
+        draft, desired = prospect.draft, self.desired
+        for change in self.changes:
+            self._record(draft, change)
+        draft.observations.update(moves.observations)
+        for resource, approval in approvals.items():
+            draft.forget_graph(resource.removeprefix("graph."))
+            now = timestamp()
+            draft.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
+            draft.observations[resource] = GraphTombstone(
+                deleted_at=now, approval_id=approval.approval_id, actor=self.actor
+            )
+        held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
+        for graph_id in desired.file.config.graphs:
+            address = graph_address(graph_id)
+            if address in draft.resources:
+                wanted, had = desired.resources[address], draft.resources[address]
+                is_held = address in held or schema_address(graph_id) in held
+                draft.resources[address] = msgspec.structs.replace(
+                    had,
+                    embedding_provider=wanted.embedding_provider,
+                    external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
+                )
+        resources = draft.state().resources
+        residual = {change.resource for change in difference(resources, desired.resources)}
+        damaged = {payload.address for payload in prospect.damaged if payload.damage is Damage.READ_ERROR}
+        _settle_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
+        self.converged = not residual and not prospect.settlement.pending
+        if self.converged:
+            draft.config_digest = desired.config_digest
+        return draft
+
+    def _record(self, draft: Draft, change: ClusterChange) -> None:
+        if change.disposition is ChangeDisposition.APPLIED:
+            if change.operation is ResourceOperation.DELETE:
+                draft.forget(change.resource)
+            else:
+                draft.resources[change.resource] = self.desired.resources[change.resource]
+                draft.settle(change.resource, StatusKind.APPLIED)
+        elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
+            draft.settle(change.resource, StatusKind.BLOCKED, change.reason)
+
+    def _remove(self, prospect: Prospect, deleted: list[ClusterChange]) -> None:
+        """The roots of graphs that are deleted, also those that an apply before this one did not come to."""
+        views = prospect.settlement.views
+        self.session.found += leftover_findings(views)
+        generation = self.base.state.generation
+        folders = {change.resource: graph_folder(g := parsed(change).name, generation(g)) for change in deleted}
+        for resource, folder in [*folders.items(), *((folder, folder) for folder in views.leftovers)]:
+            try:
+                self.session.store.remove_tree(folder, first="__manifest/graph.json")
+            except StorageError as problem:
+                message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
+                self.session.found.append(error(DELETE.failed, resource, message))
+
+
+def _settle_statuses(draft: Draft, open_: Collection[str], pending: Collection[str]) -> None:
+    """What is as it should be is applied, whatever was wrong with it once; of what is gone there is nothing to say."""
+    for text in {*draft.resources, *draft.statuses}:
+        address = Address.parse(text)
+        if text in open_ or (address is not None and address.graph in pending):
+            continue
+        if text in draft.resources:
+            draft.settle(text, StatusKind.APPLIED)
+        else:
+            del draft.statuses[text]
+
+
+_MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))
+
+
+def _approval(prospect: Prospect, change: ClusterChange) -> Approval:
+    """The approval that a delete rests on. It was looked for when the change was classified; nothing is deleted on the
+    word of a single check."""
+    approval = prospect.gates.approvals.get(change.resource)
+    if approval is None or approval.consumed_at is not None or approval.resource != change.resource:
+        message = "it was about to be deleted without an approval; nothing was recorded or removed"
+        raise ClusterError.of("apply_approval_invariant_violation", change.resource, message)
+    return approval

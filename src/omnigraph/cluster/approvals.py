@@ -1,0 +1,163 @@
+"""Approvals of what can't be undone: written by a person for one change of one state, and spent by the apply that makes
+it. An edit of the configuration or a change of the graph makes an approval stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from omnigraph.api.cluster import ApprovalRequired, ClusterChange
+from omnigraph.api.enums import ResourceOperation
+from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, warning
+from omnigraph.cluster.dispositions import GATE_REASONS, is_gated, parsed
+from omnigraph.cluster.ledger import CLUSTER_FOLDER
+from omnigraph.cluster.lock import timestamp
+from omnigraph.cluster.state import ApprovalRecord
+from omnigraph.engine.object_store import ObjectStore, new_object_id
+from omnigraph.errors import StorageError
+
+APPROVALS_FOLDER: Final = f"{CLUSTER_FOLDER}/approvals"
+APPROVAL_VERSION: Final = 1
+
+
+class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`bound_*` say which change of which configuration was approved."""
+
+    schema_version: int = APPROVAL_VERSION
+    approval_id: str
+    resource: str
+    operation: ResourceOperation
+    reason: str
+    bound_config_digest: str
+    bound_before_digest: str | None
+    bound_after_digest: str | None
+    approved_by: str
+    created_at: str
+    consumed_at: str | None = None
+    consumed_by_operation: str | None = None
+
+    def is_for(self, change: ClusterChange, config_digest: str) -> bool:
+        return (self.bound_config_digest, self.bound_before_digest, self.bound_after_digest) == (
+            config_digest,
+            change.before_digest,
+            change.after_digest,
+        )
+
+
+class _Versioned(Struct):
+    schema_version: int
+
+
+@dataclass
+class Gates:
+    """The gated changes of a plan, and which of them somebody approved."""
+
+    required: list[ApprovalRequired] = field(default_factory=list)
+    approvals: dict[str, Approval] = field(default_factory=dict)
+    found: list[Diagnostic] = field(default_factory=list)
+
+
+def find_gates(
+    store: ObjectStore,
+    changes: tuple[ClusterChange, ...],
+    config_digest: str,
+    spent: Mapping[str, ApprovalRecord],
+) -> Gates:
+    """Approvals are only read when something needs one."""
+    gates = Gates()
+    gated = [change for change in changes if is_gated(change, changes)]
+    standing = _unspent(store, spent, gates.found) if gated else []
+    for change in gated:
+        given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
+        fitting = [approval for approval in given if approval.is_for(change, config_digest)]
+        if fitting:
+            gates.approvals[change.resource] = fitting[0]
+        elif given:
+            message = f"approval {given[-1].approval_id} was given for another state of it; approve it again"
+            gates.found.append(warning("approval_stale", change.resource, message))
+        reason = GATE_REASONS[parsed(change).kind]
+        gates.required.append(ApprovalRequired(change.resource, reason, change.resource in gates.approvals))
+    return gates
+
+
+def approve(store: ObjectStore, change: ClusterChange, config_digest: str, approver: str) -> Approval:
+    """Write down that somebody approves a change. Raises `ClusterError`."""
+    approval = Approval(
+        approval_id=new_object_id(),
+        resource=change.resource,
+        operation=change.operation,
+        reason=GATE_REASONS[parsed(change).kind],
+        bound_config_digest=config_digest,
+        bound_before_digest=change.before_digest,
+        bound_after_digest=change.after_digest,
+        approved_by=approver,
+        created_at=timestamp(),
+    )
+    path = _path(approval.approval_id)
+    try:
+        # Nobody else picks this id, so a name that is taken is our own request, whose answer was lost.
+        store.create(path, _encoded(approval))
+    except StorageError as problem:
+        raise ClusterError.of("approval_write_error", path, str(problem)) from problem
+    return approval
+
+
+def mark_spent(store: ObjectStore, approval: Approval, record: ApprovalRecord) -> list[Diagnostic]:
+    """Note in an approval that it is spent. The ledger says so already, so a failure is told and harms nothing."""
+    spent = msgspec.structs.replace(
+        approval, consumed_at=record.consumed_at, consumed_by_operation=record.consumed_by_operation
+    )
+    path = _path(approval.approval_id)
+    try:
+        store.replace(path, _encoded(spent))
+    except StorageError as problem:
+        return [warning("approval_write_error", path, f"it is spent, but not marked so: {problem}")]
+    return []
+
+
+def _unspent(store: ObjectStore, spent: Mapping[str, ApprovalRecord], found: list[Diagnostic]) -> list[Approval]:
+    try:
+        names = store.names(APPROVALS_FOLDER)
+    except StorageError as problem:
+        found.append(warning("approval_read_error", APPROVALS_FOLDER, str(problem)))
+        return []
+    read = (_read(store, f"{APPROVALS_FOLDER}/{name}", found) for name in _sorted(names))
+    return [a for a in read if a is not None and a.consumed_at is None and a.approval_id not in spent]
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.endswith(".json"))
+
+
+def _read(store: ObjectStore, path: str, found: list[Diagnostic]) -> Approval | None:
+    """An approval that can't be understood is none."""
+    try:
+        data = store.read(path)
+    except StorageError as problem:
+        found.append(warning("approval_read_error", path, f"it is ignored: {problem}"))
+        return None
+    if data is None:
+        return None
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        if version != APPROVAL_VERSION:
+            message = f"it is ignored: it has version {version}, and this omnigraph knows version {APPROVAL_VERSION}"
+            found.append(warning("unsupported_approval_version", path, message))
+            return None
+        return msgspec.json.decode(data, type=Approval)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        found.append(warning("invalid_approval_artifact", path, f"it is ignored: {problem}"))
+        return None
+
+
+def _path(approval_id: str) -> str:
+    return f"{APPROVALS_FOLDER}/{approval_id}.json"
+
+
+def _encoded(approval: Approval) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(approval), indent=2) + b"\n"

@@ -1,0 +1,179 @@
+"""What becomes of each change: applied, derived, deferred or blocked, and why. Pure.
+
+A change is blocked when what it needs is not there, and also when it would leave something that stays without what it
+needs: rules of a graph whose delete waits for approval stay, and so does the provider that such a graph embeds with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from omnigraph.api.cluster import ClusterChange
+from omnigraph.api.enums import ChangeDisposition, ResourceOperation
+from omnigraph.cluster.addresses import Address, Kind, graph_address
+from omnigraph.cluster.diagnostics import Diagnostic, warning
+from omnigraph.cluster.state import Resource
+
+RECOVERY_PENDING: Final = "cluster_recovery_pending"
+APPROVAL_REQUIRED: Final = "approval_required"
+DEPENDENCY: Final = "dependency_not_applied"
+UNSUPPORTED: Final = "apply_unsupported_kind"
+
+GATE_REASONS: Final = {
+    Kind.GRAPH: "deleting a deployed graph removes all its data; it has to be approved",
+    Kind.SCHEMA: "deleting a deployed schema definition has to be approved",
+}
+
+
+def is_gated(change: ClusterChange, changes: Iterable[ClusterChange]) -> bool:
+    """Whether a change needs an approval: the delete of a graph, or of a schema without its graph."""
+    address = parsed(change)
+    if change.operation is not ResourceOperation.DELETE or address.kind not in GATE_REASONS:
+        return False
+    return address.kind is Kind.GRAPH or not _deletes(changes, graph_address(address.name))
+
+
+def _deletes(changes: Iterable[ClusterChange], resource: str) -> bool:
+    return any(c.resource == resource and c.operation is ResourceOperation.DELETE for c in changes)
+
+
+def parsed(change: ClusterChange) -> Address:
+    address = Address.parse(change.resource)
+    assert address is not None, "a change is of a resource"
+    return address
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Decides with what is known before anything is done: `before` and `after` are the resources, `pending` the graphs
+    in doubt, `approved` the resources whose delete somebody approved."""
+
+    before: Mapping[str, Resource]
+    after: Mapping[str, Resource]
+    pending: Collection[str] = ()
+    approved: Collection[str] = ()
+    _changes: dict[str, ClusterChange] = field(default_factory=dict)
+
+    def classified(self, changes: Sequence[ClusterChange]) -> tuple[ClusterChange, ...]:
+        self._changes.update({change.resource: change for change in changes})
+        return tuple(self._decided(change) for change in changes)
+
+    def _decided(self, change: ClusterChange) -> ClusterChange:
+        disposition, reason = self._disposition(change)
+        return msgspec.structs.replace(change, disposition=disposition, reason=reason)
+
+    def _disposition(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
+        address, operation = parsed(change), change.operation
+        match address.kind:
+            case Kind.GRAPH if operation is ResourceOperation.UPDATE:
+                return ChangeDisposition.DERIVED, None
+            case Kind.GRAPH if operation is ResourceOperation.DELETE:
+                return self._graph_delete(address.name)
+            case Kind.SCHEMA if operation is ResourceOperation.DELETE:
+                if graph_address(address.name) in self._changes:
+                    return self._graph_delete(address.name)
+                return ChangeDisposition.DEFERRED, UNSUPPORTED
+            case Kind.QUERY if operation is ResourceOperation.DELETE:
+                return self._graph_delete(address.graph) if self._is_deleted(address.graph) else _APPLIED
+            case Kind.SCHEMA if operation is ResourceOperation.CREATE:
+                is_new = graph_address(address.name) in self._changes
+                return _APPLIED if is_new and address.name not in self.pending else _blocked(RECOVERY_PENDING)
+            case Kind.GRAPH | Kind.SCHEMA | Kind.QUERY:
+                return _blocked(RECOVERY_PENDING) if address.graph in self.pending else _APPLIED
+            case Kind.PIPELINE:
+                after = self.after.get(change.resource)
+                return self._bound((after.pipeline_graph or "",)) if after is not None else _APPLIED
+            case Kind.POLICY:
+                return self._policy(change)
+            case Kind.EMBEDDING_PROVIDER:
+                return self._provider(change)
+
+    def _graph_delete(self, graph_id: str | None) -> tuple[ChangeDisposition, str | None]:
+        if graph_id in self.pending:
+            return _blocked(RECOVERY_PENDING)
+        return _APPLIED if graph_address(graph_id or "") in self.approved else _blocked(APPROVAL_REQUIRED)
+
+    def _is_deleted(self, graph_id: str | None) -> bool:
+        return _deletes(self._changes.values(), graph_address(graph_id or ""))
+
+    def _policy(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
+        had = self.before[change.resource].applies_to if change.resource in self.before else None
+        has = self.after[change.resource].applies_to if change.resource in self.after else None
+        lost = [scope for scope in had or () if scope not in (has or ())]
+        if any(self._stays_undeclared(scope) for scope in lost):
+            return _blocked(DEPENDENCY)
+        return self._bound(has or ())
+
+    def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
+        if change.operation is ResourceOperation.DELETE:
+            users = [address for address, graph in self.before.items() if graph.embedding_provider == change.resource]
+            if any(self._stays_undeclared(user) for user in users):
+                return _blocked(DEPENDENCY)
+        return _APPLIED
+
+    def _stays_undeclared(self, graph: str) -> bool:
+        """Whether a graph that is to go has to stay for now."""
+        address = Address.parse(graph)
+        if address is None or address.kind is not Kind.GRAPH or not self._is_deleted(address.name):
+            return False
+        return self._graph_delete(address.name)[0] is not ChangeDisposition.APPLIED
+
+    def _bound(self, graphs: Iterable[str]) -> tuple[ChangeDisposition, str | None]:
+        pending = {graph_address(graph_id) for graph_id in self.pending}
+        return _blocked(RECOVERY_PENDING) if pending.intersection(graphs) else _APPLIED
+
+
+_APPLIED: Final[tuple[ChangeDisposition, None]] = (ChangeDisposition.APPLIED, None)
+
+
+def _blocked(reason: str) -> tuple[ChangeDisposition, str]:
+    return ChangeDisposition.BLOCKED, reason
+
+
+def demoted(
+    changes: Sequence[ClusterChange], failed: Mapping[str, str], after: Mapping[str, Resource]
+) -> tuple[ClusterChange, ...]:
+    """The changes after something failed: `failed` has a reason for each resource that was not moved, and what depends
+    on it is blocked with it."""
+    graphs = {address.name for text in failed if (address := Address.parse(text)) is not None}
+
+    def of(change: ClusterChange) -> ClusterChange:
+        if change.disposition is not ChangeDisposition.APPLIED:
+            return change
+        if change.resource in failed:
+            return blocked(change, failed[change.resource])
+        address = parsed(change)
+        resource = after.get(change.resource)
+        bound = {*(resource.applies_to or ()), resource.pipeline_graph} if resource is not None else set()
+        depends = address.graph in graphs or any(graph_address(graph) in bound for graph in graphs)
+        return blocked(change, DEPENDENCY) if depends else change
+
+    return tuple(map(of, changes))
+
+
+def blocked(change: ClusterChange, reason: str) -> ClusterChange:
+    return msgspec.structs.replace(change, disposition=ChangeDisposition.BLOCKED, reason=reason)
+
+
+_WHY: Final = {
+    RECOVERY_PENDING: "what stands there has to be settled first",
+    APPROVAL_REQUIRED: "run `omnigraph cluster approve` for the graph, then apply again",
+    DEPENDENCY: "what it depends on, or what depends on it, was not applied",
+    UNSUPPORTED: "apply can't make this change",
+}
+
+
+def held_up(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
+    """A finding for each change that was not made."""
+    found = []
+    for change in changes:
+        said = f"{change.reason}: {_WHY.get(change.reason or '', 'see above')}"
+        if change.disposition is ChangeDisposition.DEFERRED:
+            found.append(warning("apply_unsupported_change", change.resource, said))
+        elif change.disposition is ChangeDisposition.BLOCKED:
+            found.append(warning("apply_dependency_blocked", change.resource, said))
+    return found

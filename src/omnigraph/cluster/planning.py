@@ -1,0 +1,109 @@
+"""`cluster plan`: what an apply would do, with the way from each schema to the next. Writes nothing but the lock."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from omnigraph.api.cluster import ApprovalRequired, ClusterChange, ClusterPlan
+from omnigraph.api.enums import ResourceOperation
+from omnigraph.cluster.addresses import Address, Kind
+from omnigraph.cluster.attempt import Attempt
+from omnigraph.cluster.catalog import Catalog, payload_path
+from omnigraph.cluster.desired import Desired, ReadPipeline
+from omnigraph.cluster.diagnostics import Diagnostic, warning
+from omnigraph.cluster.diff import blast_radius
+from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, not_recorded_yet
+from omnigraph.cluster.session import Session
+from omnigraph.engine.managed_graph import preview_change
+from omnigraph.errors import IntegrityError, NotFoundError, OmniGraphError, StorageError
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and for people the lines that differ in each file that changes."""
+
+    output: ClusterPlan
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+
+def plan(source: str, read_pipeline: ReadPipeline, *, with_texts: bool = False) -> Planned:
+    attempt = Attempt(source)
+    sight = attempt.run("plan", read_pipeline, partial(_see, with_texts=with_texts)) or _Sight()
+    planned = attempt.desired
+    edges = planned.edges() if planned is not None else ()
+    output = ClusterPlan(
+        ok=attempt.ok,
+        config_dir=attempt.config_dir,
+        desired_revision=attempt.desired_revision,
+        resource_digests=planned.digests if planned is not None else {},
+        dependencies=edges,
+        state_observations=attempt.state_observations,
+        changes=sight.changes,
+        blast_radius=blast_radius(sight.changes, edges),
+        approvals_required=sight.gates,
+        diagnostics=attempt.diagnostics,
+    )
+    return Planned(output, sight.texts)
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """What there is to do."""
+
+    changes: tuple[ClusterChange, ...] = ()
+    gates: tuple[ApprovalRequired, ...] = ()
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _see(session: Session, desired: Desired, *, with_texts: bool) -> _Sight:
+    prospect = look_ahead(session, desired, holds_up=False)
+    session.found += _findings(prospect)
+    changes = tuple(_previewed(session, desired, prospect, change) for change in prospect.changes)
+    texts = _differing(session.catalog, desired, changes) if with_texts else {}
+    return _Sight(changes, tuple(prospect.gates.required), texts)
+
+
+def _findings(prospect: Prospect) -> list[Diagnostic]:
+    return [
+        *not_recorded_yet(prospect.settlement.found),
+        *leftover_findings(prospect.settlement.views),
+        *(damaged.finding("the next apply stores it again") for damaged in prospect.damaged),
+        *prospect.gates.found,
+    ]
+
+
+def _previewed(session: Session, desired: Desired, prospect: Prospect, change: ClusterChange) -> ClusterChange:
+    """A change of a schema with its steps, found on the graph as it stands."""
+    address = Address.parse(change.resource)
+    if address is None or address.kind is not Kind.SCHEMA or change.operation is not ResourceOperation.UPDATE:
+        return change
+    view = prospect.settlement.views.graphs[address.name]
+    try:
+        steps = preview_change(view.uri, desired.sources[change.resource].text)
+    except OmniGraphError as problem:
+        message = f"what it takes can't be told: {problem}"
+        session.found.append(warning("schema_preview_unavailable", change.resource, message))
+        return change
+    return msgspec.structs.replace(change, migration=steps)
+
+
+def _differing(catalog: Catalog, desired: Desired, changes: tuple[ClusterChange, ...]) -> dict[str, list[str]]:
+    """The lines that differ, of every query, policy and pipeline that is updated."""
+    found = {}
+    for change in changes:
+        address = Address.parse(change.resource)
+        before, source = change.before_digest, desired.sources.get(change.resource)
+        path = payload_path(address, before) if address is not None and before is not None else None
+        if path is None or before is None or source is None or before == change.after_digest:
+            continue
+        try:
+            old = catalog.read(path, before).decode("utf-8")
+        except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
+            continue  # damage is reported where payloads are verified; here a text is only shown
+        lines = difflib.unified_diff(old.splitlines(), source.text.splitlines(), "applied", source.shown, lineterm="")
+        found[change.resource] = list(lines)
+    return found

@@ -1,0 +1,138 @@
+"""`cluster refresh` and `cluster import`: make the ledger say what stands, whatever was recorded before.
+
+`import` makes the first state of a cluster, from graphs that stand or from nothing; `refresh` makes the next one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal, TypeAlias
+
+from omnigraph.api.cluster import ClusterObserved, GraphObservation, is_ok
+from omnigraph.cluster.addresses import graph_address, schema_address
+from omnigraph.cluster.attempt import Attempt
+from omnigraph.cluster.desired import Desired, ReadPipeline
+from omnigraph.cluster.diagnostics import ClusterError, error
+from omnigraph.cluster.draft import Draft
+from omnigraph.cluster.lock import timestamp
+from omnigraph.cluster.observe import GraphView, graph_folders, observe
+from omnigraph.cluster.payloads import Damage, damaged_payloads
+from omnigraph.cluster.prospect import desired_schemas, refuse_uncovered, require_state
+from omnigraph.cluster.session import Session
+from omnigraph.cluster.settle import ROLLED_FORWARD, settle
+from omnigraph.cluster.state import StatusKind, Written
+from omnigraph.engine.managed_graph import Standing
+
+Operation: TypeAlias = Literal["refresh", "import"]
+
+
+def refresh(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterObserved:
+    return _run("refresh", source, read_pipeline, actor)
+
+
+def import_(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterObserved:
+    return _run("import", source, read_pipeline, actor)
+
+
+def _run(operation: Operation, source: str, read_pipeline: ReadPipeline, actor: str | None) -> ClusterObserved:
+    attempt = Attempt(source)
+    attempt.run(operation, read_pipeline, partial(_refresh if operation == "refresh" else _import, actor=actor))
+    state = attempt.state
+    return ClusterObserved(
+        ok=attempt.ok,
+        operation=operation,
+        config_dir=attempt.config_dir,
+        state_observations=attempt.state_observations,
+        resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
+        resource_statuses=state.resource_statuses if state is not None else {},
+        observations=state.observations if state is not None else {},
+        diagnostics=attempt.diagnostics,
+    )
+
+
+def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
+    recorded = require_state(session)
+    state = recorded.state
+    refuse_uncovered(state)
+    views = observe(session.store, state, desired.file.config.graphs)
+    settlement = settle(Draft.of(state), views, desired_schemas(desired), actor)
+    # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
+    session.found += [finding for finding in settlement.found if finding.code == ROLLED_FORWARD]
+    draft = settlement.draft
+    _verify_payloads(session, draft)
+    for graph_id in sorted({*desired.file.config.graphs, *state.graph_ids}):
+        _observe(session, draft, views.graphs[graph_id], desired)
+    written = Written("refresh", actor, timestamp())
+    session.recorded = session.ledger.create(draft.state(written), recorded)
+
+
+def _import(session: Session, desired: Desired, actor: str | None) -> None:
+    if session.recorded is not None:
+        message = (
+            "the cluster has a ledger already; run `omnigraph cluster refresh` to bring it in line with what stands"
+        )
+        raise ClusterError.of("state_already_exists", session.recorded.path, message)
+    # A ledger that was lost takes its count of deleted roots with it; what stands says which of them are current.
+    newest: dict[str, int] = {}
+    for graph_id, generation in graph_folders(session.store):
+        newest[graph_id] = max(generation, newest.get(graph_id, 1))
+    draft = Draft(config_digest=desired.config_digest)
+    draft.retired_roots = {graph_id: number - 1 for graph_id, number in sorted(newest.items()) if number > 1}
+    views = observe(session.store, draft.state(), desired.file.config.graphs)
+    for graph_id in desired.file.config.graphs:
+        _observe(session, draft, views.graphs[graph_id], desired)
+    if not is_ok(tuple(session.found)):
+        raise ClusterError.of(
+            "graph_observation_error", "graphs", "a graph that stands can't be taken over as it is; nothing was made"
+        )
+    session.recorded = session.ledger.create(draft.state(Written("import", actor, timestamp())), None)
+
+
+def _verify_payloads(session: Session, draft: Draft) -> None:
+    """A payload that is lost or damaged makes its resource one that was never applied, so the next apply stores it."""
+    for damaged in damaged_payloads(session.catalog, draft.resources):
+        session.found.append(damaged.finding("the next apply stores it again"))
+        if damaged.damage is Damage.READ_ERROR:
+            draft.settle(damaged.address, StatusKind.ERROR, "payload_read_error", damaged.reason)
+        else:
+            draft.forget(damaged.address)
+            draft.settle(damaged.address, StatusKind.DRIFTED, f"payload_{damaged.damage}", damaged.reason)
+
+
+def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) -> None:
+    """Record one graph as it stands."""
+    graph_id = view.graph_id
+    graph, schema = graph_address(graph_id), schema_address(graph_id)
+    wanted = desired.resources[schema].digest if schema in desired.resources else None
+    is_recorded = graph in draft.resources
+    problem = None
+    match view.standing:
+        case Standing.GRAPH:
+            digest = view.schema_digest
+            assert digest is not None, "a graph has a schema"
+            draft.record_graph(graph_id, digest)
+            draft.settle_graph(graph_id, StatusKind.APPLIED)
+            if wanted is not None and digest != wanted:
+                message = f"the schema of the graph ({digest[:12]}) is not the declared one ({wanted[:12]})"
+                draft.settle_graph(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
+        case Standing.NOTHING | Standing.UNFINISHED if view.standing is Standing.NOTHING or not is_recorded:
+            draft.forget(graph)
+            draft.forget(schema)
+            draft.settle_graph(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
+        case _:
+            reason = view.problem if view.found is None else view.found.problem
+            problem = reason or "what makes it a graph is gone"
+            draft.settle_graph(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
+            session.found.append(error("graph_observation_error", graph, problem))
+    is_there = view.standing is Standing.GRAPH
+    draft.observations[graph] = GraphObservation(
+        address=graph,
+        graph_uri=view.uri,
+        observed_at=timestamp(),
+        exists=view.standing is not Standing.NOTHING,
+        graph_manifest_version=view.found.version if view.found is not None else None,
+        schema_digest=view.schema_digest,
+        desired_schema_digest=wanted,
+        schema_matches_desired=view.schema_digest == wanted if is_there and wanted is not None else None,
+        error=problem,
+    )

@@ -1,0 +1,126 @@
+"""One command at work on a cluster: its configuration, its store, its lock, and everything it has found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from omnigraph.api.cluster import StateObservations
+from omnigraph.cluster.catalog import Catalog
+from omnigraph.cluster.config_file import ConfigFile, read_config
+from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, Severity, warning
+from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded
+from omnigraph.cluster.lock import LOCK_PATH, Lock, acquire, read_lock, release
+from omnigraph.cluster.storage_root import open_storage_root
+from omnigraph.engine.object_store import ObjectStore
+from omnigraph.errors import BadRequestError, StorageError
+
+UNREAD = StateObservations(
+    state_path=STATE_FOLDER,
+    lock_path=LOCK_PATH,
+    state_found=False,
+    state_revision=0,
+    resource_count=0,
+    locked=False,
+    lock_acquired=False,
+)
+"""What is said of a ledger that nobody came to read."""
+
+
+@dataclass
+class Session:
+    """`recorded` is the state that the command read, and later the one it wrote."""
+
+    file: ConfigFile
+    store: ObjectStore
+    found: list[Diagnostic] = field(default_factory=list)
+    lock: Lock | None = None
+    recorded: Recorded | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.store)
+
+    @property
+    def catalog(self) -> Catalog:
+        return Catalog(self.store)
+
+    def observations(self) -> StateObservations:
+        """The ledger and the lock, as they are told."""
+        recorded, lock = self.recorded, self.lock
+        seen = StateObservations(
+            state_path=f"{self.store.uri}/{recorded.path if recorded is not None else STATE_FOLDER}",
+            lock_path=f"{self.store.uri}/{LOCK_PATH}",
+            state_found=recorded is not None,
+            applied_config_digest=recorded.state.applied_revision.config_digest if recorded is not None else None,
+            state_revision=recorded.revision if recorded is not None else 0,
+            state_cas=recorded.state_cas if recorded is not None else None,
+            resource_count=len(recorded.state.resources) if recorded is not None else 0,
+            locked=lock is not None,
+            lock_acquired=lock is not None,
+            acquired_lock_id=lock.lock_id if lock is not None else None,
+        )
+        return seen if lock is None else with_lock(seen, lock)
+
+
+def with_lock(seen: StateObservations, lock: Lock) -> StateObservations:
+    return msgspec.structs.replace(
+        seen,
+        locked=True,
+        lock_id=lock.lock_id,
+        lock_operation=lock.operation,
+        lock_created_at=lock.created_at,
+        lock_pid=lock.pid,
+        lock_age_seconds=lock.age_seconds,
+    )
+
+
+def open_session(source: str) -> Session:
+    """The cluster of a configuration directory. A local storage root that is missing is made."""
+    file = read_config(source)
+    try:
+        return Session(file, ObjectStore.make(file.storage_root))
+    except (BadRequestError, StorageError) as problem:
+        raise ClusterError.of("storage_root_invalid", "storage", str(problem)) from None
+
+
+def open_to_look(source: str) -> Session | None:
+    """The same for commands that change nothing; None when there is no such local directory."""
+    file = read_config(source)
+    store = open_storage_root(str(file.directory))
+    return None if store is None else Session(file, store)
+
+
+@contextmanager
+def locked(session: Session, operation: str) -> Iterator[None]:
+    """Hold the lock for as long as the block runs, whatever becomes of it."""
+    if not session.file.config.state.lock:
+        message = "commands run without a lock; nothing is lost by that, but one of two at once has to be run again"
+        session.found.append(warning("state_lock_disabled", "state.lock", message))
+        yield
+        return
+    session.lock = lock = acquire(session.store, operation)
+    try:
+        yield
+    finally:
+        try:
+            release(session.store, lock)
+        except ClusterError as problem:
+            # The work is done or failed by now, and that is what counts.
+            session.found += [_as_warning(finding) for finding in problem.diagnostics]
+
+
+def lock_held(session: Session) -> Lock | None:
+    """The lock as somebody sees it who does not take it. What is wrong with it is noted as a warning."""
+    try:
+        return read_lock(session.store)
+    except ClusterError as problem:
+        session.found += [_as_warning(finding) for finding in problem.diagnostics]
+        return None
+
+
+def _as_warning(finding: Diagnostic) -> Diagnostic:
+    return msgspec.structs.replace(finding, severity=Severity.WARNING)

@@ -1,0 +1,152 @@
+"""Vectors that a write computes from its own texts: those the schema declares so, or all of a load that asks for it.
+
+Providers are slow and fail, and writers of a branch wait for each other, so nothing is computed while a write holds its
+branch. A write that finds texts without vectors says so and lets go; they are computed, and it is prepared again. By
+then every other check has passed: a write that is refused costs nothing, and a provider that fails fails it unwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.api.limits import Limits
+from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_model
+from omnigraph.engine.rows.columns import rows_schema
+from omnigraph.engine.rows.kernels import RejectedRow, Stage
+from omnigraph.engine.rows.vector_cells import fillable, fillable_catalog, with_vectors, without_vector
+from omnigraph.engine.write.change import GraphChange, TypeChange
+from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.language.catalog import Catalog, Property, TableType
+from omnigraph.language.violations import Sentence
+
+Outcome = TypeVar("Outcome")
+
+_REMEDY: Final = "write fewer rows at a time, or use the Spark pipeline"
+
+
+class _TextsWantedError(Exception):
+    """A write needs vectors that are not computed yet: of these texts, by dimension."""
+
+    def __init__(self, texts: dict[int, list[str]]) -> None:
+        super().__init__("vectors have to be computed first")
+        self.texts = texts
+
+
+@dataclass
+class OnWriteVectors:
+    """What one write computes. `every` has it fill all `@embed` properties, not only those declared `on_write`."""
+
+    embedder: Embedder | None
+    limits: Limits
+    every: bool = False
+    _known: dict[int, dict[str, NDArray[np.float32]]] = field(default_factory=dict)
+
+    def computing(self, attempt: Callable[[], Outcome]) -> Outcome:
+        """What the attempt gives, made again whenever it needs vectors. It holds nothing while they are computed."""
+        while True:
+            try:
+                return attempt()
+            except _TextsWantedError as wanted:
+                texts = wanted.texts
+            for dimension, missing in texts.items():
+                self._compute(dimension, missing)
+
+    def is_computed(self, prop: Property) -> bool:
+        return prop.embed is not None and (self.every or prop.embed.on_write)
+
+    def fillable(self, type_: TableType) -> TableType:
+        """The type as rows of it are read: what will be computed may be left out."""
+        return fillable(type_, self.is_computed)
+
+    def fillable_catalog(self, catalog: Catalog) -> Catalog:
+        return fillable_catalog(catalog, lambda _, prop: self.is_computed(prop))
+
+    def filled(self, change: GraphChange, catalog: Catalog) -> GraphChange:
+        """The change with a vector wherever there is a text and none, its types as the catalog declares them."""
+        declared = {key: _as_declared(each, catalog) for key, each in change.by_type.items()}
+        targets = {key: list(self._targets(each)) for key, each in declared.items()}
+        missing: dict[int, dict[str, None]] = {}
+        for target in (target for found in targets.values() for target in found):
+            known = self._known.get(target.dimension, {})
+            wanted = (text for text in target.texts if text not in known)
+            missing.setdefault(target.dimension, {}).update(dict.fromkeys(wanted))
+        if any(missing.values()):
+            raise _TextsWantedError({dimension: list(texts) for dimension, texts in missing.items() if texts})
+        return GraphChange({key: self._with_vectors(each, targets[key]) for key, each in declared.items()})
+
+    def _targets(self, change: TypeChange) -> Iterator[_Target]:
+        """The vector properties of a changed type that some of its rows lack, though they have the text."""
+        for prop in change.type.property_list:
+            if prop.embed is None or not self.is_computed(prop):
+                continue
+            source = change.type.properties[prop.embed.property]
+            where = without_vector(change.rows, source.column, prop.column)
+            if not prop.type.nullable:
+                _refuse_missing_texts(change, prop, source, where)
+            if where.any():
+                check_model(self._client(change, prop), change.type.name, prop)
+                texts = change.rows.column(source.column).filter(pa.array(where)).to_pylist()
+                yield _Target(prop.column, prop.type.dimension or 0, where, texts)
+
+    def _with_vectors(self, change: TypeChange, targets: list[_Target]) -> TypeChange:
+        rows = change.rows
+        for target in targets:
+            known = self._known[target.dimension]
+            rows = with_vectors(rows, target.column, target.where, np.stack([known[text] for text in target.texts]))
+        return replace(change, rows=rows)
+
+    def _compute(self, dimension: int, texts: list[str]) -> None:
+        if (size := 4 * dimension * len(texts)) > self.limits.bytes:
+            raise ResourceLimitError("load bytes of computed vectors", self.limits.bytes, size, _REMEDY)
+        if not isinstance(self.embedder, DocumentEmbedder):
+            raise AssertionError("texts are wanted of a client only")
+        vectors = self.embedder.embed_documents(texts, dimension)
+        self._known.setdefault(dimension, {}).update(zip(texts, vectors, strict=True))
+
+    def _client(self, change: TypeChange, prop: Property) -> DocumentEmbedder:
+        if isinstance(self.embedder, DocumentEmbedder):
+            return self.embedder
+        lacking = "without an embedding client" if self.embedder is None else "with one that has no embed_documents"
+        raise BadRequestError(
+            f"{change.type.name}.{prop.name} is computed when it is written, and this graph was opened {lacking}; "
+            "open it with one, or write the vectors"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A vector column, the rows that get a vector, and their texts."""
+
+    column: str
+    dimension: int
+    where: NDArray[np.bool_]
+    texts: list[str]
+
+
+def _as_declared(change: TypeChange, catalog: Catalog) -> TypeChange:
+    """A change whose rows were read by the fillable form of its type."""
+    declared = catalog.type_named(change.type_key)
+    if declared is change.type:
+        return change
+    return replace(change, type=declared, rows=pa.table(change.rows.columns, schema=rows_schema(declared)))
+
+
+def _refuse_missing_texts(change: TypeChange, prop: Property, source: Property, where: NDArray[np.bool_]) -> None:
+    """A row has its vector or a text to make one of, where the schema wants a vector."""
+    missing = change.rows.column(prop.column).is_null().to_numpy() & ~where
+    if not missing.any():
+        return
+    row, sentence = int(np.argmax(missing)), Sentence.NO_TEXT
+    reason = sentence.text(property=prop.name, source=source.name)
+    entity_id = change.ids[row].as_py()
+    unit = "row" if change.origin is None else change.origin.unit
+    rejected = RejectedRow(
+        change.line(row) or 0, change.type_key, prop.name, reason, Stage.VALUES, sentence.rule, entity_id
+    )
+    raise rejected.error(unit)
