@@ -259,6 +259,19 @@ def test_those_who_wait_are_told_once_also_if_they_come_late(site: Site) -> None
     assert told == ["early", "late"]
 
 
+def test_a_revision_that_changes_nothing_disturbs_nobody(site: Site) -> None:
+    told: list[int | None] = []
+    held = site.states.hold()
+    held.when_replaced(lambda: told.append(site.serving.revision))
+    site.cluster.record(lambda resources: None)
+    site.states.replace(site.renewed())
+    assert (site.serving.revision, told) == (2, [])
+    store_query(site.cluster, "again", MORE)
+    site.states.replace(site.renewed())
+    assert told == [3]
+    held.release()
+
+
 # -- following
 
 
