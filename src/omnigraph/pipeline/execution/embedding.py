@@ -20,7 +20,7 @@ from omnigraph.engine.rows.vector_cells import vector_cells, with_vectors, witho
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import Catalog, NodeType
 from omnigraph.language.violations import Sentence
-from omnigraph.pipeline.file.model import EmbedStep
+from omnigraph.pipeline.file.model import EmbedStep, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def embed_tasks(
     """
     model = model_from_environment(os.environ) if config is None else config.model
     found = []
-    for step in dict.fromkeys(steps):
+    for step in steps:
         node = catalog.nodes[step.type_name]
         prop = node.properties[step.property]
         if prop.embed is None:
@@ -93,6 +93,14 @@ def embed_tasks(
         task = EmbedTask(column, prop.column, prop.type.dimension or 0, used, prop.name, reason, variables)
         tasks[node.type_key] = (*tasks.get(node.type_key, ()), task)
     return tasks
+
+
+def steps_of(pipeline: Pipeline, catalog: Catalog) -> list[EmbedStep]:
+    """What a pipeline says, and what the schema has every write of the types at hand compute."""
+    any_type = any(source.is_graph for source in pipeline.sources.values())
+    written = {mapping.type_name for mapping in pipeline.mappings if not mapping.is_edge}
+    nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]
+    return list(dict.fromkeys([*pipeline.embed, *on_write_steps(nodes)]))
 
 
 def on_write_steps(nodes: Sequence[NodeType]) -> Iterator[EmbedStep]:
