@@ -23,7 +23,7 @@ import pytest
 from tests.support.warm_command import installed
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/embeddings.md")
+DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/cluster.md", "docs/user/embeddings.md")
 
 FENCED = re.compile(
     r"^(?P<skip><!-- not run[^>]*-->\s*\n)?```(?P<language>console|sh|bash|shell)\s*\n(?P<body>.*?)^```\s*$",
@@ -213,6 +213,15 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_name_files_and_modules_that_exist(page: Path) -> None:
     assert unknown_names(page.read_text(encoding="utf-8")) == []
+
+
+def test_the_pages_about_packages_leave_none_out() -> None:
+    house = (ROOT / "docs" / "dev" / "house.md").read_text()
+    rooms = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
+    assert set(re.findall(r"^  (\w+)/ ", house, re.MULTILINE)) == rooms
+    contract = (ROOT / "docs" / "dev" / "contract.md").read_text()
+    modules = {path.stem for path in (SOURCES / "api").glob("*.py")} - {"__init__"}
+    assert {name for name in modules if f"`{name}`" not in contract} == set()
 
 
 def test_names_that_do_not_exist_are_found() -> None:

@@ -19,9 +19,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 import omnigraph
 from omnigraph.cli.main import run
+from omnigraph.mcp.terms import Terms
 from tests.mcp_server.agents import Agent, as_agent
 from tests.mcp_server.conftest import QUERIES, RECORDS, SCHEMA, record
 from tests.mcp_server.test_tools import ADD, READING
+from tests.mcp_server.test_tools import run as tools_of
 from tests.support.clusters import make_cluster
 from tests.support.servers import REPOSITORY, ServerProcess, served
 from tests.support.waiting import GIVE_UP
@@ -212,6 +214,30 @@ def test_any_worker_answers_any_request(server: ServerProcess, path: str, mode: 
         assert found["after"]["slug"] == branch
 
     asked(server, "token-ana", script, path, mode=mode)
+
+
+def test_tools_work_on_a_graph_behind_a_server(server: ServerProcess) -> None:
+    """What `omnigraph mcp --server` has in its hands."""
+
+    async def script(agent: Agent) -> None:
+        assert (await agent.call("books_of", author="lem"))["rows"][0] == {"title": "Solaris", "year": 1961}
+        await agent.call("branch_create", name="remote")
+        written = await agent.call("add_author", slug="remote", branch="R. Emote", _branch="remote")
+        assert written["actor_id"] == "ana"
+        assert (await agent.call("merge_preview", source="remote"))["conflict_count"] == 0
+        assert (await agent.call("diff", before="main", after="remote"))["stats"]["inserts"] == 1
+        await agent.call("merge", source="remote", delete_branch=True)
+        (change,) = (await agent.call("commit_changes", commit=written["commit"]["graph_commit_id"]))["changes"]
+        assert change["after"]["name"] == "R. Emote"
+        slugs = await agent.pages("query", "rows", query=SLUGS)
+        assert "remote" in [row["slug"] for page in slugs for row in page]
+        error = await agent.refused("query", query="query q() { match { $b: Bok } return { $b.title as t } }")
+        assert error["fields"]["diagnostics"][0]["span"]["column"] == 25
+
+    with omnigraph.connect(server.url, token="token-ana", graph="kb") as graph:
+        tools_of(graph, script, Terms(max_tokens=200), actor=None)
+    with omnigraph.connect(server.url, token="token-bob", graph="kb") as graph:
+        tools_of(graph, narrowed, actor=None)
 
 
 def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:

@@ -40,6 +40,12 @@ class CommitsParameters(Struct, frozen=True):
     before: Positive | None = None
 
 
+class HistoryParameters(CommitsParameters, frozen=True):
+    """Unless `exact` is false, what a fast-forward merge changed is counted, which it does not record."""
+
+    exact: bool = True
+
+
 class LoadParameters(Struct, frozen=True, kw_only=True):
     branch: str | None = None
     base: str | None = field(default=None, name="from")

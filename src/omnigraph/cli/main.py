@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
 from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
+from omnigraph.cli.completion.scripts import VARIABLE
 from omnigraph.cli.deprecated import spelled_out
 from omnigraph.cli.failures import show_traces, tell
 from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
@@ -37,6 +39,7 @@ FAMILIES = {
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply.",
+    "graphs": "The graphs of a server.",
     "queries": "The stored queries of a cluster.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
@@ -63,6 +66,10 @@ SUMMARIES = {
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
     "doctor": "Check this machine, and the graph that is addressed, and say what to do",
+    "completion": "Print the script that completes command lines in a shell",
+    "alias": "Run a stored read of a server by the alias that the configuration has for it",
+    "login": "Keep the token for a server, in a file that only you may open",
+    "logout": "Keep no token for a server any more",
     "version": "Print the version and the storage format version",
 }
 
@@ -101,6 +108,10 @@ COMMANDS: dict[str, str] = {
     "lint": "lint.lint",
     "embed": "embed.embed",
     "fmt": "fmt.fmt",
+    "graphs list": "graphs.list_",
+    "alias": "alias.alias",
+    "login": "login.login",
+    "logout": "login.logout",
     "cluster validate": "cluster.validate",
     "cluster plan": "cluster.plan",
     "cluster apply": "cluster.apply",
@@ -121,6 +132,7 @@ COMMANDS: dict[str, str] = {
     "serve": "serve.serve",
     "mcp": "mcp.mcp",
     "doctor": "doctor.doctor",
+    "completion": "completion.completion",
     "version": "version.version",
 }
 
@@ -249,8 +261,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     leave_pandas_out()
     collect_rarely()
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = run(list(sys.argv[1:] if argv is None else argv))
+        code = complete(arguments) if VARIABLE in os.environ else run(arguments)
         # Nothing is left to interrupt but the end of the process, which would answer with a stack trace.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.stdout.flush()
@@ -259,6 +272,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     leave(code)
+
+
+def complete(words: list[str]) -> int:
+    """Answer a shell that asks what may stand at its cursor. It can do nothing with an error, nor can who types."""
+    from omnigraph.cli.completion.answers import answer
+
+    with suppress(Exception):
+        for line in answer(app, words, int(os.environ[VARIABLE])):
+            print(line)
+    return 0
 
 
 def run(arguments: list[str]) -> int:

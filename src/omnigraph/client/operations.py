@@ -412,10 +412,19 @@ def commits(remote: Remote, /, branch: str = MAIN, *, limit: int = 100, before: 
 
 
 def commit_history(
-    remote: Remote, /, branch: str = MAIN, *, limit: int = 100, before: int | None = None
+    remote: Remote,
+    /,
+    branch: str = MAIN,
+    *,
+    limit: int = 100,
+    before: int | None = None,
+    exact: bool = True,
 ) -> Steps[CommitHistory]:
-    """As `commits`, with their kind, their message, and how many entities of each type they changed."""
-    reply = yield remote.request("getHistory", api_parameters.CommitsParameters(branch, limit, before))
+    """As `commits`, with their kind, their message, and how many entities of each type they changed.
+
+    A fast-forward merge does not record how many: unless `exact` is false, they are counted now.
+    """
+    reply = yield remote.request("getHistory", api_parameters.HistoryParameters(branch, limit, before, exact))
     return reply.decoded(CommitHistory)
 
 

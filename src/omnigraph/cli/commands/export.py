@@ -59,12 +59,15 @@ def export(
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
     _check(engine, format, out)
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open(uri)
-    with graph:
-        if out is None:
-            graph.export_to(sys.stdout.buffer, **point.pinned, types=types or ())
+    invocation = Invocation.of(ctx)
+    if out is None:
+        _, served = invocation.open(uri)
+        with served:
+            served.export_to(sys.stdout.buffer, **point.pinned, types=types or ())
             sys.stdout.buffer.flush()
-            return
+        return
+    _, graph = invocation.open_storage(uri)
+    with graph:
         if engine is Engine.SPARK:
             files = _from_executors(graph, out, format, types or (), point)
         else:

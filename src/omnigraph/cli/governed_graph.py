@@ -22,8 +22,8 @@ def open_governed(invocation: Invocation) -> Iterator[InProcessGraph]:
     assert flags.cluster is not None
     if flags.graph is None:
         raise BadRequestError("--cluster holds several graphs; choose one with --graph <id>")
-    from omnigraph.server.alone import as_actor, served_alone
     from omnigraph.server.process import Program
+    from omnigraph.server.single_graph import as_actor, served_alone
 
     cluster = invocation.config.clusters.get(flags.cluster, flags.cluster)
     served = served_alone(cluster, flags.graph, Program(SERVED_GRAPH).part("open_graph"), os.environ)
