@@ -234,7 +234,8 @@ def ingest(
 def _pieces(path: str) -> Iterator[Iterator[bytes]]:
     """The bytes of a file, with a progress bar when a person watches; or those of stdin."""
     if path == STDIN:
-        yield iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b"")
+        with reading("stdin", None) as advance:
+            yield (advance(piece) for piece in iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b""))
         return
     try:
         file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in these ways)
