@@ -1,4 +1,4 @@
-"""Runs what the documentation shows: every command of README.md and docs/user/quickstart.md, in order, from nothing.
+"""Runs what the documentation shows: every command of the documents listed below, in order, from nothing.
 
 A `sh` block is a script. In a `console` block a line that starts with `$ ` is a command (continued after a backslash),
 and the lines under it, if any, are what it prints: `…` stands for any text in a line, a line of `...` for any lines. A
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ import pytest
 from tests.support.warm_command import installed
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/user/quickstart.md")
+DOCUMENTS = ("README.md", "docs/user/quickstart.md", "docs/user/cluster.md", "docs/user/embeddings.md")
 
 FENCED = re.compile(
     r"^(?P<skip><!-- not run[^>]*-->\s*\n)?```(?P<language>console|sh|bash|shell)\s*\n(?P<body>.*?)^```\s*$",
@@ -163,11 +164,92 @@ def test_what_counts_as_the_same_output(shown: list[str], printed: list[str], sa
     assert matches(shown, printed) is same
 
 
-MODULE = re.compile(r"`((?:api|language|storage|engine|pipeline|cli|embeddings|tests|benchmarks)/[\w/]+\.py)`")
+SOURCES = ROOT / "src" / "omnigraph"
+HOMES = (SOURCES, ROOT / "tests", ROOT / "benchmarks", ROOT / "docs")
+FILES = sorted(
+    path.relative_to(ROOT).as_posix() for home in HOMES for path in home.rglob("*") if "__pycache__" not in path.parts
+)
+ROOMS = {path.name for path in SOURCES.rglob("*") if path.is_dir()}
+FILE = re.compile(r"`(?:\.\./)*([\w*/.-]+\.py)(?:[:#][^`]*)?`")
+MODULE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+)/?`")
+DOTTED = re.compile(r"`omnigraph((?:\.[A-Za-z_]+)+)(?:\(\))?`")
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "dev").glob("*.md")), ids=lambda page: page.name)
-def test_pages_for_developers_name_modules_that_exist(page: Path) -> None:
-    named = MODULE.findall(page.read_text())
-    homes = (ROOT, ROOT / "src" / "omnigraph")
-    assert [name for name in named if not any((home / name).exists() for home in homes)] == []
+def is_file(name: str) -> bool:
+    return any(fnmatch(f"/{path}", f"*/{name}") for path in FILES)
+
+
+LOGS = {
+    name for path in SOURCES.rglob("*.py") for name in re.findall(r'getLogger\("omnigraph([\w.]+)"\)', path.read_text())
+}
+
+
+def is_dotted(name: str) -> bool:
+    """A module, a name that stands in one, or a log."""
+    if name in LOGS:
+        return True
+    parts = name.strip(".").split(".")
+    for end in range(len(parts), -1, -1):
+        place = SOURCES.joinpath(*parts[:end])
+        source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if source.exists():
+            return all(re.search(rf"\b{part}\b", source.read_text()) for part in parts[end : end + 1])
+    return False
+
+
+def unknown_names(text: str) -> list[str]:
+    """What a page calls a file, a module or a name of ours and is none."""
+    modules = [name for name in MODULE.findall(text) if name.split("/")[0] in ROOMS]
+    return [
+        *(name for name in FILE.findall(text) if not is_file(name)),
+        *(name for name in modules if not (is_file(name) or is_file(f"{name}.py"))),
+        *(f"omnigraph{name}" for name in DOTTED.findall(text) if not is_dotted(name)),
+    ]
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_files_and_modules_that_exist(page: Path) -> None:
+    assert unknown_names(page.read_text(encoding="utf-8")) == []
+
+
+def test_the_pages_about_packages_leave_none_out() -> None:
+    house = (ROOT / "docs" / "dev" / "house.md").read_text()
+    rooms = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
+    assert set(re.findall(r"^  (\w+)/ ", house, re.MULTILINE)) == rooms
+    contract = (ROOT / "docs" / "dev" / "contract.md").read_text()
+    modules = {path.stem for path in (SOURCES / "api").glob("*.py")} - {"__init__"}
+    assert {name for name in modules if f"`{name}`" not in contract} == set()
+
+
+def test_names_that_do_not_exist_are_found() -> None:
+    known = (
+        "`engine/workspace.py` `storage/log` `checks/rules` `omnigraph.open` `omnigraph.api.graph` `search/*.py` "
+        "`a/b` `load/ndjson` `../output.py` `tests/torture` `omnigraph.errors.PolicyError`"
+    )
+    assert unknown_names(known) == []
+    strange = "`lookup.py` `engine/publish.py` `storage/nothing` `omnigraph.engine.nowhere` `omnigraph.neverland`"
+    assert unknown_names(strange) == [name.strip("`") for name in strange.split()]
+
+
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [
+        target for target in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    found, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page not in found and page.suffix == ".md":
+            found.add(page)
+            waiting += [page.parent / target for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert [page.name for page in PAGES if page.resolve() not in found] == []

@@ -506,10 +506,12 @@ class PolicyError(OmniGraphError):
     """The rules do not allow it. `reasons` say what they lack, to those who may read them."""
 
     http_status = 403
+    reasons: tuple[str, ...] = ()
 
     def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.reasons = tuple(reasons)
+        if reasons:
+            self.reasons = tuple(reasons)
 
 
 class PolicyEvaluationError(OmniGraphError):

@@ -446,12 +446,13 @@ class Graph:
         mode: str,
         branch: str = MAIN,
         base: str | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
         """As `load`, from a local file that is read in pieces."""
         opened = file_pieces(path)
-        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key)
+        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
     def load_lenient(

@@ -44,3 +44,9 @@ def test_the_mock_needs_no_key() -> None:
     assert EmbeddingProfile(kind="mock", model="m").resolved({"OMNIGRAPH_EMBED_MODEL": "n"}).model == "m"
     assert EmbeddingProfile(kind="mock").resolved({"OMNIGRAPH_EMBED_MODEL": " n "}).model == "n"
     assert EmbeddingProfile(kind="mock").resolved({}).model == ""
+
+
+def test_a_local_model_needs_no_key() -> None:
+    config = EmbeddingProfile(kind="local").resolved({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
+    assert (config.provider, config.model, config.base_url) == (ProviderKind.LOCAL, "all-MiniLM-L6-v2", "")
+    assert EmbeddingProfile(kind="local", base_url="/models/mine/", model="m").resolved({}).base_url == "/models/mine"

@@ -93,3 +93,15 @@ def test_the_cache_is_bounded_and_forgets_the_oldest() -> None:
         compile_queries(f"// {i}", catalog())
     assert len(compiling._cache) == compiling.CACHE_SIZE
     assert compile_queries(TWO, catalog()) is not first
+
+
+def test_the_cache_holds_so_much_text_and_no_more() -> None:
+    """A server compiles what its callers send: many long texts must not fill its memory."""
+    long = compiling.CACHE_CHARACTERS // 4
+    for i in range(6):
+        compile_queries(f"// {i}".ljust(long), catalog())
+    assert long < compiling._cache.characters <= compiling.CACHE_CHARACTERS
+    kept = compile_queries("// 5".ljust(long), catalog())
+    assert compile_queries("// 5".ljust(long), catalog()) is kept
+    compile_queries("// all".ljust(compiling.CACHE_CHARACTERS + 1), catalog())
+    assert compile_queries("// 5".ljust(long), catalog()) is kept, "one that fills the memory alone is not remembered"

@@ -164,7 +164,7 @@ SUPPORTED = [
     ),
     pytest.param(
         change((' model="m"', ' model="m", on_write=true')),
-        ["update metadata of property 'Book.vec' on node 'Book'"],
+        ["update metadata of property 'Book.vec' (@embed) on node 'Book'"],
         id="when vectors are computed may change",
     ),
     pytest.param(

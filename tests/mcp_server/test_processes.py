@@ -19,9 +19,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 import omnigraph
 from omnigraph.cli.main import run
+from omnigraph.mcp.terms import Terms
 from tests.mcp_server.agents import Agent, as_agent
 from tests.mcp_server.conftest import QUERIES, RECORDS, SCHEMA, record
 from tests.mcp_server.test_tools import ADD, READING
+from tests.mcp_server.test_tools import run as tools_of
 from tests.support.clusters import make_cluster
 from tests.support.servers import REPOSITORY, ServerProcess, served
 from tests.support.waiting import GIVE_UP
@@ -147,6 +149,24 @@ def narrowed(agent: Agent) -> Any:
         around = (await agent.call("neighbours", type="Author", id="lem"))["neighbours"]
         assert [(each["id"], "edge_properties" in each) for each in around] == [("1", False)]
         assert around[0]["properties"] == {"isbn": "1", "title": "Solaris"}
+        commits = [each["commit"] for each in (await agent.call("history"))["commits"]]
+        told = [
+            await agent.client.call_tool(tool, arguments)
+            for tool, arguments in [
+                *(("commit_changes", {"commit": commit}) for commit in commits),
+                ("diff", {"before": commits[-1], "after": "main"}),
+                ("merge_preview", {"source": "main", "target": "main"}),
+                ("neighbours", {"type": "Book", "id": "2"}),
+                ("neighbours", {"type": "Remark", "id": "r2"}),
+                ("entity", {"type": "Author", "id": "leguin"}),
+                ("search", {"type": "Book", "text": "robots"}),
+                ("search", {"type": "Author", "text": "ursula", "property": "name"}),
+            ]
+        ]
+        assert len(told[0].content) == 1
+        text = " ".join(answer.model_dump_json() for answer in told).lower()
+        for secret in ("cyberiad", "robots build", "ursula k.", "ocean that thinks", "1961", "1965"):
+            assert secret not in text
         denied = await agent.refused("branch_create", name="mine")
         assert denied["code"] == "forbidden"
         assert denied["error"].startswith(
@@ -160,7 +180,7 @@ def test_a_cluster_without_a_server_has_its_rules(cluster: str) -> None:
     async def script(agent: Agent) -> None:
         await narrowed(agent)
 
-    as_agent(program("--cluster", cluster, "--graph", "kb", "--as", "bob"), script)
+    as_agent(program("--cluster", cluster, "--as", "bob"), script)
 
 
 # A server
@@ -171,6 +191,7 @@ def server(cluster: str) -> Iterator[ServerProcess]:
     tokens = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps({"ana": "token-ana", "bob": "token-bob"})}
     with served("serve", "--cluster", cluster, "--bind", "127.0.0.1:0", "--workers", "2", environment=tokens) as server:
         yield server
+        assert server.terminate() == 0, "what agents asked for keeps no worker from ending"
 
 
 def asked(server: ServerProcess, token: str | None, script: Any, path: str = "/graphs/kb/mcp", **options: Any) -> Any:
@@ -212,6 +233,30 @@ def test_any_worker_answers_any_request(server: ServerProcess, path: str, mode: 
         assert found["after"]["slug"] == branch
 
     asked(server, "token-ana", script, path, mode=mode)
+
+
+def test_tools_work_on_a_graph_behind_a_server(server: ServerProcess) -> None:
+    """What `omnigraph mcp --server` has in its hands."""
+
+    async def script(agent: Agent) -> None:
+        assert (await agent.call("books_of", author="lem"))["rows"][0] == {"title": "Solaris", "year": 1961}
+        await agent.call("branch_create", name="remote")
+        written = await agent.call("add_author", slug="remote", branch="R. Emote", _branch="remote")
+        assert written["actor_id"] == "ana"
+        assert (await agent.call("merge_preview", source="remote"))["conflict_count"] == 0
+        assert (await agent.call("diff", before="main", after="remote"))["stats"]["inserts"] == 1
+        await agent.call("merge", source="remote", delete_branch=True)
+        (change,) = (await agent.call("commit_changes", commit=written["commit"]["graph_commit_id"]))["changes"]
+        assert change["after"]["name"] == "R. Emote"
+        slugs = await agent.pages("query", "rows", query=SLUGS)
+        assert "remote" in [row["slug"] for page in slugs for row in page]
+        error = await agent.refused("query", query="query q() { match { $b: Bok } return { $b.title as t } }")
+        assert error["fields"]["diagnostics"][0]["span"]["column"] == 25
+
+    with omnigraph.connect(server.url, token="token-ana", graph="kb") as graph:
+        tools_of(graph, script, Terms(max_tokens=200), actor=None)
+    with omnigraph.connect(server.url, token="token-bob", graph="kb") as graph:
+        tools_of(graph, narrowed, actor=None)
 
 
 def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:
@@ -259,7 +304,7 @@ def test_a_graph_over_http_without_a_server(library_path: Path) -> None:
         (["--store", "g", "--max-tokens", "10"], 2, "--max-tokens"),
         (["--store", "g", "--queries", "none.gq"], 1, "'none.gq' does not exist"),
         (["--store", "nowhere"], 1, "nowhere"),
-        (["--cluster", "c"], 1, "--graph"),
+        (["--cluster", "nowhere"], 1, "nowhere"),
         ([], 1, "no graph addressed"),
     ],
 )

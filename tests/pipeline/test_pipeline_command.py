@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from omnigraph import Graph
 from omnigraph.cli.main import run as command
 from tests.pipeline.library import csv, library
 
@@ -58,3 +59,15 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
     explained = capsys.readouterr().out
     assert "  people  csv      people.csv\n          columns  name, age\n" in explained
     assert "   2  executors  type and write node:Reader from people\n" in explained
+
+
+def test_the_pipeline_that_quickstart_writes_runs(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(["quickstart", "."]) == 0
+    assert command(["init", "--schema", "schema.pg", "team.omni"]) == 0
+    assert command(["load", "team.omni", "--data", "data/team.jsonl", "--mode", "append"]) == 0
+    assert command(["pipeline", "run", "ingest.yaml"]) == 0
+    with Graph.open("team.omni") as graph:
+        assert graph.snapshot().count("Person") == 5

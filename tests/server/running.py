@@ -25,7 +25,7 @@ from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
-from omnigraph.server.services import RequestRecord
+from omnigraph.server.services import Admission, RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import States
@@ -108,6 +108,7 @@ def running(
     origins: tuple[str, ...] = (),
     owned_by_cluster: bool = False,
     agents: LoadEndpoint | None = None,
+    admission: Admission | None = None,
     wrap: Callable[[Application], Application] = lambda application: application,
 ) -> Iterator[RunningServer]:
     """Serve some graphs. `tokens` maps actors to tokens; without any the server is open."""
@@ -123,9 +124,11 @@ def running(
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
     services = Services(
-        States(serving), limits, Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
+        States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
     )
-    application = wrap(Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents))
+    application = wrap(
+        Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
+    )
     config = uvicorn.Config(
         with_origins(application, origins),
         http="httptools",

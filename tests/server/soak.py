@@ -115,22 +115,21 @@ def soak(
     graph: Graph,
     *,
     clients: int,
-    go_on: Callable[[Tally], bool],
-    kill_every: float | None,
+    go_on: Callable[[Tally, int], bool],
+    strikes: Callable[[Tally, int], bool],
 ) -> tuple[Tally, int]:
-    """Run until `go_on` says no; what clients were told, and how many workers were killed."""
-    tally, kills, last, choose = Tally(), 0, time.monotonic(), random.Random(7)
+    """Run until `go_on` says no; what clients were told, and how many workers were killed. Both are asked with how
+    many were so far; `strikes` says whether to kill one now."""
+    tally, kills, choose = Tally(), 0, random.Random(7)
 
     def nemesis() -> None:
-        nonlocal kills, last
-        if kill_every is None or time.monotonic() - last < kill_every:
-            return
+        nonlocal kills
         workers = server.workers()
-        if len(workers) > 1:
+        if len(workers) > 1 and strikes(tally, kills):
             os.kill(choose.choice(workers), signal.SIGKILL)
-            kills, last = kills + 1, time.monotonic()
+            kills += 1
 
-    asyncio.run(_all(server.url, clients, tally, lambda: go_on(tally) and not tally.problems, nemesis))
+    asyncio.run(_all(server.url, clients, tally, lambda: go_on(tally, kills) and not tally.problems, nemesis))
     return tally, kills
 
 
@@ -148,13 +147,14 @@ def main() -> int:
     graph = omnigraph.init(store, SCHEMA)
     flags = ("--store", store, "--bind", "127.0.0.1:0", "--unauthenticated", "--workers", str(given.workers))
     with served("serve", *flags, "--actor-requests", "100000") as server:
-        until = time.monotonic() + given.seconds
+        began = time.monotonic()
+        until = began + given.seconds
         tally, kills = soak(
             server,
             graph,
             clients=given.clients,
-            go_on=lambda _: time.monotonic() < until,
-            kill_every=given.kill_every or None,
+            go_on=lambda *_: time.monotonic() < until,
+            strikes=lambda _, kills: 0 < given.kill_every * (kills + 1) < time.monotonic() - began,
         )
         code = server.terminate()
     found = check(graph, tally)

@@ -65,7 +65,8 @@ class Cluster:
         return found
 
     def graph_uri(self, graph_id: str) -> str:
-        return graph_uri(self.store.uri, graph_id, self.newest.state.generation(graph_id))
+        found = self.ledger.newest()
+        return graph_uri(self.store.uri, graph_id, 1 if found is None else found.state.generation(graph_id))
 
     def record(self, change: Callable[[dict[str, Resource]], None], *, cover: bool = True, **members: object) -> int:
         """Make the next revision with other resources; its number. `cover` brings the digests of graphs up to date."""

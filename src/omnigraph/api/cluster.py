@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
@@ -234,6 +234,3 @@ class ClusterHistory(Struct, frozen=True, kw_only=True):
     config_dir: str
     revisions: tuple[ClusterRevision, ...]
     diagnostics: Diagnostics
-
-
-NO_FINDINGS: Final[Diagnostics] = ()

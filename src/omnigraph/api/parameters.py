@@ -50,6 +50,7 @@ class LoadParameters(Struct, frozen=True, kw_only=True):
     branch: str | None = None
     base: str | None = field(default=None, name="from")
     mode: LoadMode = LoadMode.MERGE
+    embed: bool | None = None
 
 
 class _ScopeParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

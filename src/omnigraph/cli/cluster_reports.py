@@ -100,8 +100,9 @@ def applied(report: reports.ClusterApplied, *, for_review: bool) -> list[str]:
         lines.append(f"{_change(change, for_review=False)} [{said}{why}]")
         if for_review:
             lines[-1] = lines[-1].replace("  ", f"  {_MARKS[change.operation]} ", 1)
-    told = (str(state.state_revision), _flag(report.converged), _flag(report.state_written))
-    lines.append("  state: revision {}, converged: {}, written: {}".format(*told))
+    if state.state_found:
+        told = f"converged: {_flag(report.converged)}, written: {_flag(report.state_written)}"
+        lines.append(f"  state: revision {state.state_revision}, {told}")
     return [*lines, *_findings(report.diagnostics)]
 
 

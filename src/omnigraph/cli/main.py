@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,8 +21,9 @@ from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
 from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
+from omnigraph.cli.completion.scripts import VARIABLE
 from omnigraph.cli.deprecated import spelled_out
-from omnigraph.cli.failures import show_traces, tell
+from omnigraph.cli.failures import described, show_traces, tell
 from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
 from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
@@ -46,6 +48,7 @@ FAMILIES = {
 # Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
 # imports none of them.
 SUMMARIES = {
+    "quickstart": "Write a schema, data, queries, a pipeline and a cluster with rules into a directory, to begin with",
     "init": "Create a graph",
     "load": "Load data into a branch as one commit, all or nothing",
     "query": "Run a read query (alias: read)",
@@ -62,6 +65,8 @@ SUMMARIES = {
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
+    "doctor": "Check this machine, and the graph that is addressed, and say what to do",
+    "completion": "Print the script that completes command lines in a shell",
     "alias": "Run a stored read of a server by the alias that the configuration has for it",
     "login": "Keep the token for a server, in a file that only you may open",
     "logout": "Keep no token for a server any more",
@@ -70,6 +75,7 @@ SUMMARIES = {
 
 # `module.function` below `omnigraph.cli.commands`.
 COMMANDS: dict[str, str] = {
+    "quickstart": "quickstart.quickstart",
     "init": "init.init",
     "shell": "shell.shell",
     "load": "load.load",
@@ -125,6 +131,8 @@ COMMANDS: dict[str, str] = {
     "profile show": "profile.show",
     "serve": "serve.serve",
     "mcp": "mcp.mcp",
+    "doctor": "doctor.doctor",
+    "completion": "completion.completion",
     "version": "version.version",
 }
 
@@ -139,7 +147,9 @@ class GuardedCommand(PlainCommand):
         try:
             check_flags(path_of(ctx), ctx.find_object(GlobalFlags) or GlobalFlags())
             return super().invoke(ctx)
-        except (OmniGraphError, UsageError) as error:
+        except (typer.TyperException, typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
             if ctx.params.get("json") or (ctx.info_name == "query" and ctx.params.get("format") == ReadFormat.JSON):
                 # A pipeline prints an object per line, everything else one object.
                 print_error(error, in_lines=path_of(ctx) == "pipeline run")
@@ -168,11 +178,13 @@ class ServeCommand(GuardedCommand):
 COMMAND_CLASSES: dict[str, type[GuardedCommand]] = {"serve": ServeCommand}
 
 
-def print_error(error: OmniGraphError | UsageError, *, in_lines: bool = False) -> None:
+def print_error(error: Exception, *, in_lines: bool = False) -> None:
     """The failure on stdout, for programs. The text for people goes to stderr as always."""
     from omnigraph.api.error_output import ErrorOutput
 
     failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
+    if not isinstance(error, OmniGraphError | UsageError):
+        failure = OmniGraphError(described(error))
     (print_json_line if in_lines else print_json)(ErrorOutput.of(failure))
 
 
@@ -241,9 +253,16 @@ def _family(name: str) -> CommandGroup:
 
 
 def _maker(path: str) -> Callable[[], Any]:
+    return lambda: _command(path)
+
+
+def _command(path: str) -> Any:
+    from omnigraph.cli.examples import examples_block
+
     name = path.rpartition(" ")[2]
     cls = COMMAND_CLASSES.get(path, GuardedCommand)
-    return lambda: command(name, function_at(COMMANDS[path]), cls, epilog=flags_line(path), hidden=path in HIDDEN)
+    epilog = "\n\n".join(filter(None, (examples_block(path), flags_line(path))))
+    return command(name, function_at(COMMANDS[path]), cls, epilog=epilog, hidden=path in HIDDEN)
 
 
 app = _built()
@@ -253,8 +272,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     leave_pandas_out()
     collect_rarely()
+    _open_closed_streams()
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = run(list(sys.argv[1:] if argv is None else argv))
+        code = complete(arguments) if VARIABLE in os.environ else run(arguments)
         # Nothing is left to interrupt but the end of the process, which would answer with a stack trace.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.stdout.flush()
@@ -263,6 +284,26 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     leave(code)
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`<&-`, `>&-`) reads as empty and swallows what is written; Python leaves None."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def complete(words: list[str]) -> int:
+    """Answer a shell that asks what may stand at its cursor. It can do nothing with an error, nor can who types."""
+    from omnigraph.cli.completion.answers import answer
+
+    with suppress(Exception):
+        for line in answer(app, words, int(os.environ[VARIABLE])):
+            print(line)
+    return 0
 
 
 def run(arguments: list[str]) -> int:

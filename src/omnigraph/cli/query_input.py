@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from omnigraph.cli.files import read_source, read_stdin
+from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.json_input import json_object
 from omnigraph.cli.reading_point import ReadingPoint
@@ -17,8 +17,6 @@ from omnigraph.errors import BadRequestError
 if TYPE_CHECKING:
     from omnigraph.api.graph import QueryRows
     from omnigraph.client import RemoteGraph
-
-STDIN = Path("-")
 
 
 def query_source(name: str | None, file: Path | None, text: str | None, *, kind: str) -> str | None:
@@ -58,7 +56,7 @@ def stored_rows(invocation: Invocation, name: str, given: dict[str, Any], point:
 def parameters(text: str | None, file: Path | None) -> dict[str, Any]:
     at_most_one(("--params", text), ("--params-file", file))
     if file is not None:
-        text = read_stdin() if file == STDIN else read_source(file)
+        text = read_source(file)
     if text is None:
         return {}
     return json_object(text, "--params" if file is None else f"'{file}'", "params must be a JSON object")

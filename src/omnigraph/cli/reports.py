@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Self
+
 from msgspec import Struct
 
 
@@ -59,6 +62,54 @@ class EmbedReport(Struct, frozen=True, kw_only=True):
     requests: int
     retries: int
     tokens: int | None
+
+
+class NextCommands(Struct, frozen=True):
+    title: str
+    commands: tuple[str, ...]
+
+
+class Quickstart(Struct, frozen=True):
+    """What `quickstart --json` prints."""
+
+    directory: str
+    files: tuple[str, ...]
+    next: tuple[NextCommands, ...]
+
+
+class Health(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    BROKEN = "broken"
+
+
+class Check(Struct, frozen=True, omit_defaults=True):
+    """One thing that `doctor` looked at."""
+
+    name: str
+    status: Health
+    found: str
+    remedy: str | None = None
+
+    @classmethod
+    def fine(cls, name: str, found: str, remedy: str | None = None) -> Self:
+        return cls(name, Health.OK, found, remedy)
+
+    @classmethod
+    def doubtful(cls, name: str, found: str, remedy: str) -> Self:
+        return cls(name, Health.WARNING, found, remedy)
+
+    @classmethod
+    def broken(cls, name: str, found: str, remedy: str) -> Self:
+        return cls(name, Health.BROKEN, found, remedy)
+
+
+class DoctorReport(Struct, frozen=True):
+    """What `doctor --json` prints."""
+
+    ok: bool
+    version: str
+    checks: tuple[Check, ...]
 
 
 class LoggedIn(Struct, frozen=True):

@@ -18,7 +18,7 @@ from omnigraph.cluster.diff import difference
 from omnigraph.cluster.digests import recorded_graph_digest
 from omnigraph.cluster.dispositions import Classifier
 from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import STATE_FOLDER, revision_path
+from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
 from omnigraph.cluster.observe import Views, observe
 from omnigraph.cluster.payloads import DamagedPayload, damaged_payloads
 from omnigraph.cluster.session import Session
@@ -82,11 +82,12 @@ def not_recorded_yet(found: list[Diagnostic]) -> list[Diagnostic]:
     return [told(finding) for finding in found]
 
 
-def require_state(session: Session) -> None:
-    """Refuse to go on without a ledger."""
+def require_state(session: Session) -> Recorded:
+    """The state that a command begins at. Raises `ClusterError` when there is none."""
     if session.recorded is None:
         message = f"'{session.store.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
         raise ClusterError.of("state_missing", STATE_FOLDER, message)
+    return session.recorded
 
 
 def refuse_uncovered(state: State) -> None:
@@ -95,8 +96,8 @@ def refuse_uncovered(state: State) -> None:
         error(
             "external_blob_policy_digest_mismatch",
             graph_address(graph_id),
-            "its digest does not cover what is recorded of it: the ledger was edited by hand; go back to a revision "
-            f"before {revision_path(state.state_revision)}, or remove that file if nothing depends on it",
+            f"its digest does not cover what is recorded of it: {revision_path(state.state_revision)} was edited; put "
+            "back what was written there",
         )
         for graph_id in state.graph_ids
         if recorded_graph_digest(state, graph_id) != state.resources[graph_address(graph_id)].digest

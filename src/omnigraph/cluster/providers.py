@@ -26,7 +26,7 @@ def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
     if profile.api_key is not None and _VARIABLE.fullmatch(profile.api_key) is None:
         message = "a key does not belong into the file; name the variable that holds it, as in ${OPENAI_API_KEY}"
         found.append(error("embedding_api_key_inline", f"{where}.api_key", message))
-    if profile.api_key is None and kind not in (None, ProviderKind.MOCK):
+    if profile.api_key is None and kind is not None and kind.needs_key:
         message = f"the {kind} provider needs the variable that holds its key, as in ${{OPENAI_API_KEY}}"
         found.append(error("embedding_api_key_required", f"{where}.api_key", message))
     return found

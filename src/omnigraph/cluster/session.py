@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from omnigraph.api.cluster import Diagnostics, StateObservations, is_ok
+from omnigraph.api.cluster import StateObservations
 from omnigraph.cluster.catalog import Catalog
 from omnigraph.cluster.config_file import ConfigFile, read_config
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, Severity, warning
@@ -120,11 +120,6 @@ def lock_held(session: Session) -> Lock | None:
     except ClusterError as problem:
         session.found += [_as_warning(finding) for finding in problem.diagnostics]
         return None
-
-
-def told(*found: Diagnostic) -> tuple[bool, Diagnostics]:
-    """Whether a command went well, and its findings in the form of a report."""
-    return is_ok(found), found
 
 
 def _as_warning(finding: Diagnostic) -> Diagnostic:

@@ -1,7 +1,7 @@
 """Turning text into vectors: which provider, under which settings, and one client for queries and documents.
 
-Nothing embeds on write. `omnigraph.open` hands the query engine a client from here; the engine knows only the
-two members it needs of it.
+`omnigraph.open` hands the engine a client from here for the texts of queries, and for those of writes where the schema
+asks for it; the engine knows only the members it needs of it.
 """
 
 from omnigraph.embeddings.client import EmbeddingClient, EnvironmentEmbedder, open_client

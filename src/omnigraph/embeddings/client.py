@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,13 @@ from omnigraph.embeddings.configuration import (
 )
 from omnigraph.embeddings.mock import MockProvider
 from omnigraph.embeddings.provider import BatchRefusedError, Provider, Role, unit_vector
-from omnigraph.embeddings.retries import RetrySettings
+from omnigraph.embeddings.retries import DEADLINE_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, TIMEOUT_MS, RetrySettings
 from omnigraph.embeddings.usage import Usage
-from omnigraph.embeddings.vector_store import Space, VectorStore, shared_store
+from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorStore, shared_store
 from omnigraph.embeddings.wire_formats import GeminiFormat, OpenAIFormat, WireFormat
 from omnigraph.errors import EmbeddingError
+
+_CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
 
 
 class EmbeddingClient:
@@ -88,7 +91,8 @@ class EmbeddingClient:
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
         """The vectors of a batch in as many pieces as it takes requests."""
-        if len(batch) > 1 and not self._one_by_one:
+        together = len(batch) > 1 and not self._one_by_one
+        if together:
             try:
                 answers = self._ask(batch, dimension, Role.DOCUMENT)
             except BatchRefusedError as refusal:
@@ -98,7 +102,12 @@ class EmbeddingClient:
             batch = [text for text, vector in zip(batch, answers, strict=True) if vector is None]
             self._one_by_one = bool(batch)
         for text in batch:
-            (vector,) = self._ask([text], dimension, Role.DOCUMENT)
+            try:
+                (vector,) = self._ask([text], dimension, Role.DOCUMENT)
+            except EmbeddingError:
+                if together:
+                    self._one_by_one = False  # it was this text that was refused, and not the batch
+                raise
             if vector is None:
                 raise EmbeddingError("embedding response has no vector")
             yield {text: vector}
@@ -174,6 +183,11 @@ def open_client(
     shared = shared_store(environment)
     kept = (*stores, *((shared,) if shared is not None else ()))
     return EmbeddingClient(config, provider, stores=kept, role_matters=format.role_matters, usage=usage)
+
+
+def client_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What `open_client` needs to know of an environment when it runs in another: no key is among it."""
+    return {name: environment[name] for name in _CLIENT_VARIABLES if name in environment}
 
 
 class EnvironmentEmbedder:

@@ -33,6 +33,11 @@ class ProviderKind(StrEnum):
     MOCK = "mock"
     LOCAL = "local"
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether it is somebody else who embeds, and wants to know for whom."""
+        return bool(DEFAULTS[self].key_variables)
+
 
 @dataclass(frozen=True, slots=True)
 class ProviderDefaults:
@@ -72,7 +77,7 @@ def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
     if kind is ProviderKind.MOCK:
         return EmbeddingConfig(kind, model)
     base_url = (_value(environment, BASE_URL) or defaults.base_url).rstrip("/")
-    if not defaults.key_variables:
+    if not kind.needs_key:
         return EmbeddingConfig(kind, model, base_url)
     for variable in defaults.key_variables:
         if (key := _value(environment, variable)) is not None:

@@ -33,7 +33,7 @@ class EmbeddingProfile(Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         if kind is ProviderKind.MOCK:
             return EmbeddingConfig(kind, self.model or environment.get(MODEL, "").strip())
         base_url = (self.base_url or defaults.base_url).rstrip("/")
-        if kind is ProviderKind.LOCAL:
+        if not kind.needs_key:
             return EmbeddingConfig(kind, self.model or defaults.model, base_url)
         return EmbeddingConfig(kind, self.model or defaults.model, base_url, self._key(kind, environment))
 

@@ -75,7 +75,7 @@ class Resources:
             decision = self.gate.decide(actor, request)
         except OmniGraphError as error:
             raise PolicyError(f"policy: {error}") from error
-        if self.acts_for is not None and audit:
+        if self.acts_for is not None and (audit or not decision.allowed):
             audited(self.graph_id, actor, request, decision)
         if not decision.allowed:
             raise PolicyError(f"policy: policy denied: {decision.message}", decision.reasons)
@@ -90,6 +90,15 @@ class Resources:
         if not isinstance(self.gate, SightedGate):
             return self.lens
         return self.gate.sight(self.acts_for, AccessRequest(action, branch, target_branch))
+
+    def sees_all(self, actor: str | None, branch: str) -> bool:
+        """Whether an actor may read a branch, and all of it."""
+        if self.gate is None:
+            return self.lens.is_open
+        request = AccessRequest(PolicyAction.READ, branch)
+        if not self.gate.decide(actor, request).allowed:
+            return False
+        return not isinstance(self.gate, SightedGate) or self.gate.sight(actor, request).is_open
 
     def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
         """This handle for one thing that its actor does: settled whether it may, and what it sees then."""

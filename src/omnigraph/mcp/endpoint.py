@@ -18,7 +18,7 @@ from omnigraph.errors import NotFoundError, OmniGraphError
 from omnigraph.mcp import guide, resources
 from omnigraph.mcp.answers import answered, refused, told
 from omnigraph.mcp.graph import Access, AgentGraph
-from omnigraph.mcp.stored import query_tools
+from omnigraph.mcp.stored_queries import query_tools
 from omnigraph.mcp.terms import Terms
 from omnigraph.mcp.tool import Toolcall
 from omnigraph.mcp.tools import TOOLS

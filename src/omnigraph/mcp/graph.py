@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from omnigraph.api.changes import ChangeRecord, ChangeScope, ChangeSet
@@ -22,6 +23,17 @@ class Rows(Protocol):
     @property
     def columns(self) -> Sequence[str]: ...
     def rows(self) -> Iterable[dict[str, Any]]: ...
+
+
+@contextmanager
+def taking(rows: Rows) -> Iterator[Iterator[dict[str, Any]]]:
+    """The rows one after another. Whatever stays open behind those that nobody takes is closed."""
+    try:
+        yield iter(rows.rows())
+    finally:
+        close = getattr(rows, "close", None)
+        if close is not None:
+            close()
 
 
 class AgentGraph(Protocol):

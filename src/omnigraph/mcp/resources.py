@@ -11,9 +11,9 @@ from omnigraph.api import wire
 from omnigraph.errors import NotFoundError
 from omnigraph.mcp.graph import AgentGraph
 from omnigraph.mcp.guide import GUIDE
-from omnigraph.mcp.readable import readable
+from omnigraph.mcp.reader_form import readable
 from omnigraph.mcp.schema import catalog_of
-from omnigraph.mcp.stored import query_tools
+from omnigraph.mcp.stored_queries import query_tools
 
 _SCHEME: Final = "omnigraph://"
 _TEXT: Final = "text/plain"

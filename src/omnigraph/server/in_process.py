@@ -14,9 +14,16 @@ from omnigraph.api import wire
 from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchList
 from omnigraph.api.changes import ChangeRecord, ChangeScope, ChangeSet, CommitChangesPage
 from omnigraph.api.commits import CommitList
-from omnigraph.api.enums import EntityKind, PolicyAction
+from omnigraph.api.enums import EntityKind
 from omnigraph.api.load import ChangeRequest, MutationReceipt
-from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest, MergePreview, MergeResult, Resolutions
+from omnigraph.api.merge import (
+    NO_RESOLUTIONS,
+    BranchMergeRequest,
+    MergePreview,
+    MergePreviewRequest,
+    MergeResult,
+    Resolutions,
+)
 from omnigraph.api.parameters import (
     CommitChangesParameters,
     CommitsParameters,
@@ -31,7 +38,7 @@ from omnigraph.engine.query.read import stream_query
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import BadRequestError
 from omnigraph.server.answers import Answer
-from omnigraph.server.call import HANDLERS, Call, branch_name, checked_point
+from omnigraph.server.call import HANDLERS, Call, checked_point
 from omnigraph.server.handlers import changes, reads, writes
 
 HANDLER_MODULES: Final = (changes, reads, writes)
@@ -128,10 +135,8 @@ class InProcessGraph:
     def preview_merge(
         self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
     ) -> MergePreview:
-        """Whoever may read both branches may see how they differ."""
-        source, target = branch_name(source), branch_name(target)
-        self.asked.require(PolicyAction.READ, source).workspace.refuse_narrowed("the preview of a merge")
-        return self.asked.require(PolicyAction.READ, target).preview_merge(source, target, resolutions=resolutions)
+        request = MergePreviewRequest(source, target, resolutions)
+        return self._answer("previewMerge", MergePreview, body=request)
 
     # Writing
 

@@ -83,6 +83,10 @@ class Objects:
 
         return self._request("get", path, look)
 
+    def modified(self, path: str) -> datetime:
+        """When an object that is there was written, by the store's clock."""
+        return self._request("get", path, lambda: obstore.head(self._store, path)["last_modified"])
+
     def create(self, path: str, data: bytes) -> bool:
         """Create-if-absent. False when the object exists already, which after a lost response may be our own doing.
 

@@ -48,6 +48,7 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
+from omnigraph.storage.probe import probe_create_if_absent
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
@@ -199,7 +200,7 @@ def _create_root(
     if location.is_local:
         # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
         (location.local_root / RECLAIMS_FOLDER).mkdir(parents=True, exist_ok=True)
-    _probe_create_if_absent(objects)
+    probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
     now = now_micros()
     main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
     identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
@@ -274,7 +275,10 @@ class Leftovers:
 
 
 def leftovers(location: Location) -> Leftovers:
-    return _leftovers(Objects(location))
+    try:
+        return _leftovers(Objects(location))
+    except NotFoundError:  # no such directory, perhaps only since a moment ago
+        return Leftovers(False)
 
 
 def _leftovers(objects: Objects) -> Leftovers:
@@ -297,20 +301,6 @@ def _refuse_used_root(objects: Objects, force: bool) -> None:
             f"'{uri}' holds leftovers of an interrupted init (such as '{left.own}') and no graph; "
             "use force to create the graph there"
         )
-
-
-def _probe_create_if_absent(objects: Objects) -> None:
-    """The one thing asked of a store. A gateway that ignores the condition would lose commits silently."""
-    path = f"__manifest/probe-{new_ulid()}"
-    try:
-        first, second = objects.create(path, b"1"), objects.create(path, b"2")
-        if not first or second or objects.get(path) != b"1":
-            raise StorageError(
-                StorageErrorKind.CONFIGURATION,
-                f"the store of '{objects.location.uri}' does not honour create-if-absent; a graph can't be safe there",
-            )
-    finally:
-        objects.delete(path)
 
 
 def new_table_path(type_key: str) -> tuple[str, str]:

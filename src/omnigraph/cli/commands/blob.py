@@ -11,6 +11,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from omnigraph.api.enums import EntityKind
+from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch
 from omnigraph.cli.output import print_json, print_lines
@@ -38,9 +39,10 @@ def get(
     at: AtTime = None,
     offset: Annotated[int | None, typer.Option("--offset", help="Start at this byte.", metavar="N", min=0)] = None,
     length: Annotated[int | None, typer.Option("--length", help="At most so many bytes.", metavar="N", min=0)] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to a file, not to stdout.", metavar="FILE")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A file instead of stdout (-).", metavar="FILE")] = None,
 ) -> None:
     """Write the bytes of a blob to stdout or a file."""
+    out = None if out == STDIN else out
     if length == 0:
         raise BadRequestError("Blob range --length must be greater than zero")
     if (offset or 0) + (length or 0) > _U64:

@@ -163,8 +163,6 @@ def _load_served(
         raise DirectAccessError("loading rows of one type")
     if engine is LoadEngine.SPARK or len(inputs) > 1 or not first.is_plain_file:
         raise DirectAccessError("loading on Spark, as anything but one plain file has to be,")
-    if where.pop("embed"):
-        raise DirectAccessError("--embed")
     with invocation.opened(target) as graph, _pieces(first.path) as pieces:
         return graph.load(pieces, **where)
 
@@ -236,7 +234,8 @@ def ingest(
 def _pieces(path: str) -> Iterator[Iterator[bytes]]:
     """The bytes of a file, with a progress bar when a person watches; or those of stdin."""
     if path == STDIN:
-        yield iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b"")
+        with reading("stdin", None) as advance:
+            yield (advance(piece) for piece in iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b""))
         return
     try:
         file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in these ways)

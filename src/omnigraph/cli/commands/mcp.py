@@ -84,7 +84,7 @@ def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitSt
     if invocation.flags.cluster is not None:
         if texts:
             raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
-        from omnigraph.cli.governed import open_governed
+        from omnigraph.cli.governed_graph import open_governed
 
         return DirectAccess(opened.enter_context(open_governed(invocation)), invocation.actor)
     scope, found = invocation.open()

@@ -8,7 +8,7 @@ until the same call when the drop is a hard one. The planner decides what is pos
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.api.enums import PolicyAction
@@ -19,7 +19,7 @@ from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.schema.steps import told_plan
 from omnigraph.engine.upkeep.cleanup import purge_history
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
@@ -109,7 +109,9 @@ class _SchemaChange:
         if not evolution.plan.steps and is_said_already:
             return None
         self.hard_dropped_paths = _hard_dropped(evolution.plan.steps, accepted, evolution.catalog, txn.base.tables)
-        return _plan(txn, accepted, evolution.catalog, self.text)
+        plan = _plan(txn, accepted, evolution.catalog, self.text)
+        # A schema that was changed and changed back looks the same: whoever must not miss that looks again.
+        return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
 
 
 def _refuse_changed_since(txn: WriteTxn, since: int) -> None:

@@ -23,6 +23,8 @@ from omnigraph.language.query.resolved import ResolvedQuery
 from omnigraph.language.source import SourceText
 
 CACHE_SIZE = 256
+CACHE_CHARACTERS = 1 << 20
+"""Of texts; a compiled file takes some fifty times as many bytes. Whoever may send queries may send long ones."""
 
 
 class CompiledQuery:
@@ -119,34 +121,49 @@ class CompiledFile:
 class _RecentlyUsed:
     """A bounded memory of compiled files. Entries are immutable, so sharing them between threads is safe."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._entries: OrderedDict[tuple[str | None, bytes, str], CompiledFile] = OrderedDict()
+    def __init__(self, files: int, characters: int) -> None:
+        self._files = files
+        self._characters = characters
+        self._held = 0
+        self._entries: OrderedDict[tuple[str | None, bytes, str], tuple[CompiledFile, int]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: tuple[str | None, bytes, str]) -> CompiledFile | None:
         with self._lock:
             found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: tuple[str | None, bytes, str], compiled: CompiledFile) -> None:
-        with self._lock:
-            self._entries[key] = compiled
+            if found is None:
+                return None
             self._entries.move_to_end(key)
-            while len(self._entries) > self._size:
-                self._entries.popitem(last=False)
+            return found[0]
+
+    def put(self, key: tuple[str | None, bytes, str], compiled: CompiledFile, characters: int) -> None:
+        """Remember a file, and forget the oldest ones that it leaves no room for. One that fills the whole memory is
+        not worth what would have to go for it."""
+        if characters > self._characters:
+            return
+        with self._lock:
+            if (replaced := self._entries.pop(key, None)) is not None:
+                self._held -= replaced[1]
+            self._entries[key] = compiled, characters
+            self._held += characters
+            while len(self._entries) > self._files or self._held > self._characters:
+                _, (_, forgotten) = self._entries.popitem(last=False)
+                self._held -= forgotten
 
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()
+            self._held = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def characters(self) -> int:
+        return self._held
 
-_cache = _RecentlyUsed(CACHE_SIZE)
+
+_cache = _RecentlyUsed(CACHE_SIZE, CACHE_CHARACTERS)
 
 
 def compile_queries(text: str, catalog: Catalog, path: str | None = None) -> CompiledFile:
@@ -160,5 +177,5 @@ def compile_queries(text: str, catalog: Catalog, path: str | None = None) -> Com
         source = SourceText(text, path)
         parsed = parse_queries(text, path)
         compiled = CompiledFile(tuple(CompiledQuery(query, catalog, source) for query in parsed.queries))
-        _cache.put(key, compiled)
+        _cache.put(key, compiled, len(text))
     return compiled

@@ -9,10 +9,11 @@ from msgspec import Meta
 
 from omnigraph.errors import BadRequestError, NotFoundError, PolicyError
 from omnigraph.language.catalog import NodeType, TableType
-from omnigraph.mcp import generated
+from omnigraph.mcp import query_texts
+from omnigraph.mcp.graph import taking
 from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
-from omnigraph.mcp.readable import readable
+from omnigraph.mcp.reader_form import readable
 from omnigraph.mcp.schema import catalog_of, traversal_name
 from omnigraph.mcp.terms import MAIN
 from omnigraph.mcp.tool import Tool, Toolcall
@@ -33,7 +34,7 @@ def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
     type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
     found = found_entity(call, type_, arguments.id, arguments.point())
     if arguments.properties is not None:
-        chosen = [*type_.system_columns, *generated.shown(type_, arguments.properties)]
+        chosen = [*type_.system_columns, *query_texts.shown(type_, arguments.properties)]
         found = {name: found[name] for name in chosen}
     found = readable(type_, found, arguments.properties or ())
     (told,) = (answer := place.page(call.terms, {"type": type_.type_key}, "entities", [found]))["entities"]
@@ -73,7 +74,7 @@ def neighbours(call: Toolcall, arguments: NeighboursArguments) -> dict[str, Any]
     type_ = catalog.type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
-    hops = generated.hops(catalog, type_, arguments.edge, arguments.direction)
+    hops = query_texts.hops(catalog, type_, arguments.edge, arguments.direction)
     commit = place.pin or arguments.snapshot or head_of(call, arguments.branch or MAIN)
     node = readable(type_, found_entity(call, type_, arguments.id, {"branch": None, "snapshot": commit}))
     found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], commit))
@@ -87,35 +88,44 @@ def head_of(call: Toolcall, branch: str) -> str:
 
 
 def _over(
-    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: generated.Hop, other: NodeType, commit: str
+    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: query_texts.Hop, other: NodeType, commit: str
 ) -> Iterator[dict[str, Any]]:
-    of_node, of_edge = generated.shown(other), generated.shown(hop.edge)
+    of_node, of_edge = query_texts.shown(other), query_texts.shown(hop.edge)
     hides = False
     try:
-        written = generated.neighbours(type_, node, hop, of_node, of_edge)
+        written = query_texts.neighbours(type_, node, hop, of_node, of_edge)
         rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
     except PolicyError:
         # Some property is hidden from this actor: what it may see of the neighbours is read one by one.
         of_edge, hides = [], True
-        written = generated.neighbours(type_, node, hop, (), ())
+        written = query_texts.neighbours(type_, node, hop, (), ())
         rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
-    for row in rows.rows():
-        if row["self"] != node["id"]:
-            continue
-        told: dict[str, Any] = {
-            "edge": traversal_name(hop.edge),
-            "direction": hop.direction,
-            "type": other.name,
-            "id": row["other"],
-        }
-        on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
-        if on_edge:
-            told["edge_properties"] = on_edge
-        if hides:
-            told["properties"] = seen_properties(call, other, row["other"], commit, generated.shown(other))
-        else:
-            told["properties"] = written.properties(row)
-        yield told
+    with taking(rows) as found:
+        yield from (
+            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), commit)
+            for row in found
+            if row["self"] == node["id"]
+        )
+
+
+def _neighbour(
+    call: Toolcall,
+    hop: query_texts.Hop,
+    other: NodeType,
+    row: dict[str, Any],
+    of_edge: Sequence[str],
+    properties: dict[str, Any] | None,
+    commit: str,
+) -> dict[str, Any]:
+    """One entry of the answer; what is not known of the node yet is read."""
+    told: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
+    told |= {"type": other.name, "id": row["other"]}
+    on_edge = {name: row[f"e{number}"] for number, name in enumerate(of_edge) if row[f"e{number}"] is not None}
+    if on_edge:
+        told["edge_properties"] = on_edge
+    if properties is None:
+        properties = seen_properties(call, other, row["other"], commit, query_texts.shown(other))
+    return {**told, "properties": properties}
 
 
 def seen_properties(

@@ -15,7 +15,7 @@ from omnigraph.api.enums import EntityKind
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.mcp.members import Branch, Continuation
 from omnigraph.mcp.paging import Place
-from omnigraph.mcp.readable import readable
+from omnigraph.mcp.reader_form import readable
 from omnigraph.mcp.schema import catalog_of
 from omnigraph.mcp.terms import MAIN
 from omnigraph.mcp.tool import Arguments, Tool, Toolcall

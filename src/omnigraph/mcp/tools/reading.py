@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from omnigraph.mcp.graph import Rows
+from omnigraph.mcp.graph import Rows, taking
 from omnigraph.mcp.members import Branch, Continuation, Params, QueryName, ReadArguments
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.schema import catalog_of, summary
@@ -63,9 +62,8 @@ def page_of_rows(call: Toolcall, place: Place, rows: Rows) -> dict[str, Any]:
     """The rows that fit, and the commit that they, and all pages after them, are read from."""
     commit = rows.graph_commit_id
     head = {"commit": commit, "columns": list(rows.columns)}
-    found = rows.rows()
-    with closing(row for row in found) as remaining:
-        return place.page(call.terms, head, "rows", remaining, [commit])
+    with taking(rows) as found:
+        return place.page(call.terms, head, "rows", found, [commit])
 
 
 QUERY: Final = Tool(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
 from omnigraph.errors import BadRequestError, PolicyError
 from omnigraph.language.catalog import NodeType
-from omnigraph.mcp import generated
+from omnigraph.mcp import query_texts
+from omnigraph.mcp.graph import taking
 from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.schema import catalog_of
@@ -38,40 +38,28 @@ def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
     type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
-    ranking = generated.ranking(type_, arguments.mode, arguments.property, arguments.vector)
-    properties = generated.shown(type_, arguments.properties)
-    point = arguments.point(place)
+    ranking = query_texts.ranking(type_, arguments.mode, arguments.property, arguments.vector)
+    properties = query_texts.shown(type_, arguments.properties)
+    point, hides = arguments.point(place), False
     try:
-        written, rows = _asked(call, type_, ranking, arguments, properties, point)
-        hits: Iterator[dict[str, Any]] = (
-            {"id": row["hit"], "score": row["score"], "properties": written.properties(row)} for row in rows.rows()
-        )
+        written = query_texts.search(type_, ranking, arguments.text, arguments.limit, properties)
+        rows = call.graph.stream(written.source, None, written.params, **point)
     except PolicyError:
         # Some property is hidden from this actor: the entities as it may see them say which values there are.
-        written, rows = _asked(call, type_, ranking, arguments, (), point)
-        commit = rows.graph_commit_id
-        hits = (
-            {
-                "id": row["hit"],
-                "score": row["score"],
-                "properties": seen_properties(call, type_, row["hit"], commit, properties),
-            }
-            for row in rows.rows()
-        )
-    head = {"commit": rows.graph_commit_id, "type": type_.name, "ranked_by": ranking}
-    return place.page(call.terms, head, "hits", hits, [rows.graph_commit_id])
+        hides = True
+        written = query_texts.search(type_, ranking, arguments.text, arguments.limit, ())
+        rows = call.graph.stream(written.source, None, written.params, **point)
+    commit = rows.graph_commit_id
 
+    def hit(row: dict[str, Any]) -> dict[str, Any]:
+        known = written.properties(row)
+        if hides:
+            known = seen_properties(call, type_, row["hit"], commit, properties)
+        return {"id": row["hit"], "score": row["score"], "properties": known}
 
-def _asked(
-    call: Toolcall,
-    type_: NodeType,
-    ranking: str,
-    arguments: SearchArguments,
-    properties: Any,
-    point: dict[str, str | None],
-) -> tuple[generated.Written, Any]:
-    written = generated.search(type_, ranking, arguments.text, arguments.limit, properties)
-    return written, call.graph.stream(written.source, None, written.params, **point)
+    head = {"commit": commit, "type": type_.name, "ranked_by": ranking}
+    with taking(rows) as found:
+        return place.page(call.terms, head, "hits", map(hit, found), [commit])
 
 
 SEARCH: Final = Tool(

@@ -7,14 +7,14 @@ the environment says, and keeps what it was given, so that a task that Spark run
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.client import open_client
+from omnigraph.embeddings.client import client_variables, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
 from omnigraph.engine.rows.vector_cells import vector_cells, with_vectors, without_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
@@ -25,7 +25,8 @@ from omnigraph.pipeline.file.model import EmbedStep
 
 @dataclass(frozen=True, slots=True)
 class EmbedTask:
-    """One vector column and the text column it comes from. The configuration travels to executors with its key.
+    """One vector column and the text column it comes from. The configuration travels to executors with its key, and
+    with it the `variables` that say how long a provider is asked and where vectors are kept.
 
     `reason` says what is wrong with a row that has neither, where the schema wants a vector.
     """
@@ -36,6 +37,7 @@ class EmbedTask:
     config: EmbeddingConfig
     property: str = ""
     reason: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def without_text(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which rows have neither a vector nor a text, where the schema wants a vector."""
@@ -56,7 +58,8 @@ class EmbedTask:
         return vector_cells(self._embedded(texts), type_)
 
     def _embedded(self, texts: pa.ChunkedArray) -> NDArray[np.float32]:
-        return open_client(self.config).embed_documents(texts.to_pylist(), self.dimension)
+        client = open_client(self.config, {**os.environ, **self.variables})
+        return client.embed_documents(texts.to_pylist(), self.dimension)
 
 
 def embed_tasks(
@@ -82,11 +85,12 @@ def embed_tasks(
     if not found:
         return {}
     used = config_from_environment(os.environ) if config is None else config
+    variables = client_variables(os.environ)
     tasks: dict[str, tuple[EmbedTask, ...]] = {}
     for node, prop, source in found:
         reason = None if prop.type.nullable else Sentence.NO_TEXT.text(property=prop.name, source=source)
         column = node.properties[source].column
-        task = EmbedTask(column, prop.column, prop.type.dimension or 0, used, prop.name, reason)
+        task = EmbedTask(column, prop.column, prop.type.dimension or 0, used, prop.name, reason, variables)
         tasks[node.type_key] = (*tasks.get(node.type_key, ()), task)
     return tasks
 

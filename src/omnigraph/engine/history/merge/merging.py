@@ -8,7 +8,8 @@ plan is staged and published; the publish machine refuses it if the target moved
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from msgspec import structs
@@ -50,7 +51,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     intent = _intent(request)
     published = _earlier(workspace, request, intent)
     if published is None:
-        with held_source(workspace.root, request.source) as held:
+        with _discreet(workspace, request), held_source(workspace.root, request.source) as held:
             published = _publish(workspace, request, held, intent)
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
@@ -59,6 +60,20 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     deleted, failure = _delete_source(workspace, request, published) if request.delete_branch else (None, None)
     replayed = published is not None and published.replayed
     return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
+
+
+@contextmanager
+def _discreet(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
+    """Conflicts name entities. Who sees a part of the branches learns that there are some, and no more."""
+    try:
+        yield
+    except MergeConflictsError:
+        if all(workspace.sees_all(request.actor, branch) for branch in (request.source, request.target)):
+            raise
+        raise ConflictError(
+            f"'{request.source}' can't be merged into '{request.target}' as it is: there are conflicts, which are not "
+            "listed because you do not see all of both branches"
+        ) from None
 
 
 def _checked(request: MergeRequest) -> MergeRequest:

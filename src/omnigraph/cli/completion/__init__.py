@@ -1,0 +1,1 @@
+"""Completion of command lines: scripts for shells, and the answers that they ask the program for."""

@@ -1,0 +1,182 @@
+"""`omnigraph cluster`: reports on stdout, members in their order, exit codes, and what a person sees on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.cli import cluster_reports
+from omnigraph.cli.pipeline_texts import read_pipeline_text
+from omnigraph.cluster.planning import plan
+from tests.cli.conftest import Cli
+from tests.support.cluster_files import LARGER_SCHEMA, QUERIES, ClusterFiles, Declared
+
+CONFIG = "--config"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ClusterFiles:
+    made = ClusterFiles(tmp_path / "config")
+    made.write({"kb": Declared(queries={"people.gq": QUERIES})})
+    return made
+
+
+@pytest.fixture
+def applied(files: ClusterFiles) -> ClusterFiles:
+    assert files.import_().ok
+    assert files.apply().converged
+    return files
+
+
+OBSERVED = [
+    "state_path", "lock_path", "state_found", "applied_config_digest", "state_revision", "state_cas", "resource_count",
+    "locked", "lock_id", "lock_acquired", "acquired_lock_id", "lock_operation", "lock_created_at", "lock_pid",
+    "lock_age_seconds",
+]  # fmt: skip
+
+
+def test_members_come_in_their_order(cli: Cli, applied: ClusterFiles) -> None:
+    def members(*command: str) -> dict[str, Any]:
+        done = cli("cluster", *command, CONFIG, applied.source, "--json")
+        found: dict[str, Any] = done.json
+        assert found["ok"] is (done.code == 0)
+        return found
+
+    assert list(members("validate")) == [
+        "ok", "config_dir", "config_file", "resource_digests", "resources", "dependencies", "diagnostics",
+    ]  # fmt: skip
+    planned = members("plan")
+    assert list(planned) == [
+        "ok", "config_dir", "desired_revision", "resource_digests", "dependencies", "state_observations", "changes",
+        "blast_radius", "approvals_required", "diagnostics",
+    ]  # fmt: skip
+    assert list(planned["state_observations"]) == OBSERVED
+    assert list(planned["dependencies"][0]) == ["from", "to"]
+    assert list(members("apply", "--as", "ana")) == [
+        "ok", "config_dir", "actor", "desired_revision", "state_observations", "changes", "applied_count",
+        "deferred_count", "converged", "state_written", "resource_statuses", "diagnostics",
+    ]  # fmt: skip
+    status = [
+        "config_dir",
+        "state_observations",
+        "resource_digests",
+        "resource_statuses",
+        "observations",
+        "diagnostics",
+    ]
+    assert list(members("status")) == ["ok", *status]
+    assert list(members("refresh")) == ["ok", "operation", *status]
+    assert list(members("import")) == ["ok", "operation", *status]
+    assert list(members("force-unlock", "01")) == [
+        "ok", "config_dir", "state_observations", "lock_removed", "diagnostics",
+    ]  # fmt: skip
+    assert list(members("history")) == ["ok", "config_dir", "revisions", "diagnostics"]
+    applied.write({})
+    assert list(members("approve", "graph.kb", "--as", "ana")) == [
+        "ok", "config_dir", "approval_id", "resource", "operation", "approved_by", "diagnostics",
+    ]  # fmt: skip
+    (gone,) = (change for change in members("plan")["changes"] if change["resource"] == "graph.kb")
+    assert list(gone) == ["resource", "operation", "before_digest", "disposition"]
+
+
+def test_a_report_goes_to_stdout_also_when_it_is_a_failure(cli: Cli, files: ClusterFiles) -> None:
+    done = cli("cluster", "apply", CONFIG, files.source)
+    assert (done.code, done.err) == (1, "")
+    assert done.lines[0] == "cluster apply failed"
+    assert done.lines[1].startswith("ERROR state_missing __cluster/state: ")
+    (files.directory / "kb.pg").unlink()
+    done = cli("cluster", "validate", CONFIG, files.source)
+    assert done.code == 1
+    assert done.lines[0] == "cluster config invalid"
+    done = cli("cluster", "status", CONFIG, str(files.directory / "absent"), "--json")
+    assert done.code == 1
+    assert [finding["code"] for finding in done.json["diagnostics"]] == ["config_dir_not_found"]
+
+
+def test_a_missing_state_is_no_failure_of_status(cli: Cli, files: ClusterFiles) -> None:
+    done = cli("cluster", "status", CONFIG, files.source)
+    assert done.code == 0
+    assert done.lines[:2] == ["cluster state missing", "  lock: not held"]
+    assert not (files.directory / "__cluster").exists(), "who looks changes nothing"
+
+
+def test_an_approval_needs_a_name(cli: Cli, applied: ClusterFiles) -> None:
+    done = cli("cluster", "approve", "graph.kb", CONFIG, applied.source)
+    assert done.code == 1
+    assert "requires an approver" in done.err
+
+
+@pytest.mark.parametrize("flags", [("--store", "x"), ("--as", "ana"), ("--cluster", "x"), ("--profile", "x")])
+def test_flags_that_mean_nothing_here_are_refused(cli: Cli, flags: tuple[str, str]) -> None:
+    done = cli("cluster", "plan", *flags)
+    assert done.code == 1
+    assert "`cluster` is a cluster control command" in done.err
+    assert "--config <dir>" in done.err
+
+
+def test_a_lock_is_removed_by_its_id(cli: Cli, applied: ClusterFiles) -> None:
+    from omnigraph.cluster.lock import acquire
+
+    lock = acquire(applied.store, "apply")
+    assert f"  lock: held (id={lock.lock_id}, operation=apply" in cli("cluster", "status", CONFIG, applied.source).out
+    done = cli("cluster", "force-unlock", lock.lock_id, CONFIG, applied.source)
+    assert done.code == 0
+    assert done.lines[0].startswith(f"cluster force-unlock: removed lock (id={lock.lock_id}, ")
+
+
+def changed(files: ClusterFiles) -> None:
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES.replace("$p.name }", "$p.name, $p.email }")})})
+
+
+def test_a_plan_for_review_shows_steps_and_lines(applied: ClusterFiles) -> None:
+    changed(applied)
+    planned = plan(applied.source, read_pipeline_text, with_texts=True)
+    lines = cluster_reports.planned(planned.output, planned.texts, for_review=True)
+    assert lines == [
+        "cluster plan: 4 change(s), 0 approval gate(s)",
+        "  ~ Update graph.kb",
+        "  ~ Update query.kb.add",
+        "        @@ -1,5 +1,5 @@",
+        "         query find($name: String) {",
+        "             match { $p: Person { name: $name } }",
+        "        -    return { $p.name }",
+        "        +    return { $p.name, $p.email }",
+        "         }",
+        "         query add($name: String) { insert Person { name: $name } }",
+        "  ~ Update query.kb.find",
+        "      as query.kb.add",
+        "  ~ Update schema.kb",
+        "      add property 'Person.email' (String?) on node 'Person'",
+    ]
+    assert [cluster_reports.style(line) for line in lines[:8]] == [
+        "bold", "yellow", "yellow", "cyan", "dim", "dim", "red", "green",
+    ]  # fmt: skip
+
+
+def test_piped_steps_are_compact_json(cli: Cli, applied: ClusterFiles) -> None:
+    changed(applied)
+    lines = cli("cluster", "plan", CONFIG, applied.source).lines
+    assert lines[4] == "  Update schema.kb"
+    assert json.loads(lines[5])["kind"] == "add_property"
+    assert lines[5].startswith('      {"kind":"add_property",')
+
+
+def test_on_a_terminal_a_plan_has_marks(cli: Cli, applied: ClusterFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed(applied)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setattr("sys.stdout", terminal)
+        from omnigraph.cli.main import run
+
+        assert run(["cluster", "plan", CONFIG, applied.source]) == 0
+        terminal.flush()
+        seen = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "~ Update schema.kb" in seen
+    assert "\x1b[33m" in seen

@@ -1,0 +1,220 @@
+"""What people change by hand is seen, reported where it matters, and taken in only when somebody says so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.cluster.state import GraphObservation, GraphTombstone
+from omnigraph.engine.managed_graph import schema_made_by
+from tests.support.cluster_files import (
+    LARGER_SCHEMA,
+    PIPELINE,
+    POLICY,
+    QUERIES,
+    SCHEMA,
+    ClusterFiles,
+    Declared,
+    codes,
+    outcomes,
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ClusterFiles:
+    made = ClusterFiles(tmp_path / "config")
+    made.write({"kb": Declared(queries={"people.gq": QUERIES})})
+    assert made.import_().ok
+    assert made.apply("ana").converged
+    return made
+
+
+def test_a_schema_that_was_changed_by_hand(files: ClusterFiles) -> None:
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    assert codes(files.plan()) == ["cluster_recovery_pending"]
+    held = files.apply()
+    assert held.ok
+    assert not held.converged
+    assert held.resource_statuses["schema.kb"].conditions == ("actual_applied_state_pending",)
+    again = files.apply()
+    assert not again.state_written, "nothing new was found, so nothing new is recorded"
+
+    refreshed = files.refresh()
+    assert refreshed.ok
+    assert refreshed.resource_statuses["schema.kb"].conditions == ("schema_mismatch",)
+    seen = refreshed.observations["graph.kb"]
+    assert isinstance(seen, GraphObservation)
+    assert (seen.exists, seen.schema_matches_desired, seen.graph_manifest_version) == (True, False, 2)
+
+    (change,) = (change for change in files.plan().changes if change.migration is not None)
+    assert [step.kind for step in change.migration.steps] == ["drop_property"]
+    assert files.apply().converged
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        assert graph.snapshot().schema_document.source == SCHEMA
+
+
+def test_a_schema_that_was_changed_by_hand_to_what_is_declared(files: ClusterFiles) -> None:
+    """That is no contradiction: it is recorded, and nothing is left to do."""
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES})})
+    report = files.apply()
+    assert codes(report) == ["cluster_recovery_rolled_forward"]
+    assert report.converged
+
+
+def test_a_graph_that_was_removed_by_hand_is_not_replaced_without_a_word(files: ClusterFiles) -> None:
+    shutil.rmtree(files.graph_uri("kb"))
+    assert codes(files.plan()) == ["graph_observation_error"]
+    report = files.apply()
+    assert not report.ok
+    assert not Path(files.graph_uri("kb")).exists()
+    assert report.resource_statuses["graph.kb"].conditions == ("graph_missing",)
+    refreshed = files.refresh()
+    assert refreshed.ok
+    assert "graph.kb" not in refreshed.resource_digests
+    assert refreshed.resource_statuses["graph.kb"].conditions == ("graph_missing",)
+    assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
+
+
+def test_a_change_of_a_comment_is_a_change_of_the_text(files: ClusterFiles) -> None:
+    files.write({"kb": Declared(f"// people\n{SCHEMA}", {"people.gq": QUERIES})})
+    (change,) = (change for change in files.plan().changes if change.migration is not None)
+    assert change.migration.steps == ()
+    assert files.apply("ana").converged
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        assert graph.snapshot().schema_document.source == f"// people\n{SCHEMA}"
+        assert graph.workspace.head("main").entry.commit.actor == "ana"
+    assert files.refresh().resource_statuses["schema.kb"].conditions == ()
+
+
+def test_import_takes_over_graphs_that_stand(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path)
+    files.write({"kb": Declared(LARGER_SCHEMA), "lab": Declared()})
+    for graph_id in ("kb", "lab"):
+        omnigraph.init(tmp_path / f"graphs/{graph_id}.omni", SCHEMA).close()
+    imported = files.import_()
+    assert imported.state_observations.state_revision == 1
+    assert imported.resource_statuses["schema.kb"].conditions == ("schema_mismatch",)
+    assert imported.resource_statuses["schema.lab"].conditions == ()
+    assert outcomes(files.apply()) == {"graph.kb": "update derived", "schema.kb": "update applied"}
+
+
+def test_import_of_what_does_not_open_makes_nothing(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path)
+    files.write({"kb": Declared()})
+    files.file("graphs/kb.omni/notes.txt", "no graph")
+    report = files.import_()
+    assert not report.ok
+    assert not report.state_observations.state_found
+    assert codes(files.status()) == ["state_missing"]
+
+
+def test_metadata_alone_is_a_change(files: ClusterFiles) -> None:
+    files.file("p.yaml", POLICY)
+    files.file("load.yaml", PIPELINE)
+    graphs = {"kb": Declared(queries={"people.gq": QUERIES}), "lab": Declared()}
+
+    def described(scopes: list[str], graph: str, model: str) -> None:
+        files.write(
+            graphs,
+            policies={"p": {"file": "p.yaml", "applies_to": scopes}},
+            pipelines={"load": {"file": "load.yaml", "graph": graph}},
+            providers={"embedding": {"e": {"provider": "mock", "model": model}}},
+        )
+
+    described(["kb"], "kb", "m")
+    assert files.apply().converged
+    described(["lab", "kb"], "lab", "n")
+    changes = {change.resource: change for change in files.plan().changes}
+    assert set(changes) == {"policy.p", "pipeline.load", "provider.embedding.e"}
+    assert changes["policy.p"].binding_change
+    assert changes["policy.p"].metadata_change == "policy_bindings"
+    assert changes["pipeline.load"].metadata_change == "pipeline_graph"
+    assert files.apply().converged
+    assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab")
+    assert files.state.resources["pipeline.load"].pipeline_graph == "graph.lab"
+
+
+def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: ClusterFiles) -> None:
+    """A delete that waits for approval must not leave a graph without its rules, or a server that can't start."""
+    files.file("p.yaml", POLICY)
+    provider = {"providers": {"embedding": {"e": {"kind": "mock"}}}}
+    bound = {"kb": Declared(queries={"people.gq": QUERIES}, settings={"embedding_provider": "e"})}
+    files.write(bound, policies={"p": {"file": "p.yaml", "applies_to": ["kb"]}}, **provider)
+    assert files.apply().converged
+    files.write({})
+    found = outcomes(files.apply())
+    assert found["policy.p"] == found["provider.embedding.e"] == "delete blocked dependency_not_applied"
+    assert {"policy.p", "provider.embedding.e", "graph.kb"} <= files.state.resources.keys()
+    assert files.approve("graph.kb").ok
+    assert files.apply("ana").converged
+    assert files.state.resources == {}
+    gone = files.state.observations["graph.kb"]
+    assert isinstance(gone, GraphTombstone)
+    assert gone.actor == "ana"
+    assert gone.approval_id in files.state.approval_records
+
+
+def test_an_earlier_state_can_be_looked_at(files: ClusterFiles) -> None:
+    files.write({"kb": Declared()})
+    assert files.apply().converged
+    assert "query.kb.find" in files.status(2).resource_digests
+    assert "query.kb.find" not in files.status().resource_digests
+    missing = files.status(9)
+    assert codes(missing) == ["state_missing"]
+    assert not missing.ok
+    newest, *_ = files.history(1).revisions
+    assert [(change.operation, change.resource) for change in newest.changes] == [
+        ("update", "graph.kb"),
+        ("delete", "query.kb.add"),
+        ("delete", "query.kb.find"),
+    ]
+    assert [revision.state_revision for revision in files.history().revisions] == [3, 2, 1]
+
+
+def test_what_was_held_up_once_is_applied_when_it_is_taken_back(files: ClusterFiles) -> None:
+    whole = {"kb": Declared(queries={"people.gq": QUERIES})}
+    files.write({})
+    assert files.apply().resource_statuses["graph.kb"].conditions == ("approval_required",)
+    files.write(whole)
+    report = files.apply()
+    assert report.converged
+    assert {str(said.status) for said in report.resource_statuses.values()} == {"applied"}
+    assert not files.apply().state_written
+
+
+def test_a_graph_that_is_to_go_can_be_refreshed_too(files: ClusterFiles) -> None:
+    """Somebody changed its schema by hand; without a refresh nobody could delete it."""
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    files.write({})
+    assert outcomes(files.apply())["graph.kb"] == "delete blocked cluster_recovery_pending"
+    assert files.refresh().ok
+    assert files.approve("graph.kb").ok
+    assert files.apply().converged
+
+
+def test_each_step_of_a_dead_apply_is_recorded(files: ClusterFiles) -> None:
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES}), "a": Declared(), "b": Declared()})
+    assert files.apply().converged
+    max((files.directory / "__cluster/state").iterdir(), key=lambda path: int(path.stem)).unlink()
+    assert codes(files.apply("ana")) == ["cluster_recovery_rolled_forward"] * 3
+    found = {(record.graph_id, record.kind, record.actor) for record in files.state.recovery_records.values()}
+    assert found == {("a", "graph_create", "ana"), ("b", "graph_create", "ana"), ("kb", "schema_apply", "ana")}
+
+
+def test_who_made_a_schema_is_found_below_later_commits(files: ClusterFiles) -> None:
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        for number in range(11):
+            graph.load([{"name": f"p{number}"}], type="Person", mode="append")
+            made = schema_made_by(files.graph_uri("kb"))
+            assert made is not None
+        graph.apply_schema(LARGER_SCHEMA)
+        for number in range(5):
+            assert schema_made_by(files.graph_uri("kb")) is None
+            graph.load([{"name": f"q{number}"}], type="Person", mode="append")

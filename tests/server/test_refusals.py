@@ -1,0 +1,171 @@
+"""What every route has in common when it says no: rules that deny, budgets that are spent, history and sources that
+are gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import omnigraph
+from omnigraph import AllowedBase, ExternalBlobPolicy, Graph
+from omnigraph.api.enums import PolicyAction
+from omnigraph.api.routes import ROUTES, Route
+from omnigraph.server.admission import Admission
+from omnigraph.server.board import Board
+from tests.conftest import Place
+from tests.server.running import RunningServer, running
+from tests.server.sample import ADD, EVERYBODY, EVERYTHING, SCHEMA, Rules, bearer, people, person
+
+BODIES: dict[str, Any] = {
+    "query": {"query": EVERYBODY},
+    "read": {"query_source": EVERYBODY},
+    "explain": {"query": EVERYBODY},
+    "mutate": {"query": ADD, "params": {"name": "New"}},
+    "change": {"query": ADD, "params": {"name": "New"}},
+    "mutate_if_graph_commit": {"query": ADD, "params": {"name": "New"}},
+    "invoke_query": {"params": {"name": "New"}},
+    "invoke_query_if_graph_commit": {"params": {"name": "New"}},
+    "applySchema": {"schema_source": SCHEMA},
+    "planSchema": {"schema_source": SCHEMA},
+    "load": {"data": person("New"), "mode": "merge"},
+    "ingest": {"data": person("New")},
+    "createBranch": {"name": "new"},
+    "mergeBranches": {"source": "side"},
+    "previewMerge": {"source": "side"},
+}
+QUERIES = {
+    "getBlob": "entity=node&type=Person&id=Ada&property=photo",
+    "getEntity": "entity=node&type=Person&id=Ada",
+    "diff": "from=main&to=side",
+    "loadNdjson": "mode=merge",
+}
+OF_GRAPH = [route for route in ROUTES if route.of_graph and route.operation_id != "mcp"]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with people(tmp_path_factory.mktemp("refusals") / "kb") as graph:
+        graph.create_branch("side")
+        yield graph
+
+
+def asked(server: RunningServer, route: Route, graph: Graph, token: str) -> httpx.Response:
+    """A request that is in order, for the one reason that it may still be refused for."""
+    path = route.full_path.format(graph_id="kb", commit_id=graph.resolve_snapshot(), name="add", branch="side")
+    headers = bearer(token)
+    if route.if_commit:
+        headers["Omnigraph-If-Graph-Commit"] = graph.resolve_snapshot()
+    sent: dict[str, Any] = {}
+    if route.operation_id == "loadNdjson":
+        headers["Content-Type"] = "application/x-ndjson"
+        sent["content"] = person("New")
+    elif route.method == "POST":
+        sent["json"] = BODIES.get(route.operation_id, {})
+    query = QUERIES.get(route.operation_id, "")
+    return server.client.request(route.method, f"{path}?{query}", headers=headers, **sent)
+
+
+@pytest.fixture(scope="module")
+def ruled(graph: Graph) -> Iterator[RunningServer]:
+    """Eve has a token, and no rule is about her. Bob may do everything, and his budget is spent."""
+    rules = Rules({"bob": EVERYTHING, "eve": []})
+    with (
+        Board(1) as board,
+        running(
+            {"kb": graph},
+            tokens={"bob": "b", "eve": "e"},
+            gates={"kb": rules},
+            queries="\n".join([EVERYBODY, ADD]),
+            admission=Admission(board, 0, 0, 1 << 30),
+        ) as server,
+    ):
+        yield server
+
+
+@pytest.mark.parametrize("route", OF_GRAPH, ids=lambda route: route.operation_id)
+def test_whom_no_rule_allows_is_refused_by_every_route(ruled: RunningServer, graph: Graph, route: Route) -> None:
+    before = graph.resolve_snapshot(), graph.list_branches()
+    refused = asked(ruled, route, graph, "e")
+    if route.operation_id.startswith("invoke_query"):
+        # Who may not call stored queries does not learn which there are.
+        assert (refused.status_code, refused.json()["error"]) == (404, "stored query not found")
+    elif route.operation_id == "getCommitChanges":
+        assert (refused.status_code, refused.json()["code"]) == (404, "not_found"), "as if the commit were unknown"
+    else:
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), refused.text
+        assert "policy denied action '" in refused.json()["error"]
+    assert before == (graph.resolve_snapshot(), graph.list_branches())
+
+
+WRITES = [route for route in OF_GRAPH if route.admission or route.operation_id == "invoke_query"]
+
+
+@pytest.mark.parametrize("route", WRITES, ids=lambda route: route.operation_id)
+def test_whose_budget_is_spent_writes_nothing(ruled: RunningServer, graph: Graph, route: Route) -> None:
+    before = graph.resolve_snapshot(), graph.list_branches()
+    refused = asked(ruled, route, graph, "b")
+    assert (refused.status_code, refused.headers.get("retry-after")) == (429, "60"), refused.text
+    assert refused.json()["code"] == "too_many_requests"
+    assert "in-flight count cap 0" in refused.json()["error"]
+    assert before == (graph.resolve_snapshot(), graph.list_branches())
+
+
+READS = [route for route in OF_GRAPH if route not in WRITES]
+
+
+@pytest.mark.parametrize("route", READS, ids=lambda route: route.operation_id)
+def test_reads_are_never_counted(ruled: RunningServer, graph: Graph, route: Route) -> None:
+    assert asked(ruled, route, graph, "b").status_code == 200
+
+
+def test_the_contract_says_which_routes_are_counted() -> None:
+    counted = {PolicyAction.CHANGE, PolicyAction.SCHEMA_APPLY, PolicyAction.BRANCH_CREATE, PolicyAction.BRANCH_DELETE}
+    changing = {route.operation_id for route in OF_GRAPH if route.action in {*counted, PolicyAction.BRANCH_MERGE}}
+    assert {route.operation_id for route in WRITES} == changing | {"invoke_query", "invoke_query_if_graph_commit"}
+
+
+def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
+    with Board(1) as board, running({"kb": graph}, admission=Admission(board, 0, 16, 300)) as server:
+        branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
+        assert branch.status_code == 200, "an operation on branches counts 256"
+        refused = server.client.post("/graphs/kb/load", json={"data": person("New", tags=["x" * 300])})
+    assert refused.status_code == 429
+    assert "byte budget" in refused.json()["error"]
+
+
+def test_changes_that_were_reclaimed_are_gone(tmp_path: Path) -> None:
+    with people(tmp_path / "kb") as graph:
+        graph.load(person("One"), mode="merge")
+        gone = graph.snapshot()
+        graph.load(person("Two"), mode="merge")
+        table = gone.entry.tables["node:Person"]
+    (tmp_path / "kb" / table.path / "_versions" / f"d{table.version}.manifest").unlink()
+    with Graph.open(tmp_path / "kb") as graph, running({"kb": graph}) as server:
+        for path in (
+            f"changes?start=after:{gone.entry.commit.parents[0].commit_id}",
+            f"commits/{gone.commit_id}/changes",
+        ):
+            answer = server.client.get(f"/graphs/kb/{path}")
+            assert answer.status_code == 410, answer.text
+            assert "code" not in answer.json()
+            assert answer.json()["change_feed_gap"]["first_unreadable_commit_id"] == gone.commit_id
+
+
+def test_a_source_that_can_not_be_read_is_named(tmp_path: Path, s3_place: Place) -> None:
+    base = f"{s3_place.uri}/photos/"
+    omnigraph.init(tmp_path / "kb", SCHEMA).close()
+    policy = ExternalBlobPolicy([AllowedBase(base, "server_safe")])
+    with omnigraph.open(tmp_path / "kb", external_blobs=policy) as graph, running({"kb": graph}) as server:
+        missing = server.client.post(
+            "/graphs/kb/load", json={"data": json.dumps({"type": "Person", "data": {"name": "A", "photo": f"{base}a"}})}
+        )
+        assert missing.status_code == 424, missing.text
+        answer = missing.json()
+        assert "code" not in answer
+        assert answer["external_blob_source"]["uri"] == f"{base}a"
+        assert graph.snapshot().version == 1
