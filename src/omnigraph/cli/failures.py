@@ -25,7 +25,12 @@ def tell(error: BaseException) -> int:
     if isinstance(error, OmniGraphError | UsageError):
         print("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return error.exit_code if isinstance(error, OmniGraphError) else WRONG_USAGE
-    described = f"{type(error).__name__}: {error}".removesuffix(": ")
     hint = "" if _debugging else "; --debug shows where"
-    print(f"Error: this is a fault of omnigraph or its surroundings: {described}{hint}", file=sys.stderr)
+    print(f"Error: {described(error)}{hint}", file=sys.stderr)
     return 1
+
+
+def described(error: BaseException) -> str:
+    """An exception that nobody expected, as a sentence."""
+    named = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"this is a fault of omnigraph or its surroundings: {named}"

@@ -1,4 +1,7 @@
-"""Reads and writes the source files a command names; every failure is a sentence with the path in it."""
+"""Reads and writes the source files a command names; every failure is a sentence with the path in it.
+
+`-` is stdin wherever a file is read, once per command line.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,14 @@ from pathlib import Path
 
 from omnigraph.errors import BadRequestError, NotFoundError
 
+STDIN = Path("-")
+_read: object = None
+
 
 def read_source(path: Path) -> str:
     """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both."""
+    if path == STDIN:
+        return read_stdin()
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -21,6 +29,11 @@ def read_source(path: Path) -> str:
 
 
 def read_stdin() -> str:
+    """All of stdin as text. Who reads it a second time would get nothing, and is told."""
+    global _read
+    if _read is sys.stdin:
+        raise BadRequestError("stdin (-) can be given for one file only")
+    _read = sys.stdin
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -23,7 +23,7 @@ from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
 from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
 from omnigraph.cli.completion.scripts import VARIABLE
 from omnigraph.cli.deprecated import spelled_out
-from omnigraph.cli.failures import show_traces, tell
+from omnigraph.cli.failures import described, show_traces, tell
 from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
 from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
@@ -39,6 +39,7 @@ FAMILIES = {
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply.",
+    "graphs": "The graphs of a server.",
     "queries": "The stored queries of a cluster.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
@@ -66,6 +67,9 @@ SUMMARIES = {
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
     "doctor": "Check this machine, and the graph that is addressed, and say what to do",
     "completion": "Print the script that completes command lines in a shell",
+    "alias": "Run a stored read of a server by the alias that the configuration has for it",
+    "login": "Keep the token for a server, in a file that only you may open",
+    "logout": "Keep no token for a server any more",
     "version": "Print the version and the storage format version",
 }
 
@@ -104,6 +108,10 @@ COMMANDS: dict[str, str] = {
     "lint": "lint.lint",
     "embed": "embed.embed",
     "fmt": "fmt.fmt",
+    "graphs list": "graphs.list_",
+    "alias": "alias.alias",
+    "login": "login.login",
+    "logout": "login.logout",
     "cluster validate": "cluster.validate",
     "cluster plan": "cluster.plan",
     "cluster apply": "cluster.apply",
@@ -139,7 +147,9 @@ class GuardedCommand(PlainCommand):
         try:
             check_flags(path_of(ctx), ctx.find_object(GlobalFlags) or GlobalFlags())
             return super().invoke(ctx)
-        except (OmniGraphError, UsageError) as error:
+        except (typer.TyperException, typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
             if ctx.params.get("json") or (ctx.info_name == "query" and ctx.params.get("format") == ReadFormat.JSON):
                 # A pipeline prints an object per line, everything else one object.
                 print_error(error, in_lines=path_of(ctx) == "pipeline run")
@@ -168,11 +178,13 @@ class ServeCommand(GuardedCommand):
 COMMAND_CLASSES: dict[str, type[GuardedCommand]] = {"serve": ServeCommand}
 
 
-def print_error(error: OmniGraphError | UsageError, *, in_lines: bool = False) -> None:
+def print_error(error: Exception, *, in_lines: bool = False) -> None:
     """The failure on stdout, for programs. The text for people goes to stderr as always."""
     from omnigraph.api.error_output import ErrorOutput
 
     failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
+    if not isinstance(error, OmniGraphError | UsageError):
+        failure = OmniGraphError(described(error))
     (print_json_line if in_lines else print_json)(ErrorOutput.of(failure))
 
 
@@ -241,9 +253,16 @@ def _family(name: str) -> CommandGroup:
 
 
 def _maker(path: str) -> Callable[[], Any]:
+    return lambda: _command(path)
+
+
+def _command(path: str) -> Any:
+    from omnigraph.cli.examples import examples_block
+
     name = path.rpartition(" ")[2]
     cls = COMMAND_CLASSES.get(path, GuardedCommand)
-    return lambda: command(name, function_at(COMMANDS[path]), cls, epilog=flags_line(path), hidden=path in HIDDEN)
+    epilog = "\n\n".join(filter(None, (examples_block(path), flags_line(path))))
+    return command(name, function_at(COMMANDS[path]), cls, epilog=epilog, hidden=path in HIDDEN)
 
 
 app = _built()
@@ -253,6 +272,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     leave_pandas_out()
     collect_rarely()
+    _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = complete(arguments) if VARIABLE in os.environ else run(arguments)
@@ -264,6 +284,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
     leave(code)
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed (`<&-`, `>&-`) reads as empty and swallows what is written; Python leaves None."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def complete(words: list[str]) -> int:

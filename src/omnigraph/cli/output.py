@@ -6,6 +6,7 @@ Rich is imported only when stdout is a terminal: piped output is plain text and 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -55,9 +56,14 @@ def _text(form: Any, indent: int | None = None) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def is_coloured() -> bool:
+    """On a terminal, unless its owner wants no colours (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
     """Lines for a person: coloured on a terminal, plain otherwise."""
-    if not sys.stdout.isatty():
+    if not is_coloured():
         for line in lines:
             print(line)
         return

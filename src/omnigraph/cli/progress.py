@@ -1,37 +1,69 @@
 """Progress on a terminal, drawn on stderr so that results can be piped. Without a terminal nothing is drawn.
 
-Rich is imported only when somebody watches.
+A bar comes up when the work has taken a second, with its rate and what is left where the end is known, and leaves
+nothing behind. Rich is imported only when somebody watches.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+    from omnigraph.api.export import ByteWriter
     from omnigraph.api.pipeline import StageEvent
+
+PATIENCE_SECONDS = 1.0
+
+
+def _is_watched() -> bool:
+    return sys.stderr.isatty()
 
 
 @contextmanager
-def reading(name: str, size: int) -> Iterator[Callable[[bytes], bytes]]:
+def _drawn(*columns: ProgressColumn) -> Iterator[Progress]:
+    """A display of these columns between a spinner with its text and the time, once the work is no short one."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    begin, end = (SpinnerColumn(), TextColumn("{task.description}")), TimeElapsedColumn()
+    progress = Progress(*begin, *columns, end, console=Console(stderr=True), transient=True)
+    timer = threading.Timer(PATIENCE_SECONDS, progress.start)
+    timer.daemon = True
+    if PATIENCE_SECONDS:
+        timer.start()
+    else:
+        progress.start()
+    try:
+        yield progress
+    finally:
+        timer.cancel()
+        if PATIENCE_SECONDS:
+            timer.join()
+        progress.stop()
+
+
+@contextmanager
+def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
     """A bar over the bytes of a file; each piece is handed through. When all is read it says what remains to do."""
-    if not sys.stderr.isatty():
+    if not _is_watched():
         yield lambda piece: piece
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with _drawn(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as progress:
         task = progress.add_task(f"reading {name}", total=size)
         read = 0
 
         def advance(piece: bytes) -> bytes:
             nonlocal read
             read += len(piece)
-            doing = "checking and writing" if read >= size else f"reading {name}"
+            doing = "checking and writing" if size is not None and read >= size else f"reading {name}"
             progress.update(task, completed=read, description=doing)
             return piece
 
@@ -39,28 +71,55 @@ def reading(name: str, size: int) -> Iterator[Callable[[bytes], bytes]]:
 
 
 @contextmanager
+def writing(writer: ByteWriter, total: Callable[[], int | None]) -> Iterator[ByteWriter]:
+    """A bar over the lines that go through a writer; how many there will be is asked for when somebody watches."""
+    if not _is_watched():
+        yield writer
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed or 0:,.0f}/s")
+
+    with _drawn(BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn()) as progress:
+        task = progress.add_task("exporting", total=total())
+
+        class Counted:
+            def write(self, piece: bytes) -> object:
+                progress.update(task, advance=piece.count(b"\n"))
+                return writer.write(piece)
+
+        yield Counted()
+
+
+@contextmanager
 def tables(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
     """A bar over the tables of a graph, told after each one; None when nobody watches."""
-    if not sys.stderr.isatty():
+    if not _is_watched():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with _drawn(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as progress:
         task = progress.add_task(what, total=None)
 
         def told(type_key: str, done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, description=f"{what} {type_key}")
 
         yield told
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """That something goes on, where nobody knows how much there is to do."""
+    if not _is_watched():
+        yield
+        return
+    with _drawn() as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 @contextmanager

@@ -9,10 +9,11 @@ import typer
 
 from omnigraph.cli.change_lines import change_style, feed_lines
 from omnigraph.cli.extras import refuse_where_unsafe, replacing
+from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, UriOption
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.usage import UsageError, at_most_one
 
 
 def poll(
@@ -62,6 +63,8 @@ def baseline(
 ) -> None:
     """Write a branch's state to a file, and print the cursor that continues from exactly there."""
     refuse_where_unsafe()
+    if out == STDIN:
+        raise UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
     from omnigraph.api.changes import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.files import read_source, read_stdin, write_source
+from omnigraph.cli.files import STDIN, read_source, read_stdin, write_source
 from omnigraph.cli.output import diff_style, print_json, print_lines, report_style
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
     from omnigraph.cli.reports import FormatReport
-
-STDIN = Path("-")
 
 
 class Language(StrEnum):

@@ -11,8 +11,8 @@ import typer
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Engine, Json, Uri
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.progress import stages, tables
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.progress import stages, tables, working
+from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def optimize(
 ) -> None:
     """Compact tables and bring their indexes up to date, in one commit that changes no content."""
     invocation = Invocation.of(ctx)
-    target, graph = invocation.open_to_write(uri)
+    target, graph = invocation.maintain_storage(uri)
     with graph:
         done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
         report = _named(done, target.uri)
@@ -65,10 +65,10 @@ def repair(
 ) -> None:
     """Verify that every branch opens and is complete, and find tables that another tool has changed."""
     if force and not confirm:
-        raise BadRequestError("--force only goes with --confirm; look at the preview first")
+        raise UsageError("--force only goes with --confirm; look at the preview first")
     invocation = Invocation.of(ctx)
-    target, graph = invocation.open_to_write(uri)
-    with graph:
+    target, graph = invocation.maintain_storage(uri)
+    with graph, working("verifying"):
         report = _named(graph.repair(confirm=confirm, force=force), target.uri)
     if json:
         print_json(report)
@@ -102,7 +102,7 @@ def cleanup(
 
     age = None if older_than is None else duration(older_than)
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
+    target = invocation.storage(uri)
     policy = _policy(keep, older_than)
     if not (confirm or dry_run):
         would = f"cleanup of {target.uri} would apply the policy: {policy}"
@@ -111,7 +111,7 @@ def cleanup(
     if confirm:
         invocation.echo(target)
         invocation.require_consent(target, "cleanup --confirm", json=json)
-    with open_graph(target) as graph:
+    with open_graph(target) as graph, working("counting old versions" if dry_run else "removing old versions"):
         done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run)
         report = _named(done, target.uri)
     if json:

@@ -1,0 +1,238 @@
+"""How every command behaves: refused flags, interrupts, faults, colours, progress, `-`, and closed streams."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from omnigraph.cli import progress
+from omnigraph.cli.capabilities import RULES, Capability, check_flags, label_of
+from omnigraph.cli.flags import GlobalFlags
+from omnigraph.errors import BadRequestError
+from tests.cli.conftest import Cli
+from tests.support.warm_command import installed
+
+FLAGS = {flag: flag for flag in ("server", "cluster", "graph", "store", "profile")} | {"as": "actor"}
+CLASSES = {
+    Capability.ANY: "data",
+    Capability.SERVED: "served",
+    Capability.DIRECT: "direct (storage-native)",
+    Capability.CONTROL: "cluster control",
+    Capability.LOCAL: "local",
+}
+
+
+@pytest.mark.parametrize("path", RULES)
+def test_every_command_refuses_every_flag_it_would_ignore(path: str) -> None:
+    rule = RULES[path]
+    refused = [flag for flag in FLAGS if flag not in rule.flags]
+    for flag in refused:
+        with pytest.raises(BadRequestError) as error:
+            check_flags(path, GlobalFlags(**{FLAGS[flag]: "x"}))
+        text = str(error.value)
+        if path == "alias":
+            assert "uses the server, graph, and stored query" in text
+            continue
+        assert text.startswith(f"`{label_of(path)}` is a {CLASSES[rule.capability]} command; --{flag} ")
+        assert " and does not apply." in text
+        for fragment in remedies(path, rule.capability):
+            assert fragment in text, (path, flag)
+    for flag in rule.flags:
+        check_flags(path, GlobalFlags(**{FLAGS[flag]: "x"}))
+
+
+def remedies(path: str, capability: Capability) -> list[str]:
+    """What the specification wants to be named, by class."""
+    family = path.split()[0]
+    if capability is Capability.LOCAL:
+        return ["does not address a graph"]
+    if capability is Capability.SERVED:
+        return ["--server <name|url>", "--profile <name>"]
+    if capability is Capability.CONTROL:
+        return ["--config <dir>"] if family == "cluster" else ["--cluster <dir|uri>"]
+    if capability is Capability.DIRECT:
+        both = ["--cluster <dir> --graph <id>"] if path in ("optimize", "repair", "cleanup") else []
+        return ["a storage URI", *both]
+    return []
+
+
+# ---- interrupts and faults
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "omnigraph.cli.main", *arguments]
+
+
+def test_an_interrupt_is_one_line_and_130(g: str) -> None:
+    load = subprocess.Popen(
+        command("load", g, "--data", "-", "--mode", "merge"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert load.stderr is not None
+    assert load.stderr.readline() == f"omnigraph load → {g} (direct, local)\n"  # now it waits for stdin, or soon
+    load.send_signal(signal.SIGINT)
+    out, err = load.communicate()
+    assert (load.returncode, out, err) == (130, "", "Error: interrupted\n")
+
+
+class Faulty:
+    """Fails where it is printed, as no error of ours does."""
+
+    def __format__(self, spec: str) -> str:
+        raise RuntimeError("out of luck")
+
+
+def test_a_fault_is_one_line_and_a_trace_only_with_debug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.cli.commands.version.INTERNAL_SCHEMA_VERSION", Faulty())
+    told = cli("version")
+    assert told.code == 1
+    assert told.err == (
+        "Error: this is a fault of omnigraph or its surroundings: RuntimeError: out of luck; --debug shows where\n"
+    )
+    for arguments in (["--debug", "version"], ["version", "--debug"]):
+        traced = cli(*arguments)
+        assert traced.code == 1
+        assert traced.err.startswith("Traceback")
+        assert "version.py" in traced.err
+        assert traced.err.splitlines()[-1].startswith("Error: this is a fault")
+
+
+def test_a_fault_with_json_is_an_object_too(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.cli.output.json.dumps", _once_broken(__import__("json").dumps))
+    told = cli("snapshot", g, "--json")
+    assert told.code == 1
+    assert told.json["type"] == "omni_graph"
+    assert "RuntimeError: out of luck" in told.json["error"]
+
+
+def _once_broken(works: Any) -> Any:
+    calls = iter([True])
+
+    def dumps(*given: Any, **options: Any) -> Any:
+        if next(calls, False):
+            raise RuntimeError("out of luck")
+        return works(*given, **options)
+
+    return dumps
+
+
+# ---- terminals
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with installed(tmp_path_factory.mktemp("bin") / "omnigraph") as program:
+        yield program
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_colours_are_for_terminals_whose_owner_wants_them(
+    environment: dict[str, str], coloured: bool, program: Path, cli: Cli
+) -> None:
+    given = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    shown = pexpect.run(f"{program} fmt --check q.gq", env=given | environment).decode()
+    assert "would reformat q.gq" in shown
+    assert ("\x1b[" in shown) is coloured
+    piped = subprocess.run(
+        [program, "fmt", "--check", "q.gq"], capture_output=True, env=given | environment, check=False
+    )
+    assert piped.stdout == b"would reformat q.gq\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["reading d.jsonl", "243/243 bytes"]),
+        (["export", "g.omni"], ["exporting", "/s"]),
+        (["optimize", "g.omni"], ["optimize"]),
+        (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["removing old versions"]),
+        (["repair", "g.omni"], ["verifying"]),
+    ],
+)
+def test_progress_has_a_rate_and_goes_to_stderr(
+    arguments: list[str], told: list[str], cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = cli(*arguments)
+    assert (quiet.code, "\x1b[" in quiet.err) == (0, False)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    watched = cli(*arguments)
+    assert watched.code == 0
+    for text in told:
+        assert text in watched.err
+    assert "\x1b[" not in watched.out
+
+
+def test_short_work_draws_nothing(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 3600)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert cli("load", g, "--data", "d.jsonl", "--mode", "merge", "--quiet").err == ""
+
+
+# ---- streams
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["query", "people", "--query", "-", "--store", "g.omni"],
+            "query people() { match { $p: Person } return { $p } }",
+        ),
+        (["query", "by_name", "--query", "q.gq", "--params-file", "-", "--store", "g.omni"], '{"name": "Ada"}'),
+        (["lint", "--query", "-", "--schema", "s.pg"], "query people() { match { $p: Person } return { $p } }"),
+        (["schema", "plan", "g.omni", "--schema", "-"], "node Person { name: String @key }"),
+        (["load", "g.omni", "--data", "-", "--mode", "merge"], '{"type":"City","data":{"name":"Bonn"}}'),
+        (["fmt", "-"], "node Person { name: String @key }"),
+    ],
+)
+def test_a_dash_is_stdin(arguments: list[str], text: str, cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    done = cli(*arguments)
+    assert done.code == 0, done.err
+    assert done.out
+
+
+def test_stdin_is_given_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"node P { name: String @key }")))
+    refused = cli("lint", "--query", "-", "--schema", "-")
+    assert (refused.code, refused.err) == (1, "Error: stdin (-) can be given for one file only\n")
+
+
+def test_a_dash_is_stdout(cli: Cli, g: str) -> None:
+    refused = cli("changes", "baseline", "--uri", g, "--out", "-")
+    assert refused.code == 2
+    assert "--out takes a file" in refused.err
+
+
+def test_streams_that_are_closed_read_as_empty_and_swallow(cli: Cli) -> None:
+    script = " ".join(command("lint", "--query", "-", "--schema", "s.pg", "<&-", ">&-"))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_reader_that_leaves_early_is_no_failure_to_talk_about(program: Path, g: str) -> None:
+    script = f"set -o pipefail; {program} export {g} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout in ("0\n", "1\n")  # whether it was done before the reader left
+
+
+def test_forced_repairs_without_consent_are_wrong_usage(cli: Cli, g: str) -> None:
+    assert cli("repair", g, "--force").code == 2
