@@ -243,3 +243,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         target for target in LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    found, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page not in found and page.suffix == ".md":
+            found.add(page)
+            waiting += [page.parent / target for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert [page.name for page in PAGES if page.resolve() not in found] == []

@@ -446,12 +446,13 @@ class Graph:
         mode: str,
         branch: str = MAIN,
         base: str | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
         """As `load`, from a local file that is read in pieces."""
         opened = file_pieces(path)
-        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key)
+        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
     def load_lenient(
@@ -602,9 +603,15 @@ class Graph:
         """The commits of a branch's line of history, newest first."""
         return receipts(self._acting(PolicyAction.READ, branch), branch, limit=limit, before=before)
 
-    def commit_history(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitHistory:
-        """As `commits`, with their kind, their message, and how many entities of each type they changed."""
-        return summaries(self._acting(PolicyAction.READ, branch), branch, limit=limit, before=before)
+    def commit_history(
+        self, branch: str = MAIN, *, limit: int = 100, before: int | None = None, exact: bool = True
+    ) -> CommitHistory:
+        """As `commits`, with their kind, their message, and how many entities of each type they changed.
+
+        A fast-forward merge does not record how many: unless `exact` is false, they are counted now.
+        """
+        acting = self._acting(PolicyAction.READ, branch)
+        return summaries(acting, branch, limit=limit, before=before, exact=exact)
 
     def describe_commit(self, commit_id: str) -> CommitSummary:
         return summary(self.snapshot(snapshot=commit_id))

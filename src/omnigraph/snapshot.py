@@ -68,10 +68,10 @@ class Snapshot(PinnedState):
     def count(self, type_name: str, filter: str | None = None) -> int:
         """How many entities of a type there are. A filter is about stored columns: it takes a reader who sees all."""
         key = self._key_of(type_name)
-        type_ = self.type_of(key)
-        if self.lens.is_open or filter is not None or type_ is None:
+        if self.lens.is_open or filter is not None:
             return super().count(key, filter)
-        return seen_count(self, type_)
+        type_ = self.type_of(key)
+        return super().count(key) if type_ is None else seen_count(self, type_)
 
     def listing(self) -> SnapshotListing:
         """The tables of this state with their versions, and how many entities each has."""

@@ -147,7 +147,7 @@ def test_schema_get_is_schema_show_without_a_note(cli: Cli, g: str) -> None:
         ["load", "--data", "d.jsonl", "--mode", "replace"],
         ["init", "g"],
         ["branch", "create"],
-        ["graphs", "list"],
+        ["graphs", "lost"],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str], cli: Cli) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.cluster.state import GraphObservation, GraphTombstone
+from omnigraph.engine.managed_graph import schema_made_by
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
     PIPELINE,
@@ -136,7 +137,7 @@ def test_metadata_alone_is_a_change(files: ClusterFiles) -> None:
     assert changes["pipeline.load"].metadata_change == "pipeline_graph"
     assert files.apply().converged
     assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab")
-    assert files.state.resources["pipeline.load"].graph == "graph.lab"
+    assert files.state.resources["pipeline.load"].pipeline_graph == "graph.lab"
 
 
 def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: ClusterFiles) -> None:
@@ -174,3 +175,46 @@ def test_an_earlier_state_can_be_looked_at(files: ClusterFiles) -> None:
         ("delete", "query.kb.find"),
     ]
     assert [revision.state_revision for revision in files.history().revisions] == [3, 2, 1]
+
+
+def test_what_was_held_up_once_is_applied_when_it_is_taken_back(files: ClusterFiles) -> None:
+    whole = {"kb": Declared(queries={"people.gq": QUERIES})}
+    files.write({})
+    assert files.apply().resource_statuses["graph.kb"].conditions == ("approval_required",)
+    files.write(whole)
+    report = files.apply()
+    assert report.converged
+    assert {str(said.status) for said in report.resource_statuses.values()} == {"applied"}
+    assert not files.apply().state_written
+
+
+def test_a_graph_that_is_to_go_can_be_refreshed_too(files: ClusterFiles) -> None:
+    """Somebody changed its schema by hand; without a refresh nobody could delete it."""
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    files.write({})
+    assert outcomes(files.apply())["graph.kb"] == "delete blocked cluster_recovery_pending"
+    assert files.refresh().ok
+    assert files.approve("graph.kb").ok
+    assert files.apply().converged
+
+
+def test_each_step_of_a_dead_apply_is_recorded(files: ClusterFiles) -> None:
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES}), "a": Declared(), "b": Declared()})
+    assert files.apply().converged
+    max((files.directory / "__cluster/state").iterdir(), key=lambda path: int(path.stem)).unlink()
+    assert codes(files.apply("ana")) == ["cluster_recovery_rolled_forward"] * 3
+    found = {(record.graph_id, record.kind, record.actor) for record in files.state.recovery_records.values()}
+    assert found == {("a", "graph_create", "ana"), ("b", "graph_create", "ana"), ("kb", "schema_apply", "ana")}
+
+
+def test_who_made_a_schema_is_found_below_later_commits(files: ClusterFiles) -> None:
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        for number in range(11):
+            graph.load([{"name": f"p{number}"}], type="Person", mode="append")
+            made = schema_made_by(files.graph_uri("kb"))
+            assert made is not None
+        graph.apply_schema(LARGER_SCHEMA)
+        for number in range(5):
+            assert schema_made_by(files.graph_uri("kb")) is None
+            graph.load([{"name": f"q{number}"}], type="Person", mode="append")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, ProviderKind, Role
+from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, EnvironmentEmbedder, ProviderKind, Role
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import EmbedSource, Property
@@ -101,6 +101,14 @@ def test_another_model_than_the_recorded_one_is_refused_before_any_call() -> Non
         assert part in str(refused.value)
     assert provider.asked == []
     assert query_vector(client(provider, "openai/x"), "Book", vector_property("openai/x"), "t").size == 2
+
+
+def test_another_model_is_told_before_a_missing_key() -> None:
+    keyless = EnvironmentEmbedder({"OMNIGRAPH_EMBED_PROVIDER": "openai"})
+    with pytest.raises(BadRequestError, match="'openai/x', but texts are embedded with 'text-embedding-3-large'"):
+        query_vector(keyless, "Book", vector_property("openai/x"), "tides")
+    with pytest.raises(EmbeddingError, match="OPENAI_API_KEY is required"):
+        query_vector(keyless, "Book", vector_property("text-embedding-3-large"), "tides")
 
 
 def test_a_text_needs_a_client() -> None:

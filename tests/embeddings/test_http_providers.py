@@ -137,13 +137,20 @@ def test_a_body_that_breaks_off_names_its_status(provider: EmbeddingServer, quic
 
 def test_nobody_listening(quick: dict[str, str], provider: EmbeddingServer) -> None:
     gone = open_client(EmbeddingConfig(ProviderKind.OPENAI, "m", "http://127.0.0.1:1/v1", KEY), quick)
-    with pytest.raises(EmbeddingError, match=r"^embedding request failed: ConnectError"):
+    with pytest.raises(EmbeddingError, match=r"^embedding request failed: ConnectError.* \(127\.0\.0\.1:1\)$"):
         gone.embed_query("x", 2)
     assert gone.usage.requests == 4
 
 
 def test_a_timed_out_request_is_tried_again(provider: EmbeddingServer, quick: dict[str, str]) -> None:
     provider.faults.append(never)
+    asking = client(provider, {**quick, "OMNIGRAPH_EMBED_TIMEOUT_MS": "300"})
+    assert asking.embed_query("x", 2).shape == (2,)
+    assert asking.usage.retries >= 1
+
+
+def test_an_answer_that_never_ends_is_given_up(provider: EmbeddingServer, quick: dict[str, str]) -> None:
+    provider.faults.append(Reply(body=" ", endless=True))
     asking = client(provider, {**quick, "OMNIGRAPH_EMBED_TIMEOUT_MS": "300"})
     assert asking.embed_query("x", 2).shape == (2,)
     assert asking.usage.retries >= 1
@@ -180,6 +187,15 @@ def test_who_refuses_a_batch_gets_single_texts_from_then_on(
     assert np.allclose(asking.embed_documents(["a", "b"], 2), [vector_of("a", 2), vector_of("b", 2)])
     asking.embed_documents(["c", "d"], 2)
     assert [asked.texts for asked in provider.asked] == [["a", "b"], ["a"], ["b"], ["c"], ["d"]]
+
+
+def test_a_text_that_is_refused_does_not_end_batches(provider: EmbeddingServer, quick: dict[str, str]) -> None:
+    provider.always = lambda asked: Reply(400, "too long") if "bad" in asked.texts else proper(asked)
+    asking = client(provider, quick)
+    with pytest.raises(EmbeddingError, match="status 400: too long"):
+        asking.embed_documents(["a", "bad", "b"], 2)
+    asking.embed_documents(["a", "b", "c"], 2)
+    assert [asked.texts for asked in provider.asked] == [["a", "bad", "b"], ["a"], ["bad"], ["b", "c"]]
 
 
 def test_a_wrong_key_is_no_refusal_of_batches(provider: EmbeddingServer, quick: dict[str, str]) -> None:

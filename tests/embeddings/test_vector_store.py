@@ -173,3 +173,34 @@ def test_a_fork_opens_it_anew(tmp_path: Path) -> None:
         os._exit(0 if len(store.found([first, second], 8)) == 2 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert len(store.found([first, second], 8)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:lance is not fork-safe")
+def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
+    space = Space("openai", "u", "m", 8, "")
+    own = [[space.key(f"{process} {number}") for number in range(30)] for process in range(4)]
+    children = []
+    for process, mine in enumerate(own):
+        if (child := os.fork()) == 0:
+            store = VectorStore(tmp_path / "vectors")
+            for start in range(0, 30, 10):
+                store.keep({key: one(process) for key in mine[start : start + 10]})
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    store = VectorStore(tmp_path / "vectors")
+    for process, mine in enumerate(own):
+        assert {tuple(vector) for vector in store.found(mine, 8).values()} == {tuple(one(process))}
+        assert len(store.found(mine, 8)) == 30
+
+
+def test_a_file_that_another_process_began_anew_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "vectors"
+    path.write_bytes(b"no database at all, though longer than the header of one" * 4)
+    (key,) = keys(1)
+    late, other = VectorStore(path), VectorStore(path)
+    with pytest.raises(sqlite3.DatabaseError) as damage:
+        late._connection()
+    other.keep({key: one(1)})
+    late._put_aside(damage.value)
+    assert list(late.found([key], 8)) == [key]

@@ -73,6 +73,20 @@ def test_a_server_of_several_graphs_asks_which(library: omnigraph.Graph, tmp_pat
         assert members(called(server, "query", headers={"Omnigraph-Graph": "lab"}, query=SLUGS))["rows"] == []
 
 
+def test_pages_from_elsewhere_are_kept_out(library: omnigraph.Graph) -> None:
+    """Even of an open server, which a page can reach by a name of its own that leads here."""
+    app = "https://app.example.org"
+    with running({"kb": library}, agents=endpoint, origins=(app,)) as server:
+        refused = called(server, "branches", headers={"Origin": "https://evil.example"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert "--allow-origin https://evil.example" in refused.json()["error"]
+        for origin in (app, "http://localhost:6274", "http://127.0.0.1:9"):
+            assert called(server, "branches", headers={"Origin": origin}).status_code == 200
+        asked = {"Origin": app, "Access-Control-Request-Method": "POST"}
+        asked["Access-Control-Request-Headers"] = "authorization, content-type, mcp-protocol-version"
+        assert server.client.options("/mcp", headers=asked).status_code == 200
+
+
 def test_what_breaks_inside_is_logged_and_not_told(library: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     with running({"kb": library}, agents=endpoint) as server:
         monkeypatch.setattr(type(library), "list_branches", lambda self: 1 / 0)
@@ -87,6 +101,18 @@ def test_a_server_without_an_endpoint_says_so(library: omnigraph.Graph) -> None:
         answer = called(server, "branches")
     assert answer.status_code == 404
     assert "without an endpoint for agents" in answer.json()["error"]
+
+
+def test_a_server_whose_endpoint_is_not_installed_says_what_is_missing(library: omnigraph.Graph) -> None:
+    def missing() -> MountedEndpoint:
+        raise omnigraph.NotFoundError("this server has no mcp, which agents need: install omnigraph[mcp]")
+
+    with running({"kb": library}, agents=missing) as server:
+        for _ in range(2):
+            answer = called(server, "branches")
+            assert answer.status_code == 404
+            assert "install omnigraph[mcp]" in answer.json()["error"]
+        assert server.client.get("/graphs/kb/branches").status_code == 200
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jsonrpc": "2.0"}', b"\xff", json.dumps([1] * 100).encode()])

@@ -126,7 +126,9 @@ def running(
     services = Services(
         States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
     )
-    application = wrap(Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents))
+    application = wrap(
+        Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
+    )
     config = uvicorn.Config(
         with_origins(application, origins),
         http="httptools",

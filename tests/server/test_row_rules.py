@@ -157,6 +157,7 @@ SWEEP: dict[str, Ask] = {
     ],
     "previewMerge": lambda c, g: [c.post("/branches/merge/preview", json={"source": "side"})],
     "list_queries": lambda c, g: [c.get("/queries")],
+    "listPipelines": lambda c, g: [c.get("/pipelines")],
     "mutate": lambda c, g: [
         c.post("/mutate", json=asked('query q() { update Person set { bio: "x" } where region = "us" }')),
         c.post("/mutate", json=asked('query q() { insert Person { name: "z", region: "eu", mail: "p0@x" } }')),

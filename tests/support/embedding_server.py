@@ -10,7 +10,7 @@ import json
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -56,6 +56,7 @@ class Reply:
     body: Any = ""
     headers: dict[str, str] = field(default_factory=dict)
     cut_off: bool = False
+    endless: bool = False
 
 
 Fault = Reply | Callable[[Asked], "Reply | None"]
@@ -104,6 +105,9 @@ class EmbeddingServer:
                 return
             reply = proper(asked)
         content = reply.body.encode() if isinstance(reply.body, str) else json.dumps(reply.body).encode()
+        if reply.endless:
+            self._drip(handler, content)
+            return
         handler.send_response(reply.status)
         for name, value in {"content-type": "application/json", **reply.headers}.items():
             handler.send_header(name, value)
@@ -111,6 +115,15 @@ class EmbeddingServer:
         handler.end_headers()
         handler.wfile.write(content)
         handler.close_connection = handler.close_connection or reply.cut_off
+
+    def _drip(self, handler: BaseHTTPRequestHandler, content: bytes) -> None:
+        """The content over and over, until the client has had enough of it."""
+        handler.close_connection = True
+        handler.send_response(200)
+        handler.end_headers()
+        with suppress(ConnectionError):
+            while not self.released.wait(0.005):
+                handler.wfile.write(content)
 
 
 def proper(asked: Asked) -> Reply:

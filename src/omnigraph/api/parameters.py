@@ -40,10 +40,17 @@ class CommitsParameters(Struct, frozen=True):
     before: Positive | None = None
 
 
+class HistoryParameters(CommitsParameters, frozen=True):
+    """Unless `exact` is false, what a fast-forward merge changed is counted, which it does not record."""
+
+    exact: bool = True
+
+
 class LoadParameters(Struct, frozen=True, kw_only=True):
     branch: str | None = None
     base: str | None = field(default=None, name="from")
     mode: LoadMode = LoadMode.MERGE
+    embed: bool | None = None
 
 
 class _ScopeParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

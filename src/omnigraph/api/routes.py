@@ -284,7 +284,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getHistory",
         "The history of a branch, with what each commit did",
         "commits",
-        parameters=parameters.CommitsParameters,
+        parameters=parameters.HistoryParameters,
         response=(CommitHistory,),
     ),
     _get(

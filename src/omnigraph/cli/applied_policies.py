@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.operator_config import active_profile_name
 from omnigraph.cli.usage import at_most_one
 from omnigraph.errors import BadRequestError, NotFoundError
 
@@ -45,31 +44,14 @@ def chosen_bundle(invocation: Invocation, file: Path | None) -> ChosenBundle:
     if file is not None:
         name = file.name.removesuffix(file.suffix).removesuffix(".policy")
         return ChosenBundle(name, read_source(file), str(file), flags.graph or _NO_GRAPH)
-    root, graph_id = _cluster(invocation)
+    scope = invocation.cluster()
+    root, graph_id = scope.root, scope.graph
     from omnigraph.cluster.serving import read_serving
 
     applied = read_serving(root)
     policy = _selected(applied.policies, graph_id, root)
     uri = next((graph.uri for graph in applied.graphs if graph.graph_id == graph_id), None)
     return ChosenBundle(policy.name, policy.source, f"policy '{policy.name}'", graph_id or _NO_GRAPH, uri)
-
-
-def _cluster(invocation: Invocation) -> tuple[str, str | None]:
-    """The cluster of the flags or of the profile, and the graph that is asked about."""
-    flags, config = invocation.flags, invocation.config
-    if flags.cluster is not None:
-        return config.clusters.get(flags.cluster, flags.cluster), flags.graph
-    name = flags.profile or active_profile_name()
-    if name is not None:
-        profile = config.profile(name)
-        if profile.flaw is not None:
-            raise BadRequestError(profile.flaw)
-        if profile.cluster is not None:
-            return config.clusters.get(profile.cluster, profile.cluster), flags.graph or profile.default_graph
-    raise BadRequestError(
-        f"`{invocation.path}` needs a cluster: give --cluster <dir|uri|name> or a profile that binds one, "
-        "or a bundle that is not applied with --file <file>"
-    )
 
 
 def _selected(policies: Sequence[ClusterPolicy], graph_id: str | None, root: str) -> ClusterPolicy:

@@ -62,6 +62,7 @@ RULES: dict[str, Rule] = {
     "doctor": _READ,
     "schema show": _WRITE,
     "schema apply": _WRITE,
+    "graphs list": _rule(Capability.SERVED, "server", "profile"),
     "init": _rule(Capability.DIRECT),
     "pipeline run": _rule(Capability.DIRECT, "cluster", "store", "as"),
     "pipeline validate": _rule(Capability.DIRECT, "cluster", "store"),
@@ -80,6 +81,9 @@ RULES: dict[str, Rule] = {
     "policy explain": _CONTROL,
     "policy show": _CONTROL,
     "embed": _LOCAL,
+    "alias": _LOCAL,
+    "login": _LOCAL,
+    "logout": _LOCAL,
     "cluster validate": _CLUSTER,
     "cluster plan": _CLUSTER,
     "cluster apply": _rule(Capability.CONTROL, "as"),
@@ -137,6 +141,8 @@ def label_of(path: str) -> str:
 def check_flags(path: str, flags: GlobalFlags) -> None:
     """Refuse the first flag that the command at `path` would ignore."""
     rule = RULES[path]
+    if path == "alias":
+        _refuse_all(flags)
     for flag, _ in flags.addressing():
         if flag not in rule.flags:
             described = f"`{label_of(path)}` is a {_CALLED[rule.capability]} command"
@@ -144,7 +150,18 @@ def check_flags(path: str, flags: GlobalFlags) -> None:
             raise BadRequestError(message.rstrip())
 
 
+def _refuse_all(flags: GlobalFlags) -> None:
+    """An alias says by itself what it is about, so every flag that would say it again is named."""
+    given = dict(flags.addressing())
+    named = [f"--{flag}" for flag in ("server", "graph", "store", "cluster", "profile", "as") if flag in given]
+    if named:
+        uses = "`alias` uses the server, graph, and stored query of its declaration"
+        raise BadRequestError(f"{uses}; leave out {', '.join(named)}")
+
+
 def _remedy(path: str, rule: Rule) -> str:
+    if rule.capability is Capability.SERVED:
+        return "Give --server <name|url>, or a --profile <name> that binds one."
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
     if rule.capability is Capability.CONTROL and "cluster" in rule.flags:

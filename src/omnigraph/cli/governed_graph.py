@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.commands.serve import SERVED_GRAPH
 from omnigraph.cli.invocation import Invocation
-from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.server.in_process import InProcessGraph
@@ -17,16 +16,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_governed(invocation: Invocation) -> Iterator[InProcessGraph]:
-    """The graph that `--cluster` and `--graph` name, as the actor of `--as` finds it behind a server."""
-    flags = invocation.flags
-    assert flags.cluster is not None
-    if flags.graph is None:
-        raise BadRequestError("--cluster holds several graphs; choose one with --graph <id>")
+    """The graph of `--cluster` that `--graph` names, or its only one, as the actor of `--as` finds it at a server."""
+    from omnigraph.cluster.applied import read_applied
     from omnigraph.server.process import Program
     from omnigraph.server.single_graph import as_actor, served_alone
 
-    cluster = invocation.config.clusters.get(flags.cluster, flags.cluster)
-    served = served_alone(cluster, flags.graph, Program(SERVED_GRAPH).part("open_graph"), os.environ)
+    scope = invocation.cluster()
+    graph_id = read_applied(scope.root).one_graph(scope.graph)
+    served = served_alone(scope.root, graph_id, Program(SERVED_GRAPH).part("open_graph"), os.environ)
     try:
         yield as_actor(served, invocation.actor)
     finally:

@@ -17,12 +17,14 @@ from omnigraph.cli.capabilities import RULES, label_of
 from omnigraph.cli.clusters import graph_of
 from omnigraph.cli.flags import GlobalFlags, path_of
 from omnigraph.cli.operator_config import OperatorConfig, load_config
-from omnigraph.cli.scope import ClusterScope, Request, ServerScope, StoreScope, resolve, resolve_cluster
+from omnigraph.cli.scope import ClusterScope, Request, ServerScope, StoreScope, Target, resolve, resolve_cluster
+from omnigraph.cli.served import open_served, require_graph
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.errors import BadRequestError, ConflictError, DirectAccessError
 from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph import GraphApi
     from omnigraph.graph import Graph
 
 
@@ -40,6 +42,14 @@ class Invocation:
     def config(self) -> OperatorConfig:
         return load_config()
 
+    def actor_of(self, target: Target) -> str | None:
+        """Who a write is recorded for; a server knows that by the token."""
+        if isinstance(target, StoreScope):
+            return self.actor
+        if self.flags.actor is not None:
+            raise BadRequestError(f"--as is not allowed on a served write: {target.uri} knows who writes by the token")
+        return None
+
     @property
     def actor(self) -> str | None:
         """Who a direct write is recorded for."""
@@ -48,41 +58,64 @@ class Invocation:
             raise UsageError("--as is not UTF-8 text")
         return actor
 
-    def target(self, uri: str | None = None) -> StoreScope:
-        """The storage this command line addresses."""
+    def target(self, uri: str | None = None) -> Target:
+        """Where the graph that this command line addresses is."""
         scope = resolve(self._request(uri), self.config)
-        if isinstance(scope, StoreScope):
-            return scope
         if isinstance(scope, ServerScope):
-            raise BadRequestError(
-                f"{scope.url} is a server, and this version of omnigraph works on storage only; "
-                "address the graph's storage with --store <uri>"
-            )
-        return graph_of(scope)
+            require_graph(scope, self.config)
+            return scope
+        return scope if isinstance(scope, StoreScope) else graph_of(scope)
+
+    def storage(self, uri: str | None = None) -> StoreScope:
+        """The storage that a direct command addresses; the resolution lets it have no server."""
+        target = self.target(uri)
+        if not isinstance(target, StoreScope):
+            raise DirectAccessError(f"`{self.path}`")
+        return target
+
+    def server(self) -> ServerScope:
+        """The server that a served command addresses."""
+        scope = resolve(self._request(None), self.config)
+        assert isinstance(scope, ServerScope), "the resolution lets a served command have nothing else"
+        return scope
 
     def cluster(self) -> ClusterScope:
         """The cluster this command line addresses, with the graph of it that was named."""
         return resolve_cluster(self._request(None), self.config)
 
-    def open(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
+    def open(self, uri: str | None = None) -> tuple[Target, GraphApi]:
+        """The graph that is addressed, in storage or behind a server."""
         target = self.target(uri)
+        return target, self.opened(target)
+
+    def opened(self, target: Target) -> GraphApi:
+        return open_graph(target) if isinstance(target, StoreScope) else open_served(target, self.config)
+
+    def open_storage(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
+        target = self.storage(uri)
         return target, open_graph(target)
 
-    def open_to_write(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
+    def open_to_write(self, uri: str | None = None) -> tuple[Target, GraphApi]:
         """The graph that a write goes to, after saying so."""
         target = self.target(uri)
+        self.echo(target)
+        return target, self.opened(target)
+
+    def maintain_storage(self, uri: str | None = None) -> tuple[StoreScope, Graph]:
+        """The same for work on storage itself."""
+        target = self.storage(uri)
         self.echo(target)
         return target, open_graph(target)
 
     def _request(self, uri: str | None) -> Request:
         return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri)
 
-    def echo(self, target: StoreScope) -> None:
+    def echo(self, target: Target) -> None:
         """Say where a write goes, before it goes there."""
         if not self.flags.quiet:
             print(f"omnigraph {self.path} → {target.uri} ({target.access})", file=sys.stderr)
 
-    def require_consent(self, target: StoreScope, what: str, *, json: bool) -> None:
+    def require_consent(self, target: Target, what: str, *, json: bool) -> None:
         """A destructive write to a place that others may share needs a yes."""
         if target.is_local or self.flags.yes:
             return

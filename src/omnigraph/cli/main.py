@@ -39,6 +39,7 @@ FAMILIES = {
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply.",
+    "graphs": "The graphs of a server.",
     "queries": "The stored queries of a cluster.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
@@ -66,6 +67,9 @@ SUMMARIES = {
     "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
     "doctor": "Check this machine, and the graph that is addressed, and say what to do",
     "completion": "Print the script that completes command lines in a shell",
+    "alias": "Run a stored read of a server by the alias that the configuration has for it",
+    "login": "Keep the token for a server, in a file that only you may open",
+    "logout": "Keep no token for a server any more",
     "version": "Print the version and the storage format version",
 }
 
@@ -104,6 +108,10 @@ COMMANDS: dict[str, str] = {
     "lint": "lint.lint",
     "embed": "embed.embed",
     "fmt": "fmt.fmt",
+    "graphs list": "graphs.list_",
+    "alias": "alias.alias",
+    "login": "login.login",
+    "logout": "login.logout",
     "cluster validate": "cluster.validate",
     "cluster plan": "cluster.plan",
     "cluster apply": "cluster.apply",

@@ -73,6 +73,19 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """A stored read of a server under a name of the operator's own."""
+
+    name: str
+    server: str
+    query: str
+    graph: str | None = None
+    args: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorConfig:
     path: Path
     actor: str | None = None
@@ -80,6 +93,7 @@ class OperatorConfig:
     servers: Mapping[str, str] = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
 
     def profile(self, name: str) -> Profile:
         if name not in self.profiles:
@@ -184,6 +198,7 @@ def _config(document: _Document) -> OperatorConfig:
         servers=_named(document, "servers", "url"),
         clusters=_named(document, "clusters", "root"),
         profiles={name: _profile(document, name) for name in document.section(root, "profiles", "profiles")},
+        aliases={name: _alias(document, name) for name in document.section(root, "aliases", "aliases")},
     )
 
 
@@ -224,3 +239,23 @@ def _profile(document: _Document, name: str) -> Profile:
     given = document.section(document.root["profiles"], name, above)
     keys = ("server", "cluster", "store", "default_graph")
     return Profile(name, **{key: document.text(given, key, above) for key in keys})
+
+
+def _alias(document: _Document, name: str) -> Alias:
+    above = f"aliases.{name}"
+    given = document.section(document.root["aliases"], name, above)
+    server, query = (document.text(given, key, above) for key in ("server", "query"))
+    if server is None or query is None:
+        raise document.error(f"{above}.{'server' if server is None else 'query'}", "given")
+    args = given.get("args") or []
+    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
+        raise document.error(f"{above}.args", "a list of parameter names")
+    return Alias(
+        name,
+        server,
+        query,
+        document.text(given, "graph", above),
+        tuple(args),
+        document.section(given, "params", f"{above}.params"),
+        document.choice(given, "format", above, FORMATS),
+    )

@@ -110,3 +110,18 @@ class DoctorReport(Struct, frozen=True):
     ok: bool
     version: str
     checks: tuple[Check, ...]
+
+
+class LoggedIn(Struct, frozen=True):
+    """What `login --json` prints. `declared` says whether the configuration knows the server."""
+
+    server: str
+    credentials_path: str
+    declared: bool
+
+
+class LoggedOut(Struct, frozen=True):
+    """What `logout --json` prints."""
+
+    server: str
+    credentials_path: str

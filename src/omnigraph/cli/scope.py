@@ -6,8 +6,10 @@ result into a graph.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
+from urllib.parse import quote
 
 from omnigraph.cli.capabilities import Capability
 from omnigraph.cli.flags import GlobalFlags
@@ -38,6 +40,23 @@ class ServerScope:
     url: str
     graph: str | None
 
+    @property
+    def uri(self) -> str:
+        return self.url
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
+    def access(self) -> str:
+        return "served"
+
+    @property
+    def names_graph(self) -> bool:
+        """Whether the URL that was given is that of a graph."""
+        return re.search(r"/graphs/[^/]+$", self.url) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterScope:
@@ -46,6 +65,8 @@ class ClusterScope:
 
 
 Scope: TypeAlias = StoreScope | ServerScope | ClusterScope
+Target: TypeAlias = StoreScope | ServerScope
+"""Where one graph is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +93,7 @@ def resolve(request: Request, config: OperatorConfig) -> Scope:
     if (direct := uri or flags.store) is not None:
         return _explicit_store(request, direct)
     if flags.server is not None:
-        return _bound(request, _server(flags.server, flags.graph, config), "--server")
+        return _bound(request, server_scope(flags.server, flags.graph, config), "--server")
     return _configured(request, config)
 
 
@@ -129,7 +150,7 @@ def _configured(request: Request, config: OperatorConfig) -> Scope:
 
 def _binding(request: Request, kind: str, target: str, graph: str | None, config: OperatorConfig, origin: str) -> Scope:
     if kind == "server":
-        return _bound(request, _server(target, graph, config), origin)
+        return _bound(request, server_scope(target, graph, config), origin)
     if kind == "cluster":
         return _bound(request, ClusterScope(config.clusters.get(target, target), graph), origin)
     if graph is not None:
@@ -139,6 +160,9 @@ def _binding(request: Request, kind: str, target: str, graph: str | None, config
 
 def _bound(request: Request, scope: Scope, origin: str) -> Scope:
     """A scope that the command's class can work on."""
+    if request.capability is Capability.SERVED and not isinstance(scope, ServerScope):
+        instead = "; `omnigraph cluster status` tells of a cluster" if isinstance(scope, ClusterScope) else ""
+        raise BadRequestError(f"`{request.label}` requires a server, and {origin} binds none{instead}")
     if isinstance(scope, ServerScope) and request.capability is Capability.DIRECT:
         raise BadRequestError(
             f"`{request.label}` needs direct storage access, but {origin} resolves a server scope; "
@@ -152,7 +176,8 @@ def _bound(request: Request, scope: Scope, origin: str) -> Scope:
     return scope
 
 
-def _server(given: str, graph: str | None, config: OperatorConfig) -> ServerScope:
+def server_scope(given: str, graph: str | None, config: OperatorConfig) -> ServerScope:
+    """A server by its name or URL, and a graph on it."""
     if "://" in given:
         base = given
     elif given in config.servers:
@@ -160,13 +185,20 @@ def _server(given: str, graph: str | None, config: OperatorConfig) -> ServerScop
     else:
         raise BadRequestError(f"unknown server '{given}'; defined servers: {listed(config.servers)}")
     base = base.rstrip("/")
-    return ServerScope(given, f"{base}/graphs/{graph}" if graph is not None else base, graph)
+    if graph is None:
+        return ServerScope(given, base, None)
+    return ServerScope(given, f"{base}/graphs/{quote(graph, safe='')}", graph)
 
 
 def _nothing_addressed(request: Request, config: OperatorConfig) -> str:
+    if request.capability is Capability.SERVED:
+        instead = f"--server <name|url>, --profile <name>, or defaults.server in {config.path}"
+        return f"`{request.label}` needs a server scope; give one of: {instead}"
     ways = ["--store <uri> (a path, file:// or s3://)"]
     if request.uri is None and request.label not in ("query", "mutate", "blob get", "blob stat"):
         ways.insert(0, "a storage URI as argument (--uri for branch, commit and changes)")
+    if request.capability is Capability.ANY:
+        ways.append("--server <name|url> --graph <id>")
     ways += [
         "--profile <name>, or OMNIGRAPH_PROFILE",
         f"defaults.store in {config.path}",

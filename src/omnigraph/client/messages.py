@@ -147,6 +147,8 @@ def query_string(parameters: Any) -> str:
 def _text(value: object) -> str:
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

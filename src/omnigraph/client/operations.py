@@ -252,16 +252,18 @@ def load(
     mode: str,
     branch: str = MAIN,
     base: str | None = None,
+    embed: bool = False,
     actor: str | None = None,
     idempotency_key: str | None = None,
 ) -> Steps[LoadReceipt]:
     """Load graph records, one JSON object per line, as one commit, all or nothing.
 
     They are text, bytes, pieces of them, or a `Path`, and are sent as they are read: memory stays bounded. An iterator
-    can be read only once, so a load from one is not repeated when its answer is lost.
+    can be read only once, so a load from one is not repeated when its answer is lost. `embed` has the server compute
+    every missing vector whose `@embed` source has a text.
     """
     target = branch_of(branch)
-    asked = api_parameters.LoadParameters(branch=target, base=base, mode=_mode(mode))
+    asked = api_parameters.LoadParameters(branch=target, base=base, mode=_mode(mode), embed=embed or None)
     request = remote.request("loadNdjson", asked)
     reply = yield remote.writing(request, actor=actor, key=idempotency_key, content=Upload(data))
     remote.wrote(target, reply)
@@ -410,10 +412,19 @@ def commits(remote: Remote, /, branch: str = MAIN, *, limit: int = 100, before: 
 
 
 def commit_history(
-    remote: Remote, /, branch: str = MAIN, *, limit: int = 100, before: int | None = None
+    remote: Remote,
+    /,
+    branch: str = MAIN,
+    *,
+    limit: int = 100,
+    before: int | None = None,
+    exact: bool = True,
 ) -> Steps[CommitHistory]:
-    """As `commits`, with their kind, their message, and how many entities of each type they changed."""
-    reply = yield remote.request("getHistory", api_parameters.CommitsParameters(branch, limit, before))
+    """As `commits`, with their kind, their message, and how many entities of each type they changed.
+
+    A fast-forward merge does not record how many: unless `exact` is false, they are counted now.
+    """
+    reply = yield remote.request("getHistory", api_parameters.HistoryParameters(branch, limit, before, exact))
     return reply.decoded(CommitHistory)
 
 

@@ -11,16 +11,18 @@ The order is what makes it safe to die anywhere, to be stopped for a day, and to
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterApplied, ClusterChange, DesiredRevision, is_ok
+from omnigraph.api.cluster import ClusterApplied, ClusterChange
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.approvals import Approval, mark_spent
+from omnigraph.cluster.attempt import Attempt
 from omnigraph.cluster.catalog import payload_path
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
@@ -31,36 +33,42 @@ from omnigraph.cluster.ledger import Recorded, graph_folder, revision_path
 from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.moves import DELETE, Moves, of_kind
 from omnigraph.cluster.payloads import Damage
-from omnigraph.cluster.planning import load
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, refuse_uncovered, require_state
-from omnigraph.cluster.session import UNREAD, Session, locked, open_session
+from omnigraph.cluster.session import Session
 from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StatusKind, Written
-from omnigraph.engine.object_store import new_object_id
 from omnigraph.errors import StorageError
 
 _WRITES_AT_ONCE: Final = 8
 
 
 def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterApplied:
-    desired: Desired | None = None
-    session: Session | None = None
+    attempt = Attempt(source)
     run: _Run | None = None
-    try:
-        desired = load(source, read_pipeline)
-        session = open_session(source)
-        session.found += desired.found
-        with locked(session, "apply"):
-            session.recorded = session.ledger.newest()
-            require_state(session)
-            assert session.recorded is not None
-            refuse_uncovered(session.recorded.state)
-            run = _Run(session, desired, session.recorded, actor)
-            run.carry_out()
-    except ClusterError as problem:
-        found = [*(session.found if session is not None else ()), *problem.diagnostics]
-    else:
-        found = session.found
-    return _output(source, desired, session, run, actor, found)
+
+    def carry_out(session: Session, desired: Desired) -> None:
+        nonlocal run  # what a run that fails has done so far is told too
+        recorded = require_state(session)
+        refuse_uncovered(recorded.state)
+        run = _Run(session, desired, recorded, actor)
+        run.carry_out()
+
+    attempt.run("apply", read_pipeline, carry_out)
+    changes = run.changes if run is not None else ()
+    held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
+    return ClusterApplied(
+        ok=attempt.ok,
+        config_dir=attempt.config_dir,
+        actor=actor,
+        desired_revision=attempt.desired_revision,
+        state_observations=attempt.state_observations,
+        changes=changes,
+        applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
+        deferred_count=sum(change.disposition in held for change in changes),
+        converged=run is not None and run.converged and attempt.ok,
+        state_written=run is not None and run.state_written,
+        resource_statuses=attempt.state.resource_statuses if attempt.state is not None else {},
+        diagnostics=attempt.diagnostics,
+    )
 
 
 @dataclass
@@ -71,7 +79,6 @@ class _Run:
     desired: Desired
     base: Recorded
     actor: str | None
-    operation: str = field(default_factory=new_object_id)
     changes: tuple[ClusterChange, ...] = ()
     converged: bool = False
     state_written: bool = False
@@ -82,7 +89,7 @@ class _Run:
         session.found += [*prospect.settlement.found, *prospect.gates.found]
         session.found += [damaged.finding("it is stored again") for damaged in prospect.damaged]
         self.changes = prospect.changes
-        moves = Moves(desired, prospect.settlement.views, self.operation, self.actor)
+        moves = Moves(desired, prospect.settlement.views, self.actor)
         deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
         if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
             self._refuse_overtaken()
@@ -168,11 +175,10 @@ class _Run:
                     external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
                 )
         resources = draft.state().resources
-        for change in self.changes:
-            is_whole = change.resource in resources and resources[change.resource].digest == change.after_digest
-            if change.disposition is ChangeDisposition.DERIVED and is_whole:
-                draft.settle(change.resource, StatusKind.APPLIED)
-        self.converged = not difference(resources, desired.resources) and not prospect.settlement.pending
+        residual = {change.resource for change in difference(resources, desired.resources)}
+        damaged = {payload.address for payload in prospect.damaged if payload.damage is Damage.READ_ERROR}
+        _settle_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
+        self.converged = not residual and not prospect.settlement.pending
         if self.converged:
             draft.config_digest = desired.config_digest
         return draft
@@ -201,6 +207,18 @@ class _Run:
                 self.session.found.append(error(DELETE.failed, resource, message))
 
 
+def _settle_statuses(draft: Draft, open_: Collection[str], pending: Collection[str]) -> None:
+    """What is as it should be is applied, whatever was wrong with it once; of what is gone there is nothing to say."""
+    for text in {*draft.resources, *draft.statuses}:
+        address = Address.parse(text)
+        if text in open_ or (address is not None and address.graph in pending):
+            continue
+        if text in draft.resources:
+            draft.settle(text, StatusKind.APPLIED)
+        else:
+            del draft.statuses[text]
+
+
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))
 
 
@@ -212,30 +230,3 @@ def _approval(prospect: Prospect, change: ClusterChange) -> Approval:
         message = "it was about to be deleted without an approval; nothing was recorded or removed"
         raise ClusterError.of("apply_approval_invariant_violation", change.resource, message)
     return approval
-
-
-def _output(
-    source: str,
-    desired: Desired | None,
-    session: Session | None,
-    run: _Run | None,
-    actor: str | None,
-    found: list[Diagnostic],
-) -> ClusterApplied:
-    changes = run.changes if run is not None else ()
-    recorded = session.recorded if session is not None else None
-    held = (ChangeDisposition.DEFERRED, ChangeDisposition.BLOCKED)
-    return ClusterApplied(
-        ok=is_ok(tuple(found)),
-        config_dir=str(desired.file.directory) if desired is not None else source,
-        actor=actor,
-        desired_revision=DesiredRevision(desired.config_digest if desired is not None else None),
-        state_observations=session.observations() if session is not None else UNREAD,
-        changes=changes,
-        applied_count=sum(change.disposition is ChangeDisposition.APPLIED for change in changes),
-        deferred_count=sum(change.disposition in held for change in changes),
-        converged=run.converged if run is not None and is_ok(tuple(found)) else False,
-        state_written=run.state_written if run is not None else False,
-        resource_statuses=dict(recorded.state.resource_statuses) if recorded is not None else {},
-        diagnostics=tuple(found),
-    )

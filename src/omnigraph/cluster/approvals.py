@@ -73,14 +73,13 @@ def find_gates(
     gated = [change for change in changes if is_gated(change, changes)]
     standing = _unspent(store, spent, gates.found) if gated else []
     for change in gated:
-        for approval in standing:
-            if (approval.resource, approval.operation) != (change.resource, change.operation):
-                continue
-            if approval.is_for(change, config_digest):
-                gates.approvals[change.resource] = approval
-            else:
-                message = f"approval {approval.approval_id} was given for another state of it; approve it again"
-                gates.found.append(warning("approval_stale", change.resource, message))
+        given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
+        fitting = [approval for approval in given if approval.is_for(change, config_digest)]
+        if fitting:
+            gates.approvals[change.resource] = fitting[0]
+        elif given:
+            message = f"approval {given[-1].approval_id} was given for another state of it; approve it again"
+            gates.found.append(warning("approval_stale", change.resource, message))
         reason = GATE_REASONS[parsed(change).kind]
         gates.required.append(ApprovalRequired(change.resource, reason, change.resource in gates.approvals))
     return gates

@@ -22,6 +22,7 @@ from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.observe import GraphView, Views
 from omnigraph.cluster.sources import Source
 from omnigraph.engine.managed_graph import change_schema, look_at, make
+from omnigraph.engine.object_store import new_object_id
 from omnigraph.errors import OmniGraphError
 
 
@@ -43,7 +44,6 @@ class Moves:
 
     desired: Desired
     views: Views
-    operation: str
     actor: str | None
     failed: dict[str, str] = field(default_factory=dict)
     observations: dict[str, GraphObservation] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Moves:
             self.found += problem.diagnostics
             self.failed[change.resource] = step.failed
             return
-        except OmniGraphError as problem:
+        except (OmniGraphError, OSError) as problem:
             standing = _standing(view.uri, source)
             if standing is None:
                 self.found.append(error(step.failed, change.resource, str(problem)))
@@ -97,12 +97,12 @@ class Moves:
         self.failed[resource] = step.skipped
 
     def _create(self, view: GraphView, source: Source) -> int:
-        make(view.uri, source.text, self.operation, self.actor)
+        make(view.uri, source.text, new_object_id(), self.actor)
         return 1
 
     def _change(self, view: GraphView, source: Source) -> int:
         assert view.found is not None, "a graph that was not seen is pending"
-        applied = change_schema(view.uri, view.found, source.text, self.operation, self.actor)
+        applied = change_schema(view.uri, view.found, source.text, new_object_id(), self.actor)
         return applied.graph_manifest_version
 
 

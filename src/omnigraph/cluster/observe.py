@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from omnigraph.cluster.addresses import RESOURCE_ID
+from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.digests import file_digest
 from omnigraph.cluster.ledger import GRAPHS_FOLDER, graph_folder, graph_uri
 from omnigraph.cluster.state import State
@@ -85,8 +86,12 @@ def observe(store: ObjectStore, state: State | None, declared: Collection[str]) 
 
 def graph_folders(store: ObjectStore) -> dict[tuple[str, int], str]:
     """The folders of roots that stand, by id and generation."""
+    try:
+        names = store.folders(GRAPHS_FOLDER)
+    except StorageError as problem:
+        raise ClusterError.of("graph_observation_error", GRAPHS_FOLDER, str(problem)) from problem
     found = {}
-    for name in store.folders(GRAPHS_FOLDER):
+    for name in names:
         if (parts := _FOLDER.fullmatch(name)) is not None:
             graph_id, generation = parts["id"], int(parts["generation"] or 1)
             if graph_folder(graph_id, generation) == f"{GRAPHS_FOLDER}/{name}":

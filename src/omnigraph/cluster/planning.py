@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterChange, ClusterPlan, DesiredRevision, is_ok
+from omnigraph.api.cluster import ApprovalRequired, ClusterChange, ClusterPlan
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.cluster.addresses import Address, Kind
+from omnigraph.cluster.attempt import Attempt
 from omnigraph.cluster.catalog import Catalog, payload_path
-from omnigraph.cluster.config_file import read_config
-from omnigraph.cluster.desired import Desired, ReadPipeline, load_desired
-from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, warning
+from omnigraph.cluster.desired import Desired, ReadPipeline
+from omnigraph.cluster.diagnostics import Diagnostic, warning
 from omnigraph.cluster.diff import blast_radius
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, not_recorded_yet
-from omnigraph.cluster.session import UNREAD, Session, locked, open_session
+from omnigraph.cluster.session import Session
 from omnigraph.engine.managed_graph import preview_change
 from omnigraph.errors import IntegrityError, NotFoundError, OmniGraphError, StorageError
 
@@ -29,31 +30,41 @@ class Planned:
     texts: dict[str, list[str]] = field(default_factory=dict)
 
 
-def load(source: str, read_pipeline: ReadPipeline) -> Desired:
-    """The desired state. Raises `ClusterError` with every finding when there is an error among them."""
-    desired = load_desired(read_config(source), read_pipeline)
-    if not desired.is_valid:
-        raise ClusterError(desired.found)
-    return desired
-
-
 def plan(source: str, read_pipeline: ReadPipeline, *, with_texts: bool = False) -> Planned:
-    desired: Desired | None = None
-    session: Session | None = None
-    try:
-        desired = load(source, read_pipeline)
-        session = open_session(source)
-        session.found += desired.found
-        with locked(session, "plan"):
-            session.recorded = session.ledger.newest()
-            prospect = look_ahead(session, desired, holds_up=False)
-            session.found += _findings(prospect)
-            changes = tuple(_previewed(session, desired, prospect, change) for change in prospect.changes)
-            texts = _differing(session.catalog, desired, changes) if with_texts else {}
-    except ClusterError as problem:
-        found = [*(session.found if session is not None else ()), *problem.diagnostics]
-        return Planned(_output(source, desired, session, (), None, found))
-    return Planned(_output(source, desired, session, changes, prospect, session.found), texts)
+    attempt = Attempt(source)
+    sight = attempt.run("plan", read_pipeline, partial(_see, with_texts=with_texts)) or _Sight()
+    planned = attempt.desired
+    edges = planned.edges() if planned is not None else ()
+    output = ClusterPlan(
+        ok=attempt.ok,
+        config_dir=attempt.config_dir,
+        desired_revision=attempt.desired_revision,
+        resource_digests=planned.digests if planned is not None else {},
+        dependencies=edges,
+        state_observations=attempt.state_observations,
+        changes=sight.changes,
+        blast_radius=blast_radius(sight.changes, edges),
+        approvals_required=sight.gates,
+        diagnostics=attempt.diagnostics,
+    )
+    return Planned(output, sight.texts)
+
+
+@dataclass(frozen=True)
+class _Sight:
+    """What there is to do."""
+
+    changes: tuple[ClusterChange, ...] = ()
+    gates: tuple[ApprovalRequired, ...] = ()
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _see(session: Session, desired: Desired, *, with_texts: bool) -> _Sight:
+    prospect = look_ahead(session, desired, holds_up=False)
+    session.found += _findings(prospect)
+    changes = tuple(_previewed(session, desired, prospect, change) for change in prospect.changes)
+    texts = _differing(session.catalog, desired, changes) if with_texts else {}
+    return _Sight(changes, tuple(prospect.gates.required), texts)
 
 
 def _findings(prospect: Prospect) -> list[Diagnostic]:
@@ -96,26 +107,3 @@ def _differing(catalog: Catalog, desired: Desired, changes: tuple[ClusterChange,
         lines = difflib.unified_diff(old.splitlines(), source.text.splitlines(), "applied", source.shown, lineterm="")
         found[change.resource] = list(lines)
     return found
-
-
-def _output(
-    source: str,
-    desired: Desired | None,
-    session: Session | None,
-    changes: tuple[ClusterChange, ...],
-    prospect: Prospect | None,
-    found: list[Diagnostic],
-) -> ClusterPlan:
-    edges = desired.edges() if desired is not None else ()
-    return ClusterPlan(
-        ok=is_ok(tuple(found)),
-        config_dir=str(desired.file.directory) if desired is not None else source,
-        desired_revision=DesiredRevision(desired.config_digest if desired is not None else None),
-        resource_digests=desired.digests if desired is not None else {},
-        dependencies=edges,
-        state_observations=session.observations() if session is not None else UNREAD,
-        changes=changes,
-        blast_radius=blast_radius(changes, edges),
-        approvals_required=tuple(prospect.gates.required) if prospect is not None else (),
-        diagnostics=tuple(found),
-    )

@@ -94,5 +94,8 @@ def _tested(directory: Path, where: str, tests: str | None, gates: list[PolicyGa
     except OmniGraphError as problem:
         return [error("policy_tests_invalid", f"{where}.tests", str(problem))]
     # The graph a bundle is for changes nothing about who may do what, so its tests need one gate.
-    report = run_cases(gates[0], cases)
+    try:
+        report = run_cases(gates[0], cases)
+    except OmniGraphError as problem:
+        return [error("policy_tests_failed", f"{where}.tests", str(problem))]
     return [] if report.passed else [error("policy_tests_failed", f"{where}.tests", "\n".join(report.lines()))]

@@ -18,7 +18,7 @@ from omnigraph.cluster.diff import difference
 from omnigraph.cluster.digests import recorded_graph_digest
 from omnigraph.cluster.dispositions import Classifier
 from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import STATE_FOLDER, revision_path
+from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
 from omnigraph.cluster.observe import Views, observe
 from omnigraph.cluster.payloads import DamagedPayload, damaged_payloads
 from omnigraph.cluster.session import Session
@@ -82,11 +82,12 @@ def not_recorded_yet(found: list[Diagnostic]) -> list[Diagnostic]:
     return [told(finding) for finding in found]
 
 
-def require_state(session: Session) -> None:
-    """Refuse to go on without a ledger."""
+def require_state(session: Session) -> Recorded:
+    """The state that a command begins at. Raises `ClusterError` when there is none."""
     if session.recorded is None:
         message = f"'{session.store.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
         raise ClusterError.of("state_missing", STATE_FOLDER, message)
+    return session.recorded
 
 
 def refuse_uncovered(state: State) -> None:

@@ -5,19 +5,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, TypeAlias
 
 from omnigraph.api.cluster import ClusterObserved, GraphObservation, is_ok
 from omnigraph.cluster.addresses import graph_address, schema_address
+from omnigraph.cluster.attempt import Attempt
 from omnigraph.cluster.desired import Desired, ReadPipeline
-from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
+from omnigraph.cluster.diagnostics import ClusterError, error
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.observe import GraphView, graph_folders, observe
 from omnigraph.cluster.payloads import Damage, damaged_payloads
-from omnigraph.cluster.planning import load
 from omnigraph.cluster.prospect import desired_schemas, refuse_uncovered, require_state
-from omnigraph.cluster.session import UNREAD, Session, locked, open_session
+from omnigraph.cluster.session import Session
 from omnigraph.cluster.settle import ROLLED_FORWARD, settle
 from omnigraph.cluster.state import StatusKind, Written
 from omnigraph.engine.managed_graph import Standing
@@ -34,37 +35,35 @@ def import_(source: str, read_pipeline: ReadPipeline, *, actor: str | None = Non
 
 
 def _run(operation: Operation, source: str, read_pipeline: ReadPipeline, actor: str | None) -> ClusterObserved:
-    desired: Desired | None = None
-    session: Session | None = None
-    try:
-        desired = load(source, read_pipeline)
-        session = open_session(source)
-        session.found += desired.found
-        with locked(session, operation):
-            session.recorded = session.ledger.newest()
-            (_refresh if operation == "refresh" else _import)(session, desired, actor)
-    except ClusterError as problem:
-        found = [*(session.found if session is not None else ()), *problem.diagnostics]
-    else:
-        found = session.found
-    return _output(operation, source, desired, session, found)
+    attempt = Attempt(source)
+    attempt.run(operation, read_pipeline, partial(_refresh if operation == "refresh" else _import, actor=actor))
+    state = attempt.state
+    return ClusterObserved(
+        ok=attempt.ok,
+        operation=operation,
+        config_dir=attempt.config_dir,
+        state_observations=attempt.state_observations,
+        resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
+        resource_statuses=state.resource_statuses if state is not None else {},
+        observations=state.observations if state is not None else {},
+        diagnostics=attempt.diagnostics,
+    )
 
 
 def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
-    require_state(session)
-    assert session.recorded is not None
-    state = session.recorded.state
+    recorded = require_state(session)
+    state = recorded.state
     refuse_uncovered(state)
     views = observe(session.store, state, desired.file.config.graphs)
     settlement = settle(Draft.of(state), views, desired_schemas(desired), actor)
-    # Every declared graph is recorded as it stands below; only what a settlement has recorded is worth a word.
+    # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
     session.found += [finding for finding in settlement.found if finding.code == ROLLED_FORWARD]
     draft = settlement.draft
     _verify_payloads(session, draft)
-    for graph_id in desired.file.config.graphs:
+    for graph_id in sorted({*desired.file.config.graphs, *state.graph_ids}):
         _observe(session, draft, views.graphs[graph_id], desired)
     written = Written("refresh", actor, timestamp())
-    session.recorded = session.ledger.create(draft.state(written), session.recorded)
+    session.recorded = session.ledger.create(draft.state(written), recorded)
 
 
 def _import(session: Session, desired: Desired, actor: str | None) -> None:
@@ -104,7 +103,7 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
     """Record one graph as it stands."""
     graph_id = view.graph_id
     graph, schema = graph_address(graph_id), schema_address(graph_id)
-    wanted = desired.resources[schema].digest
+    wanted = desired.resources[schema].digest if schema in desired.resources else None
     is_recorded = graph in draft.resources
     problem = None
     match view.standing:
@@ -113,7 +112,7 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
             assert digest is not None, "a graph has a schema"
             draft.record_graph(graph_id, digest)
             draft.settle_graph(graph_id, StatusKind.APPLIED)
-            if digest != wanted:
+            if wanted is not None and digest != wanted:
                 message = f"the schema of the graph ({digest[:12]}) is not the declared one ({wanted[:12]})"
                 draft.settle_graph(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
         case Standing.NOTHING | Standing.UNFINISHED if view.standing is Standing.NOTHING or not is_recorded:
@@ -134,23 +133,6 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
         graph_manifest_version=view.found.version if view.found is not None else None,
         schema_digest=view.schema_digest,
         desired_schema_digest=wanted,
-        schema_matches_desired=view.schema_digest == wanted if is_there else None,
+        schema_matches_desired=view.schema_digest == wanted if is_there and wanted is not None else None,
         error=problem,
-    )
-
-
-def _output(
-    operation: Operation, source: str, desired: Desired | None, session: Session | None, found: list[Diagnostic]
-) -> ClusterObserved:
-    recorded = session.recorded if session is not None else None
-    state = recorded.state if recorded is not None else None
-    return ClusterObserved(
-        ok=is_ok(tuple(found)),
-        operation=operation,
-        config_dir=str(desired.file.directory) if desired is not None else source,
-        state_observations=session.observations() if session is not None else UNREAD,
-        resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
-        resource_statuses=state.resource_statuses if state is not None else {},
-        observations=state.observations if state is not None else {},
-        diagnostics=tuple(found),
     )

@@ -54,6 +54,8 @@ def _settle_graph(
     is_recorded = graph in draft.resources
     before = draft.resources[schema].digest if schema in draft.resources else None
     match view.standing:
+        case None if graph_id in settlement.views.strays:
+            pass
         case None:
             message = f"it can't be looked at: {view.problem}"
             settlement.found.append(error("graph_observation_error", graph, message))
@@ -90,8 +92,9 @@ def _explain(settlement: Settlement, graph_id: str, view: GraphView, wanted: str
     try:
         operation = view.made_by()
     except OmniGraphError as problem:
-        settlement.found.append(error("graph_observation_error", graph, f"its history can't be read: {problem}"))
-        settlement.pending.add(graph_id)
+        if graph_id not in settlement.views.strays:
+            settlement.found.append(error("graph_observation_error", graph, f"its history can't be read: {problem}"))
+            settlement.pending.add(graph_id)
         return
     if operation is not None or digest == wanted:
         kind = "schema_apply" if is_recorded else "graph_create"

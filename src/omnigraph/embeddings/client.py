@@ -91,7 +91,8 @@ class EmbeddingClient:
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
         """The vectors of a batch in as many pieces as it takes requests."""
-        if len(batch) > 1 and not self._one_by_one:
+        together = len(batch) > 1 and not self._one_by_one
+        if together:
             try:
                 answers = self._ask(batch, dimension, Role.DOCUMENT)
             except BatchRefusedError as refusal:
@@ -101,7 +102,12 @@ class EmbeddingClient:
             batch = [text for text, vector in zip(batch, answers, strict=True) if vector is None]
             self._one_by_one = bool(batch)
         for text in batch:
-            (vector,) = self._ask([text], dimension, Role.DOCUMENT)
+            try:
+                (vector,) = self._ask([text], dimension, Role.DOCUMENT)
+            except EmbeddingError:
+                if together:
+                    self._one_by_one = False  # it was this text that was refused, and not the batch
+                raise
             if vector is None:
                 raise EmbeddingError("embedding response has no vector")
             yield {text: vector}

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,8 @@ class HttpProvider:
             # An address or a key that can't be sent: no other attempt would send it either.
             raise EmbeddingError(f"embedding request failed: {self._cause(error, texts)}") from None
         except httpx.TransportError as error:
-            raise TransientError(f"embedding request failed: {self._cause(error, texts)}") from None
+            cause = self._cause(error, texts)
+            raise TransientError(f"embedding request failed: {cause} ({_host(self._config.base_url)})") from None
         if answer.is_success:
             return body
         said = redacted(_failure_of(body), self._config.api_key, texts)
@@ -123,6 +125,12 @@ class HttpProvider:
         self._usage.count(retries=1)
         called = (self._config.provider.value, self._config.model)
         logger.warning("provider=%s model=%s attempt=%d failed, next in %.3fs", *called, attempt, pause)
+
+
+def _host(url: str) -> str:
+    """Whom a URL names, without a password that it may hold."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or url}" + (f":{parts.port}" if parts.port is not None else "")
 
 
 def _failure_of(body: bytes) -> str:

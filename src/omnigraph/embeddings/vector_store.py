@@ -72,6 +72,7 @@ class VectorStore:
         self._limit = limit_bytes
         self._lock = threading.Lock()
         self._opened: tuple[int, sqlite3.Connection] | None = None
+        self._inode = 0
         self._told = False
 
     def found(self, keys: Sequence[bytes], dimension: int) -> dict[bytes, NDArray[np.float32]]:
@@ -137,6 +138,7 @@ class VectorStore:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._inode = self.path.stat().st_ino
             db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
             self._opened = os.getpid(), db
             db.execute("PRAGMA journal_mode = WAL")
@@ -156,6 +158,8 @@ class VectorStore:
 
     def _put_aside(self, error: sqlite3.DatabaseError) -> None:
         """A file that is no database is kept for whoever wonders, and another one begun."""
+        if not self.path.exists() or self.path.stat().st_ino != self._inode:
+            return  # another process did so already, and has begun another one
         aside = self.path.with_name(f"{self.path.name}.damaged")
         logger.warning("the vectors in %s are damaged (%s): put aside as %s", self.path, error, aside.name)
         with suppress(FileNotFoundError):

@@ -18,6 +18,7 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError, OmniGraphError, StorageError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
+from omnigraph.storage.models import LogEntry
 from omnigraph.storage.root import leftovers
 
 OPERATION: Final = "cluster_operation"
@@ -69,18 +70,22 @@ def look_at(uri: str) -> Found:
 def schema_made_by(uri: str) -> str | None:
     """The operation that gave main the schema it has, None when no managed change did.
 
-    A binary search over the versions: it ends at a version where the schema began, also if it began more than once.
+    Found by steps back from the head that double, and a binary search in the last of them. A schema that came, went and
+    came back within one step may be taken for the first one of its kind, which said the same.
     """
     with closing(Workspace.open(uri)) as workspace:
         head = workspace.head(MAIN)
-        low, high, entry = 1, head.entry.version, head.entry
-        while low < high:
+        wanted, high, step = head.entry.schema, head.entry.version, 1
+
+        def at(version: int) -> LogEntry:
+            return log_walk.at_version(workspace.root, head, version)
+
+        while (low := max(high - step, 0)) > 0 and at(low).schema == wanted:
+            high, step = low, step * 2
+        while high - low > 1:
             middle = (low + high) // 2
-            if (at := log_walk.at_version(workspace.root, head, middle)).schema == head.entry.schema:
-                high, entry = middle, at
-            else:
-                low = middle + 1
-        return entry.commit.details.get(OPERATION)
+            low, high = (low, middle) if at(middle).schema == wanted else (middle, high)
+        return at(high).commit.details.get(OPERATION)
 
 
 def make(uri: str, schema: str, operation: str, actor: str | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -40,7 +40,7 @@ from omnigraph.errors import (
     ResourceLimitError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
+from omnigraph.server.agents import ASKED_BY_BROWSERS, Agents, LoadEndpoint, graph_of, refuse_strangers
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
@@ -76,15 +76,23 @@ _ASKED_BY_BROWSERS: Final = (
     MIN_COMMIT_HEADER,
     REQUEST_ID_HEADER,
     *("If-Match", "If-None-Match", "If-Range", "Range"),
+    *ASKED_BY_BROWSERS,
 )
 
 
 class Application:
     """One process's share of a server."""
 
-    def __init__(self, services: Services, tokens: Tokens, agents: LoadEndpoint | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        tokens: Tokens,
+        agents: LoadEndpoint | None = None,
+        origins: Collection[str] = (),
+    ) -> None:
         self._services = services
         self._agents = None if agents is None else Agents(agents)
+        self._origins = frozenset(origins)
         self._tokens = tokens
         self._limits = services.limits
         self._pools = Pools(services.limits)
@@ -226,6 +234,7 @@ class Application:
 
     async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
         """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
+        refuse_strangers(call, self._origins)
         if call.target is None:
             call = replace(call, target=graph_of(call, call.held.serving))
             exchange.graph_id = call.served.graph_id

@@ -31,6 +31,6 @@ def application(states: States, tokens: Tokens, around: Surroundings, *, agents:
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )
-    answering = Application(services, tokens, agents)
+    answering = Application(services, tokens, agents, around.settings.allow_origins)
     around.draining.then(answering.drain)
     return around.tracing.traced(with_origins(answering, around.settings.allow_origins))

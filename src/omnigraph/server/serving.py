@@ -92,6 +92,7 @@ class ServableGraph(GraphApi, Protocol):
         mode: str,
         branch: str = "main",
         base: str | None = None,
+        embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt: ...

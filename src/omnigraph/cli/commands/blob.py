@@ -19,6 +19,7 @@ from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1
+_READ_BYTES = 4 << 20
 
 Entity = Annotated[EntityKind, typer.Argument(help="node or edge.", metavar="ENTITY")]
 Type = Annotated[str, typer.Argument(help="The type.", metavar="TYPE")]
@@ -47,13 +48,14 @@ def get(
     if (offset or 0) + (length or 0) > _U64:
         raise BadRequestError("Blob range overflows u64")
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    from omnigraph.engine.blobs import LONGEST_READ
-
     _, graph = Invocation.of(ctx).open()
     with graph:
-        content = graph.read_blob(entity.value, type_, id, property, **point.pinned).managed
-        start, end = _range(offset, length, content.length)
-        pieces = (content.reader.read_range(at, min(at + LONGEST_READ, end)) for at in range(start, end, LONGEST_READ))
+        blob = graph.read_blob(entity.value, type_, id, property, **point.pinned)
+        if (size := blob.description.size) is None:
+            where = f"URI: {blob.description.uri}; see its reference with blob stat --json"
+            raise BadRequestError(f"external Blob is not downloaded; {where}")
+        start, end = _range(offset, length, size)
+        pieces = (blob.read_range(at, min(at + _READ_BYTES, end)) for at in range(start, end, _READ_BYTES))
         _deliver(pieces, end - start, out)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.files import read_source
-from omnigraph.cli.invocation import Invocation, open_graph
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.json_input import json_object
 from omnigraph.cli.options import Json, UriOption
 from omnigraph.cli.output import print_json, print_lines, print_warning
@@ -34,13 +34,13 @@ def create(
     invocation = Invocation.of(ctx)
     target, graph = invocation.open_to_write(uri)
     with graph:
-        graph.create_branch(name, source=source, actor=invocation.actor)
+        created = graph.create_branch(name, source=source, actor=invocation.actor_of(target))
     if json:
-        from omnigraph.api.branches import BranchCreated
+        from msgspec.structs import replace
 
-        print_json(BranchCreated(target.uri, source, name, invocation.actor))
+        print_json(replace(created, uri=target.uri))
     else:
-        print_lines([f"created branch {name} from {source}"])
+        print_lines([f"created branch {created.name} from {created.source}"])
 
 
 def list_(ctx: typer.Context, uri: UriOption = None, json: Json = False) -> None:
@@ -62,14 +62,14 @@ def delete(ctx: typer.Context, name: Name, uri: UriOption = None, json: Json = F
     target = invocation.target(uri)
     invocation.echo(target)
     invocation.require_consent(target, "branch delete", json=json)
-    with open_graph(target) as graph:
-        graph.delete_branch(name, actor=invocation.actor)
+    with invocation.opened(target) as graph:
+        deleted = graph.delete_branch(name, actor=invocation.actor_of(target))
     if json:
-        from omnigraph.api.branches import BranchDeleted
+        from msgspec.structs import replace
 
-        print_json(BranchDeleted(target.uri, name, invocation.actor))
+        print_json(replace(deleted, uri=target.uri))
     else:
-        print_lines([f"deleted branch {name}"])
+        print_lines([f"deleted branch {deleted.name}"])
 
 
 def merge(
@@ -100,7 +100,7 @@ def merge(
     target = invocation.target(uri)
     settled = _resolutions(ours or [], theirs or [], resolutions)
     if preview:
-        with open_graph(target) as graph:
+        with invocation.opened(target) as graph:
             planned = graph.preview_merge(source, into, resolutions=settled)
         if json:
             print_json(planned)
@@ -109,8 +109,9 @@ def merge(
         return
     invocation.echo(target)
     try:
-        with open_graph(target) as graph:
-            merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=invocation.actor)
+        with invocation.opened(target) as graph:
+            actor = invocation.actor_of(target)
+            merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=actor)
     except MergeConflictsError as error:
         for conflict in error.conflicts:
             error.add_note(f"  {conflict.kind} {conflict.type_key} {conflict.entity_id or ''}".rstrip())

@@ -32,14 +32,13 @@ def list_(
     """List the commits of a branch, newest first."""
     at_most_one(("--dag", dag), ("--json", json))
     from omnigraph.api.commits import CommitList
-    from omnigraph.engine.write.receipts import receipt_of
 
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         if dag:
             print_lines(drawn(reachable(graph, branch, limit)), dag_style)
             return
-        commits = [receipt_of(entry) for entry in newest_first(graph, branch, limit)]
+        commits = newest_first(graph, branch, limit)
     if json:
         print_json(CommitList(tuple(commits)))
         return

@@ -15,8 +15,7 @@ from omnigraph.cli.output import print_json, print_lines
 
 if TYPE_CHECKING:
     from omnigraph.api.changes import ChangeSet
-    from omnigraph.engine.snapshot import Snapshot
-    from omnigraph.graph import Graph
+    from omnigraph.api.graph import GraphApi
 
 
 def diff(
@@ -42,10 +41,10 @@ def diff(
         print_lines(_lines(found), diff_style)
 
 
-def _state(graph: Graph, text: str) -> str | Snapshot:
-    """A branch or a commit as it is; `branch@version` as the state it means."""
+def _state(graph: GraphApi, text: str) -> str:
+    """A branch or a commit as it is; `branch@version` as the commit it means."""
     branch, at, version = text.rpartition("@")
-    return graph.snapshot(branch, version=int(version)) if at and version.isdecimal() else text
+    return graph.resolve_snapshot(branch, version=int(version)) if at and version.isdecimal() else text
 
 
 def _lines(found: ChangeSet) -> Iterator[str]:

@@ -15,9 +15,11 @@ from omnigraph.cli.output import print_lines, print_warning
 from omnigraph.cli.progress import stages, working, writing
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.usage import UsageError
+from omnigraph.errors import PolicyError
 
 if TYPE_CHECKING:
     from omnigraph.api.export import ExportedFile
+    from omnigraph.api.graph import GraphApi
     from omnigraph.graph import Graph
 
 
@@ -59,13 +61,16 @@ def export(
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
     _check(engine, format, out)
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open(uri)
-    with graph:
-        if out is None:
-            with writing(sys.stdout.buffer, lambda: _entities(graph, types or (), point)) as lines:
-                graph.export_to(lines, **point.pinned, types=types or ())
+    invocation = Invocation.of(ctx)
+    if out is None:
+        _, source = invocation.open(uri)
+        with source:
+            with writing(sys.stdout.buffer, lambda: _entities(source, types or (), point)) as lines:
+                source.export_to(lines, **point.pinned, types=types or ())
             sys.stdout.buffer.flush()
-            return
+        return
+    _, graph = invocation.open_storage(uri)
+    with graph:
         if engine is Engine.SPARK:
             files = _from_executors(graph, out, format, types or (), point)
         else:
@@ -74,9 +79,12 @@ def export(
     print_lines(f"{file.path}: {file.rows} entities" for file in files)
 
 
-def _entities(graph: Graph, types: Sequence[str], point: ReadingPoint) -> int:
-    """How many lines there will be."""
-    tables = graph.snapshot(**point.pinned).listing().datasets
+def _entities(graph: GraphApi, types: Sequence[str], point: ReadingPoint) -> int | None:
+    """How many lines there will be; None for somebody who may export and not read."""
+    try:
+        tables = graph.listing(**point.pinned).datasets
+    except PolicyError:
+        return None
     return sum(table.entity_count for table in tables if not types or table.type_name in types)
 
 

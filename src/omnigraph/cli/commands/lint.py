@@ -36,7 +36,7 @@ def lint(
         catalog = compile_schema(read_source(schema), str(schema))
         schema_source = SchemaSource.file(str(schema))
     else:
-        target, graph = Invocation.of(ctx).open(uri)
+        target, graph = Invocation.of(ctx).open_storage(uri)
         with graph:
             catalog = graph.snapshot(branch).catalog
         schema_source = SchemaSource.graph(target.uri)

@@ -21,8 +21,9 @@ from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
 from omnigraph.cli.progress import reading, stages
+from omnigraph.cli.scope import ServerScope, Target
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
+from omnigraph.errors import BadRequestError, DirectAccessError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
     from omnigraph.api.limits import Limits
@@ -110,8 +111,11 @@ def load(
         "branch": branch,
         "base": base,
         "embed": embed,
-        "actor": invocation.actor,
+        "actor": invocation.actor_of(target),
     }
+    if isinstance(target, ServerScope):
+        _tell_loaded(target, _load_served(invocation, target, inputs, type_name, engine, where), mode, json=json)
+        return
     with open_graph(target) as graph:
         receipt = None
         if not _goes_to_spark(inputs, engine, graph.limits):
@@ -127,6 +131,10 @@ def load(
             with stages("starting Spark") as progress:
                 bulk = [each.for_spark() for each in inputs]
                 receipt = load_on_spark(graph, bulk, type_name=type_name, progress=progress, **where)
+    _tell_loaded(target, receipt, mode, json=json)
+
+
+def _tell_loaded(target: Target, receipt: LoadReceipt, mode: LoadMode, *, json: bool) -> None:
     if json:
         from omnigraph.api.load import LoadOutput
 
@@ -139,6 +147,26 @@ def load(
     if receipt.branch_created:
         lines.append(f"branch {receipt.branch} created from {receipt.base_branch}")
     print_lines(lines)
+
+
+def _load_served(
+    invocation: Invocation,
+    target: ServerScope,
+    inputs: list[DataInput],
+    type_name: str | None,
+    engine: LoadEngine,
+    where: dict[str, Any],
+) -> LoadReceipt:
+    """The load of one file of graph records, or of stdin, by a server, which gets the bytes as they are read."""
+    first = inputs[0]
+    if type_name is not None or first.format is not DataFormat.GRAPH:
+        raise DirectAccessError("loading rows of one type")
+    if engine is LoadEngine.SPARK or len(inputs) > 1 or not first.is_plain_file:
+        raise DirectAccessError("loading on Spark, as anything but one plain file has to be,")
+    if where.pop("embed"):
+        raise DirectAccessError("--embed")
+    with invocation.opened(target) as graph, _pieces(first.path) as pieces:
+        return graph.load(pieces, **where)
 
 
 def _load_here(graph: Graph, data: DataInput, type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
@@ -186,8 +214,9 @@ def ingest(
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
-    with open_graph(target) as graph, _pieces(data) as pieces:
-        receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=invocation.actor)
+    actor = invocation.actor_of(target)
+    with invocation.opened(target) as graph, _pieces(data) as pieces:
+        receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=actor)
     if json:
         from msgspec.structs import replace
 

@@ -34,7 +34,7 @@ def optimize(
 ) -> None:
     """Compact tables and bring their indexes up to date, in one commit that changes no content."""
     invocation = Invocation.of(ctx)
-    target, graph = invocation.open_to_write(uri)
+    target, graph = invocation.maintain_storage(uri)
     with graph:
         done = _optimized_on_spark(graph, branch) if engine is Engine.SPARK else _optimized(graph, branch)
         report = _named(done, target.uri)
@@ -67,7 +67,7 @@ def repair(
     if force and not confirm:
         raise UsageError("--force only goes with --confirm; look at the preview first")
     invocation = Invocation.of(ctx)
-    target, graph = invocation.open_to_write(uri)
+    target, graph = invocation.maintain_storage(uri)
     with graph, working("verifying"):
         report = _named(graph.repair(confirm=confirm, force=force), target.uri)
     if json:
@@ -102,7 +102,7 @@ def cleanup(
 
     age = None if older_than is None else duration(older_than)
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
+    target = invocation.storage(uri)
     policy = _policy(keep, older_than)
     if not (confirm or dry_run):
         would = f"cleanup of {target.uri} would apply the policy: {policy}"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Params, ParamsFile, QueryFile, QueryString
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.cli.query_input import open_stored, parameters, query_source
+
+if TYPE_CHECKING:
+    from omnigraph.api.load import MutationReceipt
 
 
 def mutate(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The mutation in the source.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The mutation in the source, or a stored one.", metavar="NAME"),
+    ] = None,
     query: QueryFile = None,
     query_string: QueryString = None,
     params: Params = None,
@@ -30,9 +36,13 @@ def mutate(
     invocation = Invocation.of(ctx)
     source = query_source(name, query, query_string, kind="mutation")
     given = parameters(params, params_file)
-    _, graph = invocation.open()
-    with graph:
-        receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=invocation.actor)
+    if source is None:
+        receipt = _stored(invocation, str(name), given, branch, if_commit)
+    else:
+        target, graph = invocation.open()
+        with graph:
+            actor = invocation.actor_of(target)
+            receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=actor)
     if json:
         print_json(receipt)
         return
@@ -41,3 +51,15 @@ def mutate(
     if receipt.actor_id is not None:
         lines.append(f"actor_id: {receipt.actor_id}")
     print_lines(lines)
+
+
+def _stored(
+    invocation: Invocation, name: str, given: dict[str, Any], branch: str, if_commit: str | None
+) -> MutationReceipt:
+    """A mutation that the server has under this name."""
+    from omnigraph.api.load import MutationReceipt
+
+    with open_stored(invocation, name, "mutation") as graph:
+        receipt = graph.invoke(name, given, branch=branch, if_commit=if_commit, expect_mutation=True)
+    assert isinstance(receipt, MutationReceipt)
+    return receipt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,15 +21,20 @@ from omnigraph.cli.options import (
     ReadBranch,
 )
 from omnigraph.cli.output import print_lines
-from omnigraph.cli.query_input import parameters, query_source
+from omnigraph.cli.query_input import parameters, query_source, stored_rows
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.usage import UsageError, at_most_one
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
 
 
 def query(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The query in the source.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The query in the source, or a stored one.", metavar="NAME")
+    ] = None,
     query: QueryFile = None,
     query_string: QueryString = None,
     params: Params = None,
@@ -54,20 +59,35 @@ def query(
     source = query_source(name, query, query_string, kind="query")
     given = parameters(params, params_file)
     invocation = Invocation.of(ctx)
+    printer = ReadPrinter.chosen(ReadFormat.JSON if json else format, invocation.config.defaults)
+    if source is None:
+        if explain or profile_query:
+            raise UsageError("--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'")
+        printer.show(stored_rows(invocation, str(name), given, point))
+        return
+    if profile_query and not explain:
+        _, embedded = invocation.open_storage()
+        with embedded:
+            _show_profiled(embedded, source, name, given, point, printer)
+        return
     _, graph = invocation.open()
-    from omnigraph.engine.query.read import ReadOptions
-
     with graph:
         if explain:
             print_lines(graph.explain(source, name, given, **point.pinned), _plain)
-            return
-        options = ReadOptions(profile=profile_query)
-        result = graph.query(source, name, given, **point.pinned, options=options)
-    chosen = ReadFormat.JSON if json else format
-    ReadPrinter.chosen(chosen, invocation.config.defaults).show(result)
-    if profile_query:
-        for line in result.profile.lines():
-            print(line, file=sys.stderr)
+        else:
+            printer.show(graph.query(source, name, given, **point.pinned))
+
+
+def _show_profiled(
+    graph: Graph, source: str, name: str | None, given: dict[str, Any], point: ReadingPoint, printer: ReadPrinter
+) -> None:
+    """The rows, and what each operator did, which only the process that runs the query can say."""
+    from omnigraph.engine.query.read import ReadOptions
+
+    result = graph.query(source, name, given, **point.pinned, options=ReadOptions(profile=True))
+    printer.show(result)
+    for line in result.profile.lines():
+        print(line, file=sys.stderr)
 
 
 def _plain(line: str) -> str:

@@ -9,10 +9,11 @@ import typer
 
 from omnigraph.cli.clusters import refuse_inside_cluster
 from omnigraph.cli.files import read_source
-from omnigraph.cli.invocation import Invocation, open_graph
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.scope import StoreScope
 from omnigraph.cli.usage import at_most_one
 
 
@@ -31,7 +32,7 @@ def show(
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
-        source = graph.snapshot(**point.pinned).schema_document.source
+        source = graph.schema_text(**point.pinned)
     if json:
         print_json(SchemaSource(source))
     else:
@@ -66,7 +67,7 @@ def plan(
         planned_for = str(accepted)
         before = accept_schema(read_source(accepted), planned_for)
     else:
-        target, graph = Invocation.of(ctx).open(uri)
+        target, graph = Invocation.of(ctx).open_storage(uri)
         planned_for = target.uri
         with graph:
             before = graph.snapshot(branch).catalog
@@ -100,10 +101,12 @@ def apply(
     target = invocation.target(uri)
     source = read_source(desired)
     declare_schema(source, str(desired))  # first, so that a mistake is shown with the name of the file
-    refuse_inside_cluster(target.uri)
+    if isinstance(target, StoreScope):
+        refuse_inside_cluster(target.uri)
     invocation.echo(target)
-    with open_graph(target) as graph:
-        applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=invocation.actor)
+    actor = invocation.actor_of(target)
+    with invocation.opened(target) as graph:
+        applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
     for note in applied.notes:
         print_note(note.render())
     if json:

@@ -34,7 +34,7 @@ def shell(
     target, graph = invocation.open(uri)
     with graph:
         printer = ReadPrinter.chosen(format, invocation.config.defaults)
-        session = Session(graph, printer, invocation.actor, branch.strip())
+        session = Session(graph, printer, invocation.actor_of(target), branch.strip())
         graph.version_of(session.branch)  # a branch that is not there is better known before the first question
         for file in queries or ():
             session.take_queries(file)

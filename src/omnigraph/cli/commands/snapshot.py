@@ -23,7 +23,7 @@ def snapshot(
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
-        output = graph.snapshot(**point.pinned).listing()
+        output = graph.listing(**point.pinned)
     if json:
         print_json(output)
         return

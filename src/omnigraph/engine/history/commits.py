@@ -28,17 +28,20 @@ def receipts(workspace: Workspace, branch: str, *, limit: int, before: int | Non
     return CommitList(tuple(receipt_of(entry) for entry in page.commits), page.next_version)
 
 
-def summaries(workspace: Workspace, branch: str, *, limit: int, before: int | None) -> CommitHistory:
+def summaries(
+    workspace: Workspace, branch: str, *, limit: int, before: int | None, exact: bool = True
+) -> CommitHistory:
     page = log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
-    commits = tuple(summary(Snapshot(workspace, entry.branch, entry)) for entry in page.commits)
+    commits = tuple(summary(Snapshot(workspace, entry.branch, entry), exact=exact) for entry in page.commits)
     return CommitHistory(commits, page.next_version)
 
 
-def summary(state: Snapshot) -> CommitSummary:
+def summary(state: Snapshot, *, exact: bool = True) -> CommitSummary:
+    """One commit with what it did; unless that has to be exact, with what its entry says and no more."""
     entry, commit = state.entry, state.entry.commit
     counts = {key: count for key, count in commit.changes.items() if count != ChangeCounts()}
     changes: Mapping[str, ChangeCounts] | None = counts
-    if (commit.kind == "merge" and not commit.changes) or not state.lens.is_open:
+    if (exact and commit.kind == "merge" and not commit.changes) or not state.lens.is_open:
         changes = _net_counts(state)
     told = None if changes is None else {key: _told(changes[key]) for key in sorted(changes)}
     return CommitSummary(**structs.asdict(receipt_of(entry)), kind=commit.kind, message=commit.message, changes=told)

@@ -57,6 +57,8 @@ class ReadContext:
     lens: Lens = OPEN
     visible_rows: Callable[[NodeType | EdgeType], RowIds | None] = lambda _: None
     """The rows of a type that are seen, ascending; None for all of them."""
+    named: tuple[ir.PropertyValue, ...] = ()
+    """The properties that the plan names; told where rows are looked at before they are bound."""
     share: float = 1.0
     """How much of all its input a plan works on now. What pays is judged for all of it."""
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
@@ -70,6 +72,14 @@ class ReadContext:
         if (found := self._tables.get(owner.id)) is None:
             found = self._tables[owner.id] = self.snapshot.table_of(owner)
         return found
+
+    def named_of(self, variable: str) -> list[ir.PropertyValue]:
+        """What the plan reads of a variable, without what may be large."""
+        return [
+            value
+            for value in self.named
+            if value.variable == variable and not (value.type.list or value.type.is_vector or value.type.is_blob)
+        ]
 
     def marks(self, size: int) -> Mask:
         """Room for so many marks, all unset. The caller unsets what it sets: fresh pages cost more than that."""

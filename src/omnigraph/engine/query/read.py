@@ -6,7 +6,7 @@ hands back a result, a stream, or a description of the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -96,9 +96,12 @@ def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[i
     catalog = options.catalog or snapshot.catalog
     plan = compile_queries(source, catalog).query(name).read_plan
     lens = snapshot.lens if snapshot.lens.is_open else snapshot.lens.on(catalog)
-    _refuse_hidden(plan, lens)
+    named = () if lens.is_open else tuple(property_values(plan.root))
+    _refuse_hidden(named, lens)
     bound = bind_parameters(plan.parameters, params, now_millis=now_micros() // 1000, host=options.host)
-    return plan, context_of(snapshot, catalog, lens, bound, options)
+    context = context_of(snapshot, catalog, lens, bound, options)
+    context.named = named
+    return plan, context
 
 
 def context_of(
@@ -128,11 +131,9 @@ def context_of(
     return context
 
 
-def _refuse_hidden(plan: ir.ReadPlan, lens: Lens) -> None:
+def _refuse_hidden(named: Iterable[ir.PropertyValue], lens: Lens) -> None:
     """A query may not name what its reader must not see: sorting by it, or counting where it is set, would tell it."""
-    if lens.is_open:
-        return
-    for value in property_values(plan.root):
+    for value in named:
         if value.prop.name in lens.of(value.owner).hidden:
             raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
 
+_MOST_SCHEMAS: Final = 16
 ROW: Final = "#row"
 """The variable that a row filter speaks of. No query can spell it."""
 
@@ -84,6 +85,11 @@ def comparisons(test: RowFilter) -> Iterator[ir.Compare]:
             yield from comparisons(part)
 
 
+def sides(test: RowFilter) -> list[ir.Value]:
+    """Everything that a filter compares."""
+    return [side for comparison in comparisons(test) for side in (comparison.left, comparison.right)]
+
+
 @dataclass(frozen=True, slots=True)
 class TypeLens:
     """What is seen of one type: the rows that satisfy `rows`, with the properties of these names as null."""
@@ -110,6 +116,8 @@ class Lens:
     """What an actor sees. A type that is not in `types` (by type key) is seen whole."""
 
     types: Mapping[str, TypeLens] = field(default_factory=dict)
+    _on: dict[str, Lens] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The same lens on the schemas it was taken to last, by their digests."""
 
     @property
     def is_open(self) -> bool:
@@ -119,8 +127,7 @@ class Lens:
     @property
     def reads_the_clock(self) -> bool:
         """Whether what is seen depends on the moment."""
-        tests = (test for lens in self.types.values() for test in comparisons(lens.rows))
-        return any(isinstance(side, ir.Now) for test in tests for side in (test.left, test.right))
+        return any(isinstance(side, ir.Now) for lens in self.types.values() for side in sides(lens.rows))
 
     @property
     def digest(self) -> str:
@@ -144,6 +151,14 @@ class Lens:
         anew is found by its name, for the same reason. A property that the state lacks, or has with another type, is
         null there as far as a filter can tell, so the comparison is not true.
         """
+        found_before = self._on.get(catalog.digest)
+        if found_before is None:
+            if len(self._on) >= _MOST_SCHEMAS:
+                self._on.clear()
+            found_before = self._on[catalog.digest] = self._taken_to(catalog)
+        return found_before
+
+    def _taken_to(self, catalog: Catalog) -> Lens:
         by_id = {lens.type.id: lens for lens in self.types.values()}
         types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
         found = ((by_id.get(type_.id) or self.types.get(type_.type_key), type_) for type_ in types)

@@ -8,7 +8,7 @@ from typing import Final
 from omnigraph.api.branches import BranchList
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreviewRequest
-from omnigraph.api.parameters import CommitsParameters, EntityParameters, PointParameters
+from omnigraph.api.parameters import CommitsParameters, EntityParameters, HistoryParameters, PointParameters
 from omnigraph.api.query import (
     LegacyReadOutput,
     LegacyReadRequest,
@@ -167,11 +167,12 @@ def get_commit_summary(call: Call) -> AnyAnswer:
 
 @handles("getHistory")
 def get_history(call: Call) -> AnyAnswer:
-    parameters: CommitsParameters = call.parameters
+    parameters: HistoryParameters = call.parameters
     branch = branch_name(parameters.branch)
     graph = call.require(PolicyAction.READ, branch)
     limit = parameters.limit or call.limits.result_rows
-    return json_answer(graph.commit_history(branch, limit=limit, before=parameters.before))
+    history = graph.commit_history(branch, limit=limit, before=parameters.before, exact=parameters.exact)
+    return json_answer(history)
 
 
 @handles("planSchema")

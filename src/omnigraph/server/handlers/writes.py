@@ -199,6 +199,7 @@ def load_ndjson(call: Call) -> AnyAnswer:
             mode=parameters.mode,
             branch=target.branch,
             base=target.creates_from,
+            embed=bool(parameters.embed),
             actor=call.actor,
             idempotency_key=call.idempotency_key,
         ),

@@ -17,7 +17,7 @@ from omnigraph.engine.query.values.compare import compared, compared_with_consta
 from omnigraph.engine.query.values.properties import Located
 from omnigraph.engine.query.values.values import Evaluated, evaluate, load_together
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import AllOf, RowFilter, comparisons
+from omnigraph.language.query.lens import AllOf, RowFilter, sides
 
 # Rows of two columns that are compared between two looks at the clock: texts are compared one by one.
 _ROWS_PER_CHECK = 1 << 16
@@ -25,8 +25,8 @@ _ROWS_PER_CHECK = 1 << 16
 
 def filtered(rows: Bindings, predicates: Sequence[ir.Predicate], context: ReadContext) -> Bindings:
     """The rows for which every predicate is true, in their order."""
-    sides = [side for p in predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
-    load_together(sides, rows, context)
+    compares = [side for p in predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
+    load_together(compares, rows, context)
     for predicate in predicates:
         if not rows.length:
             break
@@ -51,7 +51,7 @@ def satisfied(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> 
 
 def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
     """Which rows satisfy a filter made of several comparisons."""
-    load_together([side for c in comparisons(test) for side in (c.left, c.right)], rows, context)
+    load_together(sides(test), rows, context)
     return _holds(test, rows, context)
 
 

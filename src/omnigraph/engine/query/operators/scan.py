@@ -15,7 +15,7 @@ from omnigraph.engine.query.operators.pushdown import pushed_filter, split_pushe
 from omnigraph.engine.query.operators.ranking import matching_rows
 from omnigraph.engine.query.values.bindings import Bindings
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import EVERY_ROW, RowFilter
+from omnigraph.language.query.lens import EVERY_ROW, RowFilter, sides
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 
@@ -53,7 +53,9 @@ def _within_sight(plan: ir.Scan, filter_: str | None, context: ReadContext) -> t
     if lens.rows == EVERY_ROW:
         return filter_, None
     test = lens.rows_of(plan.variable)
-    text = pushed_filter(test, context)
+    # One node is looked at itself: asking an index for everything that is seen would cost more than the node.
+    of_one = filter_ is not None and _names_one_node(plan.type.key, plan.predicates)
+    text = None if of_one else pushed_filter(test, context)
     if text is None:
         return filter_, test
     return (text if filter_ is None else f"{filter_} AND {text}"), None
@@ -71,7 +73,8 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
             _note_indexes(plan, context)
     rows = part.rows
     if rows is None:
-        columns = eager_columns(plan, wanted, context)
+        looked_at = () if part.sight is None else sides(part.sight)
+        columns = eager_columns(plan, [*wanted, *looked_at], context)
         table = context.table(plan.type)
         enough = limit if part.is_exact else None
         read = by_row_id(table.read(columns, filter=part.filter, limit=enough, row_ids=True))
@@ -108,8 +111,8 @@ def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContex
 def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
     """Which of the filtered columns have an index, and how much of the table it knows."""
     table = context.table(plan.type)
-    sides = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
-    for prop in dict.fromkeys(side.prop for side in sides if isinstance(side, ir.PropertyValue)):
+    compared = [side for p in plan.predicates if isinstance(p, ir.Compare) for side in (p.left, p.right)]
+    for prop in dict.fromkeys(side.prop for side in compared if isinstance(side, ir.PropertyValue)):
         coverage = index_coverage(table, prop.column)
         known, total = coverage.indexed_rows, table.state.rows
         context.profiler.note(f"{prop.name}: index on {known} of {total} rows" if known else f"{prop.name}: no index")

@@ -7,6 +7,8 @@ nothing of it. Rows are looked at once per query, and only those that a traversa
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from omnigraph.engine.query.context import ReadContext
@@ -15,11 +17,14 @@ from omnigraph.engine.query.operators.pushdown import pushed_filter
 from omnigraph.engine.query.traversal.adjacency import Adjacency, of_edges, of_pairs
 from omnigraph.engine.query.traversal.layered import Neighbours
 from omnigraph.engine.query.values.bindings import Bindings, Mask, RowSpace
+from omnigraph.engine.query.values.values import load_together
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import EVERY_ROW
+from omnigraph.language.query.lens import EVERY_ROW, sides
 from omnigraph.storage.ordered import merged
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
+
+_FEW: Final = 1_024
 
 
 def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
@@ -27,16 +32,23 @@ def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
     return context.lens.of(type_).rows != EVERY_ROW
 
 
-def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> Mask:
-    """Which of these rows of a type are seen, by their own properties."""
+def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
+    """Which of these rows of a type are seen, by their own properties.
+
+    Where they are about to be bound to a variable, what the plan reads of it is read along, in one request: for few
+    rows a second one costs more than values that nobody gets to see.
+    """
     if not is_narrowed(type_, context):
         return np.ones(len(rows), dtype=bool)
     known = context.sighted.get(type_.id)
     space, mask = known if known is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
     fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
     if len(fresh):
-        variable = f"#sight:{type_.type_key}"
-        found = holds(context.lens.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh)), context)
+        variable = variable or f"#sight:{type_.type_key}"
+        test, looked_at = context.lens.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
+        if len(fresh) <= _FEW:
+            load_together([*sides(test), *context.named_of(variable)], looked_at, context)
+        found = holds(test, looked_at, context)
         both = RowSpace(merged(space.rows, fresh.rows))
         joined = np.zeros(len(both), dtype=bool)
         joined[both.positions(space.rows)] = mask
@@ -78,7 +90,7 @@ def within_sight(
         source = np.repeat(frontier.rows, entries.counts)
         end = found.rows_at(entries.at)
         context.budget.step(source.nbytes + end.nbytes)
-        mask = seen(plan.destination_type, end, context)
+        mask = seen(plan.destination_type, end, context, plan.destination)
         if with_edges:
             assert isinstance(found, Adjacency)
             assert found.ranks is not None
