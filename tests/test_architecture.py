@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -44,9 +45,9 @@ MOVES_AN_ATTACHED_HEAD = {
 }
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path.relative_to(SOURCE), ast.parse(path.read_text())
+@cache
+def modules() -> tuple[tuple[Path, ast.Module], ...]:
+    return tuple((path.relative_to(SOURCE), ast.parse(path.read_text())) for path in sorted(SOURCE.rglob("*.py")))
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -95,11 +96,11 @@ def module_names() -> dict[str, Path]:
 
 def import_graph() -> dict[str, set[str]]:
     """Which module imports which, at any level: also within functions, and for the type checker alone."""
-    names = module_names()
+    names, trees = module_names(), dict(modules())
     found: dict[str, set[str]] = {}
     for name, path in names.items():
         found[name] = set()
-        for node in ast.walk(ast.parse((SOURCE / path).read_text())):
+        for node in ast.walk(trees[path]):
             if isinstance(node, ast.Import):
                 found[name] |= {alias.name for alias in node.names} & names.keys()
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,4 +1,5 @@
-"""`omnigraph-server --watch` under load: states are swapped, and nobody notices but by what is served afterwards."""
+"""`omnigraph-server --watch` under load, while its cluster is applied anew: states are swapped, and nobody notices it
+but by what is served afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from omnigraph.cluster.catalog import Catalog
 from omnigraph.cluster.state import Resource
 from tests.server.test_metrics import samples
 from tests.server.test_workers import fetched
-from tests.support.clusters import QUERIES, Cluster, make_cluster
+from tests.support.cluster_files import LARGER_SCHEMA, QUERIES, SCHEMA, ClusterFiles, Declared
+from tests.support.clusters import Cluster
 from tests.support.servers import WITHOUT_TLS, ServerProcess, served
 from tests.support.waiting import wait_until
 
@@ -25,14 +27,26 @@ PAUSE = 0.02
 ADDED_WITH_EACH = 4
 
 
-def numbered(number: int) -> tuple[str, str]:
-    """A stored query of its own name."""
-    return f"find{number}", QUERIES.replace("query find", f"query find{number}")
+def declare(files: ClusterFiles, number: int) -> None:
+    """The configuration with one more stored query, and with another schema from the second on."""
+    named = QUERIES.replace("query find", f"query find{number}").replace("query add", f"query add{number}")
+    schema = SCHEMA if number < 1 else LARGER_SCHEMA
+    files.write({"kb": Declared(schema, {"own.gq": QUERIES, "more.gq": named})})
 
 
-def store_query(cluster: Cluster, name: str, text: str) -> int:
-    digest = Catalog(cluster.store).write_query("kb", name, text.encode())
-    return cluster.record(lambda resources: resources.update({f"query.kb.{name}": Resource(digest=digest)}))
+def applied(files: ClusterFiles) -> int:
+    """The revision that an apply made."""
+    report = files.apply("ana")
+    assert report.converged, report.diagnostics
+    return files.state.state_revision
+
+
+def tear(files: ClusterFiles) -> int:
+    """A revision with a query that fits no schema, as no apply would make it."""
+    digest = Catalog(files.store).write_query("kb", "torn", b"query torn() { match { $p: Nobody } return { $p.name } }")
+    return Cluster(files.root, files.store).record(
+        lambda known: known.update({"query.kb.torn": Resource(digest=digest)})
+    )
 
 
 class Load:
@@ -87,18 +101,22 @@ def counted(server: ServerProcess, name: str) -> float:
 
 
 def test_states_are_swapped_under_load_without_one_failed_request(tmp_path: Path) -> None:
-    cluster = make_cluster(tmp_path)
-    arguments = ("--cluster", cluster.root, "--bind", "127.0.0.1:0", "--unauthenticated", "--workers", "2", "--watch")
+    files = ClusterFiles(tmp_path)
+    files.write({"kb": Declared(SCHEMA, {"own.gq": QUERIES})})
+    files.import_()
+    applied(files)
+    arguments = ("--cluster", files.source, "--bind", "127.0.0.1:0", "--unauthenticated", "--workers", "2", "--watch")
     with served(*arguments, module="omnigraph.cli.server") as server:
         with Load(server.url) as load:
             load.more(20)
             revision = 0
             for number in range(2):
-                revision = store_query(cluster, *numbered(number))
+                declare(files, number)
+                revision = applied(files)
                 wait_until(lambda: counted(server, "revision") == revision, "every worker serves it")  # noqa: B023
                 load.more(20)
 
-            torn = store_query(cluster, "torn", "query torn() { match { $p: Nobody } return { $p.name } }\n")
+            torn = tear(files)
             wait_until(lambda: counted(server, "workers_behind") == 2, "every worker has tried")
             assert json.loads(fetched(server, "/readyz")) == {
                 "status": "degraded",
@@ -109,7 +127,7 @@ def test_states_are_swapped_under_load_without_one_failed_request(tmp_path: Path
             }
             load.more(20)
 
-            revision = cluster.record(lambda resources: resources.pop("query.kb.torn") and None)
+            revision = applied(files)
             wait_until(lambda: counted(server, "revision") == revision, "every worker serves the mended state")
             assert counted(server, "workers_behind") == 0
             load.more(20)
@@ -121,7 +139,7 @@ def test_states_are_swapped_under_load_without_one_failed_request(tmp_path: Path
         assert counted(server, "revision") == revision
         with httpx.Client(base_url=server.url, timeout=600, verify=WITHOUT_TLS) as client:
             listed = client.get("/graphs/kb/queries").json()["queries"]
-            assert [query["name"] for query in listed] == ["add", "find", "find0", "find1"]
+            assert [query["name"] for query in listed] == ["add", "add1", "find", "find1"]
             assert client.post("/graphs/kb/queries/find1", json={"params": {"name": "p0-0"}}).json()["row_count"] == 1
             everybody = client.post(
                 "/graphs/kb/query", json={"query": "query all() { match { $p: Person } return { $p.name as name } }"}

@@ -132,8 +132,8 @@ class Metrics:
                     self._forget_counts(self._store, graph)
             self._graphs = graphs
         if revision is not None:
-            self._revision.set(revision)
             self._behind.set(0)
+            self._revision.set(revision)
             self._changes.labels("served").inc()
 
     def state_failed(self) -> None:
