@@ -2,7 +2,8 @@
 
     python -m benchmarks remote [--rows 1000000] [--rounds 3]
 
-Each way ends where a program has the rows: a table of Arrow, batches of one, or a list of dictionaries from JSON. The server is a process of its own; CPU is that of client and server together.
+Each way ends where a program has the rows: a table of Arrow, batches of one, or a list of dictionaries from JSON. The
+server is a process of its own; CPU is that of client and server together.
 """
 
 from __future__ import annotations
