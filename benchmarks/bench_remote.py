@@ -1,6 +1,6 @@
 """A large result over HTTP: as Arrow, as JSON, and without HTTP, in turns.
 
-    python -m benchmarks remote [--rows 1000000] [--rounds 3]
+python -m benchmarks remote [--rows 1000000] [--rounds 3]
 
 Each way ends where a program has the rows: a table of Arrow, batches of one, or a list of dictionaries from JSON. The
 server is a process of its own; CPU is that of client and server together.
