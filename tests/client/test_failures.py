@@ -41,6 +41,7 @@ from tests.client.three_graphs import Api, AwaitedGraph
 from tests.server.running import RunningServer
 from tests.server.sample import ADD, EVERYBODY, people, person
 from tests.support.http_server import Answer, HttpServer
+from tests.support.servers import served
 from tests.support.waiting import wait_until
 
 NOTES = "query notes() { match { $n: Note } return { $n.text as text } }"
@@ -169,6 +170,24 @@ def test_a_stream_that_breaks_off_is_no_result(through: Api, gateway: Gateway, c
     with pytest.raises(AnswerBrokenError):
         through.capture_baseline(out)
     assert out.getvalue().count(b"\n") < 1000
+
+
+def test_a_server_that_is_killed_in_the_middle_leaves_no_short_result(tmp_path: Path) -> None:
+    """More rows than the buffers of a connection hold, and nobody left to send the rest."""
+    with people(tmp_path / "kb") as graph:
+        graph.load([{"text": f"{n} " + "x" * 8000} for n in range(2500)], mode="append", type="Note")
+    serving = served("serve", "--store", str(tmp_path / "kb"), "--unauthenticated", "--bind", "127.0.0.1:0")
+    with serving as process, omnigraph.connect(process.url, graph="kb", retries=False) as remote:
+        stream, lines = remote.stream(NOTES), remote.export()
+        assert stream.columns == ["text"]
+        assert next(lines)
+        process.kill()
+        with pytest.raises(AnswerBrokenError):
+            list(stream)
+        with pytest.raises(AnswerBrokenError):
+            list(lines)
+        with pytest.raises(ServerUnreachableError):
+            remote.list_branches()
 
 
 def test_a_whole_result_that_breaks_off_is_asked_for_again(through: Api, gateway: Gateway) -> None:

@@ -1,9 +1,9 @@
 """A quick start and a quick end for commands: what a process has no use for is left out of it.
 
 pyarrow imports pandas as soon as it finds it, which takes longer than most commands; Lark imports regex, whose patterns
-no grammar of ours uses. Imports make tens of thousands of objects and hardly any garbage, so the collector looks less
-often in a process that ends soon; and at its end nothing is taken apart that the system takes anyway. Only the command
-line may do this: it owns its process. Spark still gets its pandas.
+no grammar of ours uses; httpx imports a command line of its own. Imports make tens of thousands of objects and hardly
+any garbage, so the collector looks less often in a process that ends soon; and at its end nothing is taken apart that
+the system takes anyway. Only the command line may do this: it owns its process. Spark still gets its pandas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import NoReturn
 
-_LEFT_OUT = frozenset({"pandas", "regex"})
+_LEFT_OUT = frozenset({"pandas", "regex", "httpx._main"})
 _OBJECTS_BEFORE_COLLECTING = 50_000
 
 

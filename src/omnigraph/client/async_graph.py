@@ -18,7 +18,7 @@ from omnigraph.client.blobs import AsyncRemoteBlob
 from omnigraph.client.methods import awaited
 from omnigraph.client.record_lines import BaselineLines, RecordLines, counted, texts
 from omnigraph.client.remote import MAIN, Binder, Remote, plain_binder, target_of
-from omnigraph.client.rows import AsyncRemoteBatches, require_arrow
+from omnigraph.client.rows import AsyncRemoteBatches
 from omnigraph.client.settings import Settings
 from omnigraph.client.streams import NeedsStorage, baseline_request, export_request, following
 
@@ -96,7 +96,6 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         """As `query`, a batch at a time: `async for batch in await graph.stream(…)`"""
         point = ReadPoint(branch, snapshot, version, at)
         answer = await self._transport.open(reads.query_request(self, source, name, params, point, parameters))
-        require_arrow(answer.head)
         return await AsyncRemoteBatches.opened(answer, target_of(point))
 
     async def export(

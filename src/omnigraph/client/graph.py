@@ -17,7 +17,7 @@ from omnigraph.client.blobs import RemoteBlob
 from omnigraph.client.methods import sent
 from omnigraph.client.record_lines import BaselineLines, RecordLines, counted, texts
 from omnigraph.client.remote import MAIN, Binder, Remote, plain_binder, target_of
-from omnigraph.client.rows import RemoteBatches, require_arrow
+from omnigraph.client.rows import RemoteBatches
 from omnigraph.client.settings import Settings
 from omnigraph.client.streams import NeedsStorage, baseline_request, export_request, following
 from omnigraph.client.transport import Transport
@@ -106,7 +106,6 @@ class RemoteGraph(NeedsStorage, Remote):
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         point = ReadPoint(branch, snapshot, version, at)
         answer = self._transport.open(reads.query_request(self, source, name, params, point, parameters))
-        require_arrow(answer.head)
         return RemoteBatches(answer, target_of(point))
 
     def export(

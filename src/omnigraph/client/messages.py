@@ -126,6 +126,8 @@ class Reply:
             return wire.decode(self.body, ErrorOutput).rebuilt()
         except (BadRequestError, msgspec.ValidationError):
             text = self.body.decode(errors="replace").strip()
+            if not text and self.status == 404:
+                text = "nothing is at this address; name the graph, as in https://host/graphs/<id>"
             return UnexpectedAnswerError(self.status, text[:_SHOWN_CHARACTERS])
 
 

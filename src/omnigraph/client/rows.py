@@ -120,12 +120,16 @@ class RemoteBatches(_Batches):
     def __init__(self, answer: Answer, target: ReadTarget) -> None:
         decoder = BatchDecoder()
         first: list[Any] = []
+        self._answer = answer
+        require_arrow(answer.head)
         for chunk in answer:
             first += decoder.feed(chunk)
             if decoder.schema is not None:
                 break
+        else:
+            decoder.finish()
+            raise AnswerBrokenError(decoder.received, "the Arrow stream has no schema")
         super().__init__(answer.head, target, decoder, first)
-        self._answer = answer
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._answer as answer:
@@ -168,11 +172,17 @@ class AsyncRemoteBatches(_Batches):
         """The stream, once its first message says what its columns are."""
         decoder = BatchDecoder()
         first: list[Any] = []
-        async for chunk in answer:
-            first += decoder.feed(chunk)
-            if decoder.schema is not None:
-                break
-        return cls(answer, target, decoder, first)
+        try:
+            require_arrow(answer.head)
+            async for chunk in answer:
+                first += decoder.feed(chunk)
+                if decoder.schema is not None:
+                    return cls(answer, target, decoder, first)
+            decoder.finish()
+            raise AnswerBrokenError(decoder.received, "the Arrow stream has no schema")
+        except BaseException:
+            await answer.aclose()  # nobody else has it
+            raise
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
         async with self._answer as answer:
