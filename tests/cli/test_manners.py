@@ -17,6 +17,7 @@ import pytest
 from omnigraph.cli import progress
 from omnigraph.cli.capabilities import RULES, Capability, check_flags, label_of
 from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.main import COMMANDS
 from omnigraph.errors import BadRequestError
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
@@ -48,6 +49,18 @@ def test_every_command_refuses_every_flag_it_would_ignore(path: str) -> None:
             assert fragment in text, (path, flag)
     for flag in rule.flags:
         check_flags(path, GlobalFlags(**{FLAGS[flag]: "x"}))
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_tells_wrong_usage_in_one_way(path: str, cli: Cli) -> None:
+    refused = cli(*path.split(), "--nonsense")
+    assert (refused.code, refused.out) == (2, "")
+    said, usage, hint = refused.err.splitlines()[-3:]
+    assert said.startswith("Error: No such option: --nonsense")
+    assert usage.startswith(f"Usage: omnigraph {path}")
+    assert hint == f"Try 'omnigraph {path} --help'."
+    told = cli(*path.split(), "--nonsense", "--json")
+    assert (told.code, told.json["code"]) == (2, "bad_request")
 
 
 def remedies(path: str, capability: Capability) -> list[str]:

@@ -142,8 +142,16 @@ def test_the_plan_the_profile_and_the_schema(piped: Any) -> None:
     assert "Scan $p: Person  [2 rows" in done.err
 
 
-def test_quit_ends_it(piped: Any) -> None:
-    assert piped(":quit\nnonsense {\n").code == 0
+@pytest.mark.parametrize("word", [":quit", "quit", "exit"])
+def test_quit_ends_it(word: str, piped: Any) -> None:
+    assert piped(f"{word}\nnonsense {{\n").code == 0
+
+
+@pytest.mark.parametrize("word", [":help", "help", "?"])
+def test_help_lists_the_commands(word: str, piped: Any) -> None:
+    shown = piped(f"{word}\n").out
+    for command in (":branch", ":at", ":schema", ":queries", ":params", ":explain", ":profile", ":format", ":quit"):
+        assert command in shown
 
 
 def test_a_missing_branch_is_known_at_once(piped: Any) -> None:
