@@ -28,6 +28,7 @@ __all__ = [
     "ConstraintError",
     "CsvDialect",
     "DirectAccessError",
+    "DocumentEmbedder",
     "Embedder",
     "ExportedFile",
     "ExternalBlobPolicy",
@@ -105,7 +106,7 @@ if TYPE_CHECKING:
     from omnigraph.connecting import connect, connect_async
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
-    from omnigraph.engine.query.search.embedder import Embedder
+    from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder
     from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
     from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy
     from omnigraph.errors import (
@@ -157,7 +158,7 @@ _HOMES = {
     "connecting": ["connect", "connect_async"],
     "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
     "engine.rows.kernels.csv_rows": ["CsvDialect"],
-    "engine.query.search.embedder": ["Embedder"],
+    "engine.query.search.embedder": ["DocumentEmbedder", "Embedder"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
     "graph": ["Graph"],

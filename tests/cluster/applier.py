@@ -1,13 +1,14 @@
-"""Another process that applies a cluster and is killed before its n-th write."""
+"""Another process that applies a cluster, and may be killed before its n-th write."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 from tests.support.child import say
-from tests.support.cluster_files import ClusterFiles
+from tests.support.cluster_files import ClusterFiles, codes
 from tests.support.every_store import Death, watched
 
 
@@ -19,5 +20,13 @@ class Killed(Death):
 
 
 def main(directory: str, nth: str) -> None:
+    """Without a number it lives, and waits for the word to begin."""
+    if not nth:
+        say("ready")
+        sys.stdin.readline()
+        report = ClusterFiles(Path(directory)).apply()
+        say("converged" if report.converged else "late", *codes(report))
+        return
     with watched(Killed(int(nth))):
-        say("applied", ClusterFiles(Path(directory)).apply().converged)
+        ClusterFiles(Path(directory)).apply()
+    say("lived")

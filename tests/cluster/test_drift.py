@@ -218,3 +218,35 @@ def test_who_made_a_schema_is_found_below_later_commits(files: ClusterFiles) -> 
         for number in range(5):
             assert schema_made_by(files.graph_uri("kb")) is None
             graph.load([{"name": f"q{number}"}], type="Person", mode="append")
+
+
+def test_rules_that_move_to_another_file_move_together(files: ClusterFiles) -> None:
+    """While a graph is in doubt its new rules are held up, so its old ones have to stay."""
+    files.file("p.yaml", POLICY)
+    graphs = {"kb": Declared(queries={"people.gq": QUERIES})}
+    files.write(graphs, policies={"old": {"file": "p.yaml", "applies_to": ["kb"]}})
+    assert files.apply().converged
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    files.write(graphs, policies={"new": {"file": "p.yaml", "applies_to": ["kb"]}})
+    assert outcomes(files.apply()) == {
+        "policy.new": "create blocked cluster_recovery_pending",
+        "policy.old": "delete blocked cluster_recovery_pending",
+    }
+    assert "policy.old" in files.state.resources
+
+
+def test_a_graph_that_was_made_again_needs_an_approval_of_its_own(files: ClusterFiles) -> None:
+    """Two people approved the delete of the first one. Neither has said anything about the second."""
+    whole = {"kb": Declared(queries={"people.gq": QUERIES})}
+    files.write({})
+    assert files.approve("graph.kb", "ana").ok
+    assert files.approve("graph.kb", "bob").ok
+    assert files.apply().converged
+    files.write(whole)
+    assert files.apply().converged
+    files.write({})
+    (gate,) = files.plan().approvals_required
+    assert not gate.satisfied
+    assert outcomes(files.apply())["graph.kb"] == "delete blocked approval_required"
+    assert codes(files.plan()) == ["approval_stale"]

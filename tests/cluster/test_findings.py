@@ -9,6 +9,7 @@ import ast
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from omnigraph.cluster.prospect import Prospect
 from omnigraph.cluster.settle import Settlement
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import StorageError, StorageErrorKind
-from omnigraph.storage.objects import Objects
 from tests.cluster.test_configuration import CASES_OF_CONFIG
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
@@ -40,6 +40,7 @@ from tests.support.cluster_files import (
     codes,
     outcomes,
 )
+from tests.support.every_store import watched
 
 KB = {"kb": Declared(queries={"people.gq": QUERIES})}
 RULES = {"policies": {"p": {"file": "p.yaml", "applies_to": ["kb"]}}}
@@ -83,19 +84,10 @@ Refuse = Callable[[str, str], None]
 
 
 @pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
+def refuse() -> Iterator[Refuse]:
     """Have every store that is opened from now on refuse requests of a kind whose path has a part."""
-
-    def start(kind: str, part: str) -> None:
-        opened = Objects.__init__
-
-        def watched(self: Objects, *arguments: Any) -> None:
-            opened(self, *arguments)
-            self.interceptor = Refusing(kind, part)
-
-        monkeypatch.setattr(Objects, "__init__", watched)
-
-    return start
+    with ExitStack() as stack:
+        yield lambda kind, part: stack.enter_context(watched(Refusing(kind, part)))
 
 
 Provoke = Callable[[ClusterFiles, Refuse], Any]
@@ -403,7 +395,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         resource="graph.kb", operation=ResourceOperation.DELETE, disposition=ChangeDisposition.APPLIED
     )
     with pytest.raises(ClusterError) as refused:
-        _approval(Prospect(Settlement(Draft(), Views({})), (change,), Gates(), ()), change)
+        _approval(Prospect(Settlement(Draft(), Views({})), {}, (change,), Gates(), ()), change)
     return refused.value
 
 
@@ -463,7 +455,9 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     files.approve("graph.kb")
     refuse("create", "schemas/")
     report = files.apply()
-    assert outcomes(report)["graph.kb"] == "delete blocked graph_delete_skipped"
+    found = outcomes(report)
+    assert found["graph.kb"] == "delete blocked graph_delete_skipped"
+    assert found["policy.p"] == "delete blocked dependency_not_applied", "a graph that stays keeps its rules"
     assert (files.directory / "graphs/kb.omni/__manifest/graph.json").exists()
     return report
 
@@ -474,6 +468,21 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     refuse("delete", "graphs/kb.omni")
     report = files.apply()
     assert "graph.kb" not in files.state.resources
+    return report
+
+
+@provokes("graph_delete_export_in_progress")
+def _(files: ClusterFiles, refuse: Refuse) -> Any:
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.load([{"name": "Ada"}], type="Person", mode="append")
+        delete_kb(files)
+        lines = graph.export()
+        next(lines)
+        report = files.apply()
+        assert outcomes(report)["graph.kb"] == "delete blocked graph_delete_failed"
+        assert outcomes(report)["policy.p"] == "delete blocked dependency_not_applied"
+        assert list(lines) == []
+    assert files.apply().converged
     return report
 
 
@@ -592,15 +601,7 @@ class During:
 
 
 def during_apply(files: ClusterFiles, meant: Callable[[str, str], bool], action: Callable[[], object]) -> Any:
-    during = During(meant, action)
-    opened = Objects.__init__
-
-    def watched(self: Objects, *arguments: Any) -> None:
-        opened(self, *arguments)
-        self.interceptor = during
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Objects, "__init__", watched)
+    with watched(during := During(meant, action)):
         report = files.apply()
     assert during.is_done
     return report

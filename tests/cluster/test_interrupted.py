@@ -25,7 +25,7 @@ from tests.conftest import Place
 from tests.support.cluster_files import ClusterFiles, Declared, codes
 from tests.support.every_store import Counter, Death, Meanwhile, watched
 from tests.support.preempt import DiedError
-from tests.support.processes import Process
+from tests.support.processes import Process, start_together
 
 SCHEMAS = (
     "node A { k: String @key }\n",
@@ -106,7 +106,7 @@ CONFIGS = st.dictionaries(
 EDITS = st.lists(st.tuples(CONFIGS, st.integers(1, 30), st.booleans()), min_size=1, max_size=3)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS, last=CONFIGS)
 def test_edits_and_deaths_end_where_one_clean_apply_does(
     tmp_path: Path, edits: list[tuple[Config, int, bool]], last: Config
@@ -323,6 +323,19 @@ def test_a_killed_process_leaves_what_the_next_one_finishes(template: Path, tmp_
 def assert_is_locked(files: ClusterFiles, config: Config) -> None:
     assert files.plan().changes == ()
     assert {g for g, _ in graph_folders(files.store)} == set(config)
+
+
+def test_processes_that_apply_at_once(template: Path, tmp_path: Path) -> None:
+    files = copied(template, tmp_path)
+    write(files, AFTER)
+    approve_all(files)
+    racers = [Process("tests.cluster.applier", files.source, "") for _ in range(3)]
+    start_together(racers)
+    outcomes = [words for racer in racers for words in racer.acknowledged()]
+    assert len(outcomes) == 3
+    assert any(words[0] == "converged" for words in outcomes), outcomes
+    assert all(words[0] == "converged" or LATE.intersection(words) for words in outcomes), outcomes
+    assert_is(files, AFTER)
 
 
 def test_a_cluster_on_any_store(place: Place, tmp_path: Path) -> None:

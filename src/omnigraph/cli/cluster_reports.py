@@ -38,9 +38,9 @@ def validated(report: reports.ClusterValidated) -> list[str]:
 
 
 def planned(report: reports.ClusterPlan, texts: Mapping[str, list[str]], *, for_review: bool) -> list[str]:
-    if not report.ok:
-        return ["cluster plan failed", *_findings(report.diagnostics)]
     lines = [f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"]
+    if not report.ok:
+        lines[0] = "cluster plan failed"
     affected = {entry.resource: entry.affected for entry in report.blast_radius}
     for change in report.changes:
         lines.append(_change(change, for_review=for_review))
@@ -49,7 +49,7 @@ def planned(report: reports.ClusterPlan, texts: Mapping[str, list[str]], *, for_
             lines += _text(change.resource, texts)
             others = [name for name in affected.get(change.resource, ()) if not _is_changed(name, report.changes)]
             lines += [f"      also touches {', '.join(others)}"] if others else []
-    if not report.changes:
+    if report.ok and not report.changes:
         lines.append("  no changes")
     if for_review:
         lines += [

@@ -96,8 +96,10 @@ class _Run:
         moves.run(prospect.changes)
         if moves.failed:
             moves.skip_deletes(prospect.changes)
+        else:
+            moves.refuse_exported(prospect.changes)
         session.found += moves.found
-        self.changes = demoted(prospect.changes, moves.failed, desired.resources)
+        self.changes = demoted(prospect.changes, moves.failed, prospect.before, desired.resources)
         session.found += held_up(self.changes)
         self._store_payloads(prospect)
         deleted = of_kind(self.changes, Kind.GRAPH, ResourceOperation.DELETE)

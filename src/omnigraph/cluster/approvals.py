@@ -13,9 +13,11 @@ from msgspec import Struct
 
 from omnigraph.api.cluster import ApprovalRequired, ClusterChange
 from omnigraph.api.enums import ResourceOperation
+from omnigraph.cluster.addresses import Kind
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, warning
 from omnigraph.cluster.dispositions import GATE_REASONS, is_gated, parsed
-from omnigraph.cluster.ledger import CLUSTER_FOLDER
+from omnigraph.cluster.draft import Draft
+from omnigraph.cluster.ledger import CLUSTER_FOLDER, graph_folder
 from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.state import ApprovalRecord
 from omnigraph.engine.object_store import ObjectStore, new_object_id
@@ -26,7 +28,8 @@ APPROVAL_VERSION: Final = 1
 
 
 class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`bound_*` say which change of which configuration was approved."""
+    """`bound_*` say which change of which configuration was approved, and of which of the graphs that have or had this
+    id: one that was made again must not be deleted on the word of somebody who meant the one before."""
 
     schema_version: int = APPROVAL_VERSION
     approval_id: str
@@ -36,17 +39,15 @@ class Approval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bound_config_digest: str
     bound_before_digest: str | None
     bound_after_digest: str | None
+    bound_root: str | None = None
     approved_by: str
     created_at: str
     consumed_at: str | None = None
     consumed_by_operation: str | None = None
 
-    def is_for(self, change: ClusterChange, config_digest: str) -> bool:
-        return (self.bound_config_digest, self.bound_before_digest, self.bound_after_digest) == (
-            config_digest,
-            change.before_digest,
-            change.after_digest,
-        )
+    def is_for(self, change: ClusterChange, config_digest: str, root: str | None) -> bool:
+        bound = (self.bound_config_digest, self.bound_before_digest, self.bound_after_digest, self.bound_root)
+        return bound == (config_digest, change.before_digest, change.after_digest, root)
 
 
 class _Versioned(Struct):
@@ -62,19 +63,14 @@ class Gates:
     found: list[Diagnostic] = field(default_factory=list)
 
 
-def find_gates(
-    store: ObjectStore,
-    changes: tuple[ClusterChange, ...],
-    config_digest: str,
-    spent: Mapping[str, ApprovalRecord],
-) -> Gates:
+def find_gates(store: ObjectStore, changes: tuple[ClusterChange, ...], config_digest: str, draft: Draft) -> Gates:
     """Approvals are only read when something needs one."""
     gates = Gates()
     gated = [change for change in changes if is_gated(change, changes)]
-    standing = _unspent(store, spent, gates.found) if gated else []
+    standing = _unspent(store, draft.approvals, gates.found) if gated else []
     for change in gated:
         given = [a for a in standing if (a.resource, a.operation) == (change.resource, change.operation)]
-        fitting = [approval for approval in given if approval.is_for(change, config_digest)]
+        fitting = [approval for approval in given if approval.is_for(change, config_digest, root_of(change, draft))]
         if fitting:
             gates.approvals[change.resource] = fitting[0]
         elif given:
@@ -85,7 +81,13 @@ def find_gates(
     return gates
 
 
-def approve(store: ObjectStore, change: ClusterChange, config_digest: str, approver: str) -> Approval:
+def root_of(change: ClusterChange, draft: Draft) -> str | None:
+    """The folder of the graph that a change is about."""
+    address = parsed(change)
+    return graph_folder(address.name, draft.generation(address.name)) if address.kind is Kind.GRAPH else None
+
+
+def approve(store: ObjectStore, change: ClusterChange, config_digest: str, root: str | None, approver: str) -> Approval:
     """Write down that somebody approves a change. Raises `ClusterError`."""
     approval = Approval(
         approval_id=new_object_id(),
@@ -95,6 +97,7 @@ def approve(store: ObjectStore, change: ClusterChange, config_digest: str, appro
         bound_config_digest=config_digest,
         bound_before_digest=change.before_digest,
         bound_after_digest=change.after_digest,
+        bound_root=root,
         approved_by=approver,
         created_at=timestamp(),
     )

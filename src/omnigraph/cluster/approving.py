@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from omnigraph.api.cluster import ClusterApproved
-from omnigraph.cluster.approvals import Approval
+from omnigraph.cluster.approvals import Approval, root_of
 from omnigraph.cluster.approvals import approve as write_approval
 from omnigraph.cluster.attempt import Attempt
 from omnigraph.cluster.desired import Desired, ReadPipeline
@@ -38,4 +38,5 @@ def _approve(session: Session, desired: Desired, *, resource: str, approver: str
         gated = [required.resource for required in prospect.gates.required]
         waiting = f"waiting for approval: {', '.join(gated)}" if gated else "nothing waits for approval"
         raise ClusterError.of("approval_not_required", resource, f"no change of it needs an approval; {waiting}")
-    return write_approval(session.store, change, desired.config_digest, approver)
+    root = root_of(change, prospect.draft)
+    return write_approval(session.store, change, desired.config_digest, root, approver)

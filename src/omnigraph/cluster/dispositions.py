@@ -7,7 +7,7 @@ needs: rules of a graph whose delete waits for approval stay, and so does the pr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -48,21 +48,28 @@ def parsed(change: ClusterChange) -> Address:
 
 
 @dataclass(frozen=True)
-class Classifier:
-    """Decides with what is known before anything is done: `before` and `after` are the resources, `pending` the graphs
-    in doubt, `approved` the resources whose delete somebody approved."""
+class Outlook:
+    """What is known before anything is done: the resources before and after, the graphs in doubt, and the resources
+    whose delete somebody approved."""
 
     before: Mapping[str, Resource]
     after: Mapping[str, Resource]
     pending: Collection[str] = ()
     approved: Collection[str] = ()
-    _changes: dict[str, ClusterChange] = field(default_factory=dict)
 
-    def classified(self, changes: Sequence[ClusterChange]) -> tuple[ClusterChange, ...]:
-        self._changes.update({change.resource: change for change in changes})
-        return tuple(self._decided(change) for change in changes)
 
-    def _decided(self, change: ClusterChange) -> ClusterChange:
+def classified(changes: Sequence[ClusterChange], outlook: Outlook) -> tuple[ClusterChange, ...]:
+    """The changes with what becomes of each."""
+    classifier = _Classifier(outlook, {change.resource: change for change in changes})
+    return tuple(classifier.decided(change) for change in changes)
+
+
+@dataclass(frozen=True)
+class _Classifier:
+    outlook: Outlook
+    changes: Mapping[str, ClusterChange]
+
+    def decided(self, change: ClusterChange) -> ClusterChange:
         disposition, reason = self._disposition(change)
         return msgspec.structs.replace(change, disposition=disposition, reason=reason)
 
@@ -74,18 +81,18 @@ class Classifier:
             case Kind.GRAPH if operation is ResourceOperation.DELETE:
                 return self._graph_delete(address.name)
             case Kind.SCHEMA if operation is ResourceOperation.DELETE:
-                if graph_address(address.name) in self._changes:
+                if graph_address(address.name) in self.changes:
                     return self._graph_delete(address.name)
                 return ChangeDisposition.DEFERRED, UNSUPPORTED
             case Kind.QUERY if operation is ResourceOperation.DELETE:
                 return self._graph_delete(address.graph) if self._is_deleted(address.graph) else _APPLIED
             case Kind.SCHEMA if operation is ResourceOperation.CREATE:
-                is_new = graph_address(address.name) in self._changes
-                return _APPLIED if is_new and address.name not in self.pending else _blocked(RECOVERY_PENDING)
+                is_new = graph_address(address.name) in self.changes
+                return _APPLIED if is_new and address.name not in self.outlook.pending else _blocked(RECOVERY_PENDING)
             case Kind.GRAPH | Kind.SCHEMA | Kind.QUERY:
-                return _blocked(RECOVERY_PENDING) if address.graph in self.pending else _APPLIED
+                return _blocked(RECOVERY_PENDING) if address.graph in self.outlook.pending else _APPLIED
             case Kind.PIPELINE:
-                after = self.after.get(change.resource)
+                after = self.outlook.after.get(change.resource)
                 return self._bound((after.pipeline_graph or "",)) if after is not None else _APPLIED
             case Kind.POLICY:
                 return self._policy(change)
@@ -93,24 +100,27 @@ class Classifier:
                 return self._provider(change)
 
     def _graph_delete(self, graph_id: str | None) -> tuple[ChangeDisposition, str | None]:
-        if graph_id in self.pending:
+        if graph_id in self.outlook.pending:
             return _blocked(RECOVERY_PENDING)
-        return _APPLIED if graph_address(graph_id or "") in self.approved else _blocked(APPROVAL_REQUIRED)
+        return _APPLIED if graph_address(graph_id or "") in self.outlook.approved else _blocked(APPROVAL_REQUIRED)
 
     def _is_deleted(self, graph_id: str | None) -> bool:
-        return _deletes(self._changes.values(), graph_address(graph_id or ""))
+        return _deletes(self.changes.values(), graph_address(graph_id or ""))
 
     def _policy(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
-        had = self.before[change.resource].applies_to if change.resource in self.before else None
-        has = self.after[change.resource].applies_to if change.resource in self.after else None
+        had = self.outlook.before[change.resource].applies_to if change.resource in self.outlook.before else None
+        has = self.outlook.after[change.resource].applies_to if change.resource in self.outlook.after else None
         lost = [scope for scope in had or () if scope not in (has or ())]
         if any(self._stays_undeclared(scope) for scope in lost):
             return _blocked(DEPENDENCY)
-        return self._bound(has or ())
+        # Rules may move from one bundle to another: neither does without the other.
+        return self._bound((*(had or ()), *(has or ())))
 
     def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         if change.operation is ResourceOperation.DELETE:
-            users = [address for address, graph in self.before.items() if graph.embedding_provider == change.resource]
+            users = [
+                address for address, graph in self.outlook.before.items() if graph.embedding_provider == change.resource
+            ]
             if any(self._stays_undeclared(user) for user in users):
                 return _blocked(DEPENDENCY)
         return _APPLIED
@@ -123,7 +133,7 @@ class Classifier:
         return self._graph_delete(address.name)[0] is not ChangeDisposition.APPLIED
 
     def _bound(self, graphs: Iterable[str]) -> tuple[ChangeDisposition, str | None]:
-        pending = {graph_address(graph_id) for graph_id in self.pending}
+        pending = {graph_address(graph_id) for graph_id in self.outlook.pending}
         return _blocked(RECOVERY_PENDING) if pending.intersection(graphs) else _APPLIED
 
 
@@ -135,22 +145,28 @@ def _blocked(reason: str) -> tuple[ChangeDisposition, str]:
 
 
 def demoted(
-    changes: Sequence[ClusterChange], failed: Mapping[str, str], after: Mapping[str, Resource]
+    changes: Sequence[ClusterChange],
+    failed: Mapping[str, str],
+    before: Mapping[str, Resource],
+    after: Mapping[str, Resource],
 ) -> tuple[ClusterChange, ...]:
-    """The changes after something failed: `failed` has a reason for each resource that was not moved, and what depends
-    on it is blocked with it."""
-    graphs = {address.name for text in failed if (address := Address.parse(text)) is not None}
+    """The changes after something failed: `failed` has a reason for each resource that was not moved. What depends on
+    its graph is blocked with it, and so is what the graph needs: it stays, and keeps its rules and its provider."""
+    graphs = {graph_address(address.name) for text in failed if (address := Address.parse(text)) is not None}
+    used = {before[graph].embedding_provider for graph in graphs if graph in before}
 
     def of(change: ClusterChange) -> ClusterChange:
         if change.disposition is not ChangeDisposition.APPLIED:
             return change
         if change.resource in failed:
             return blocked(change, failed[change.resource])
-        address = parsed(change)
-        resource = after.get(change.resource)
-        bound = {*(resource.applies_to or ()), resource.pipeline_graph} if resource is not None else set()
-        depends = address.graph in graphs or any(graph_address(graph) in bound for graph in graphs)
-        return blocked(change, DEPENDENCY) if depends else change
+        own = parsed(change).graph
+        bound = {graph_address(own)} if own is not None else set()
+        for resource in (before.get(change.resource), after.get(change.resource)):
+            if resource is not None:
+                bound |= {*(resource.applies_to or ()), resource.pipeline_graph or ""}
+        is_lost = change.operation is ResourceOperation.DELETE and change.resource in used
+        return blocked(change, DEPENDENCY) if is_lost or graphs & bound else change
 
     return tuple(map(of, changes))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
+from omnigraph.cluster.addresses import Address, graph_address, schema_address
 from omnigraph.cluster.digests import recorded_graph_digest
 from omnigraph.cluster.ledger import Recorded
 from omnigraph.cluster.state import (
@@ -101,6 +101,5 @@ class Draft:
                 self.forget(text)
         self.retired_roots[graph_id] = self.retired_roots.get(graph_id, 0) + 1
 
-    def of_kind(self, kind: Kind) -> list[Address]:
-        parsed = (Address.parse(text) for text in sorted(self.resources))
-        return [address for address in parsed if address is not None and address.kind is kind]
+    def generation(self, graph_id: str) -> int:
+        return self.retired_roots.get(graph_id, 0) + 1

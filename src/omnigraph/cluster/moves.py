@@ -23,6 +23,7 @@ from omnigraph.cluster.observe import GraphView, Views
 from omnigraph.cluster.sources import Source
 from omnigraph.engine.managed_graph import change_schema, look_at, make
 from omnigraph.engine.object_store import new_object_id
+from omnigraph.engine.running_exports import RUNNING_EXPORTS
 from omnigraph.errors import OmniGraphError
 
 
@@ -54,6 +55,15 @@ class Moves:
             self._step(change, CREATE, self._create)
         for change in of_kind(changes, Kind.SCHEMA, ResourceOperation.UPDATE):
             self._step(change, CHANGE, self._change)
+
+    def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
+        """A graph that this process is exporting is not deleted under the hands of the export."""
+        for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
+            found = self.views.graphs[parsed(change).name].found
+            if found is not None and found.identity is not None and found.identity in RUNNING_EXPORTS:
+                message = "it is being exported by this process; run apply again when that is done"
+                self.found.append(error("graph_delete_export_in_progress", change.resource, message))
+                self.failed[change.resource] = DELETE.failed
 
     def skip_deletes(self, changes: tuple[ClusterChange, ...]) -> None:
         """Nothing is deleted in a run in which something else went wrong."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -16,19 +17,21 @@ from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.diff import difference
 from omnigraph.cluster.digests import recorded_graph_digest
-from omnigraph.cluster.dispositions import Classifier
+from omnigraph.cluster.dispositions import Outlook, classified
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
 from omnigraph.cluster.observe import Views, observe
 from omnigraph.cluster.payloads import DamagedPayload, damaged_payloads
 from omnigraph.cluster.session import Session
 from omnigraph.cluster.settle import PENDING, ROLLED_FORWARD, Settlement, settle
-from omnigraph.cluster.state import State
+from omnigraph.cluster.state import Resource, State
 
 
 @dataclass(frozen=True)
 class Prospect:
     settlement: Settlement
+    before: Mapping[str, Resource]
+    """The resources that the changes begin at."""
     changes: tuple[ClusterChange, ...]
     gates: Gates
     damaged: tuple[DamagedPayload, ...]
@@ -53,12 +56,12 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
     before = settlement.draft.state().resources
     after = desired.resources
     changes = difference(before, after)
-    gates = find_gates(session.store, changes, desired.config_digest, settlement.draft.approvals)
+    gates = find_gates(session.store, changes, desired.config_digest, settlement.draft)
     pending = settlement.pending if holds_up else set()
-    classified = Classifier(before, after, pending, gates.approvals).classified(changes)
+    decided = classified(changes, Outlook(before, after, pending, gates.approvals))
     changing = {change.resource for change in changes}
     staying = {address: resource for address, resource in before.items() if address not in changing}
-    return Prospect(settlement, classified, gates, tuple(damaged_payloads(session.catalog, staying)))
+    return Prospect(settlement, before, decided, gates, tuple(damaged_payloads(session.catalog, staying)))
 
 
 def desired_schemas(desired: Desired) -> dict[str, str]:

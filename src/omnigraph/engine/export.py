@@ -21,6 +21,7 @@ from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.export_form import record_lines
 from omnigraph.engine.rows.type_state import TypeState
+from omnigraph.engine.running_exports import RUNNING_EXPORTS
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
@@ -34,8 +35,9 @@ _CHUNK_BYTES = 64 << 10
 
 def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
-    for state in _chosen(snapshot, types, scope):
-        yield from entity_lines(state, _all_rows(state, snapshot))
+    with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
+        for state in _chosen(snapshot, types, scope):
+            yield from entity_lines(state, _all_rows(state, snapshot))
 
 
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
@@ -63,7 +65,8 @@ def export_files(
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_write_file(state, snapshot, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
+        with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
+            return [_write_file(state, snapshot, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 

@@ -116,7 +116,7 @@ def force_unlock(
 
 def history(
     config: Config = ".",
-    limit: Annotated[int | None, typer.Option("--limit", help="At most so many.", metavar="N", min=1)] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many.", metavar="N", min=1)] = 20,
     json: Json = False,
 ) -> None:
     """List the states of a cluster, newest first, with what each changed."""

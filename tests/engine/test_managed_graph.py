@@ -1,0 +1,122 @@
+"""Graphs that somebody else keeps: what stands is told apart; a change is made on what was looked at, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph.engine.managed_graph import Standing, change_schema, look_at, make, preview_change, schema_made_by
+from omnigraph.engine.object_store import ObjectStore
+from omnigraph.errors import AlreadyInitializedError, BadRequestError, ConflictError, StorageError
+from omnigraph.storage.tracing import Trace
+from tests.conftest import Place
+
+FIRST = "node A { k: String @key }\n"
+SECOND = "node A { k: String @key\n x: I32? }\n"
+SAME = f"// said otherwise\n{FIRST}"
+
+
+def append(uri: str, key: str) -> None:
+    with omnigraph.open(uri) as graph:
+        graph.load([{"k": key}], type="A", mode="append")
+
+
+def test_what_stands_is_told_apart(place: Place) -> None:
+    assert look_at(place.uri).standing is Standing.NOTHING
+    store = ObjectStore.make(place.uri)
+    assert look_at(place.uri).standing is Standing.NOTHING
+    store.create("schemas/left.json", b"{}")
+    assert look_at(place.uri).standing is Standing.UNFINISHED
+    make(place.uri, FIRST, "op-1", "ana")
+    found = look_at(place.uri)
+    assert (found.standing, found.version, found.schema) == (Standing.GRAPH, 1, FIRST)
+    assert schema_made_by(place.uri) == "op-1"
+    with pytest.raises(AlreadyInitializedError):
+        make(place.uri, FIRST, "op-2", None)
+    store.replace("__manifest/graph.json", b"{")
+    broken = look_at(place.uri)
+    assert broken.standing is Standing.BROKEN
+    assert broken.problem is not None
+    store.delete("__manifest/graph.json")
+    store.create("notes.txt", b"")
+    assert look_at(place.uri).standing is Standing.OCCUPIED
+
+
+def test_an_init_that_died_is_no_graph_and_no_obstacle(tmp_path: Path) -> None:
+    uri = str(tmp_path / "g")
+
+    class DiedError(BaseException):
+        pass
+
+    def die(point: str) -> None:
+        if point == "init.genesis.after":
+            raise DiedError
+
+    trace = Trace()
+    trace.observer = die
+    with pytest.raises(DiedError):
+        omnigraph.Graph.init(uri, FIRST, trace=trace)
+    assert look_at(uri).standing in (Standing.UNFINISHED, Standing.NOTHING)
+    make(uri, SECOND, "op", None)
+    assert look_at(uri).schema == SECOND
+
+
+def test_a_store_that_does_not_answer_is_no_empty_place(monkeypatch: pytest.MonkeyPatch, s3_place: Place) -> None:
+    make(s3_place.uri, FIRST, "op", None)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(StorageError):
+        look_at(s3_place.uri)
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    made = str(tmp_path / "g")
+    make(made, FIRST, "op-1", None)
+    return made
+
+
+def test_a_graph_holds_the_text_word_for_word(uri: str) -> None:
+    applied = change_schema(uri, look_at(uri), SAME, "op-2", "ana")
+    assert (applied.applied, applied.steps) == (True, ())
+    assert look_at(uri).schema == SAME
+    assert schema_made_by(uri) == "op-2"
+    again = change_schema(uri, look_at(uri), SAME, "op-3", "ana")
+    assert not again.applied
+    assert schema_made_by(uri) == "op-2"
+
+
+def test_data_that_came_meanwhile_is_no_obstacle(uri: str) -> None:
+    seen = look_at(uri)
+    append(uri, "a")
+    append(uri, "b")
+    assert change_schema(uri, seen, SECOND, "op-2", None).applied
+    with omnigraph.open(uri) as graph:
+        assert graph.query("query q() { match { $a: A } return { $a.k, $a.x } }").num_rows == 2
+
+
+def test_a_schema_that_was_changed_meanwhile_is_left_alone_also_if_it_was_changed_back(uri: str) -> None:
+    seen = look_at(uri)
+    change_schema(uri, seen, SAME, "op-2", None)
+    change_schema(uri, look_at(uri), FIRST, "op-3", None)
+    append(uri, "a")
+    with pytest.raises(ConflictError, match="was changed meanwhile, in version 2"):
+        change_schema(uri, seen, SECOND, "op-4", None)
+    assert look_at(uri).schema == FIRST
+
+
+def test_another_graph_at_the_same_place_is_left_alone(uri: str, tmp_path: Path) -> None:
+    seen = look_at(uri)
+    (tmp_path / "g").rename(tmp_path / "away")
+    make(uri, FIRST, "op-2", None)
+    with pytest.raises(ConflictError, match="not the graph that was looked at"):
+        change_schema(uri, seen, SECOND, "op-3", None)
+
+
+def test_what_can_not_be_done_is_previewed_and_refused(uri: str) -> None:
+    impossible = "node A { k: String @key\n x: I32 }\n"
+    assert not preview_change(uri, impossible).supported
+    with pytest.raises(BadRequestError, match="can't be applied"):
+        change_schema(uri, look_at(uri), impossible, "op-2", None)
+    assert look_at(uri).version == 1
