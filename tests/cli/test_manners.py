@@ -170,7 +170,7 @@ def test_colours_are_for_terminals_whose_owner_wants_them(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["reading d.jsonl", "243/243 bytes"]),
+        (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["checking and writing", "243/? bytes"]),
         (["export", "g.omni"], ["exporting", "/s"]),
         (["optimize", "g.omni"], ["optimize"]),
         (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["removing old versions"]),

@@ -63,8 +63,11 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
         def advance(piece: bytes) -> bytes:
             nonlocal read
             read += len(piece)
-            doing = "checking and writing" if size is not None and read >= size else f"reading {name}"
-            progress.update(task, completed=read, description=doing)
+            if size is not None and read >= size:
+                # How long the rest takes is not known; a bar at its end would stand still.
+                progress.update(task, completed=read, total=None, description="checking and writing")
+            else:
+                progress.update(task, completed=read)
             return piece
 
         yield advance
