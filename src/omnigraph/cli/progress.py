@@ -62,12 +62,12 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
 
         def advance(piece: bytes) -> bytes:
             nonlocal read
-            read += len(piece)
-            if size is not None and read >= size:
-                # How long the rest takes is not known; a bar at its end would stand still.
-                progress.update(task, completed=read, total=None, description="checking and writing")
-            else:
-                progress.update(task, completed=read)
+            before, read = read, read + len(piece)
+            progress.update(task, completed=read)
+            if size is not None and before < size <= read:
+                # How long the rest takes is not known, and a bar at its end stands still.
+                progress.update(task, visible=False)
+                progress.add_task("checking and writing", completed=read, total=None)
             return piece
 
         yield advance
