@@ -144,7 +144,7 @@ def environment(program: Path, cli: Cli, g: str, tmp_path: Path) -> dict[str, st
 
 
 def test_in_a_real_bash(environment: dict[str, str]) -> None:
-    shell = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environment, encoding="utf-8", timeout=60)
+    shell = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environment, encoding="utf-8", timeout=300)
     shell.expect_exact("ready> ")
     shell.sendline(
         "source <(omnigraph completion bash); bind 'set bell-style none'; bind 'set enable-bracketed-paste off'"
@@ -180,7 +180,7 @@ def test_in_a_real_fish(environment: dict[str, str]) -> None:
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_in_a_real_zsh(environment: dict[str, str]) -> None:
-    shell = pexpect.spawn("zsh", ["-f"], env=environment, encoding="utf-8", timeout=60)
+    shell = pexpect.spawn("zsh", ["-f"], env=environment, encoding="utf-8", timeout=300)
     shell.expect_exact("ready> ")
     shell.sendline("autoload -Uz compinit; compinit -u -D; source <(omnigraph completion zsh); echo do''ne")
     shell.expect_exact("done")

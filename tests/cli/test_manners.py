@@ -94,7 +94,11 @@ def test_an_interrupt_is_one_line_and_130(g: str) -> None:
         text=True,
     )
     assert load.stderr is not None
-    assert load.stderr.readline() == f"omnigraph load → {g} (direct, local)\n"  # now it waits for stdin, or soon
+    assert load.stdin is not None
+    assert load.stderr.readline() == f"omnigraph load → {g} (direct, local)\n"
+    # More than a pipe holds: when it is written, the command is reading.
+    load.stdin.write('{"type":"City","data":{"name":"Rome"}}\n' * 8_000)
+    load.stdin.flush()
     load.send_signal(signal.SIGINT)
     out, err = load.communicate()
     assert (load.returncode, out, err) == (130, "", "Error: interrupted\n")

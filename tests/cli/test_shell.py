@@ -176,7 +176,7 @@ def test_a_person_at_a_terminal(g: str, tmp_path: Path) -> None:
     Path("q.gq").write_text(QUERIES)
     environment = {**os.environ, "OMNIGRAPH_HOME": str(tmp_path / "operator"), "TERM": "dumb", "COLUMNS": "100"}
     command = ["-m", "omnigraph.cli.main", "shell", g, "--query", "q.gq"]
-    shell = pexpect.spawn(sys.executable, command, env=environment, encoding="utf-8", timeout=60)
+    shell = pexpect.spawn(sys.executable, command, env=environment, encoding="utf-8", timeout=300)
     prompt = "main> "
     shell.expect_exact("(direct, local); :help, or Ctrl-D to leave")
     shell.expect_exact(prompt)
