@@ -87,8 +87,10 @@ def test_what_a_graph_is_asked_for(
 def test_names_of_the_configuration(cli: Cli, config: Callable[[str], None]) -> None:
     config(
         "servers: {prod: {url: https://x.example}}\nclusters: {box: {root: s3://b/c}}\n"
-        "profiles: {a: {server: prod}, b: {store: g}}\n"
+        "profiles: {a: {server: prod}, b: {store: g}}\naliases: {staff: {server: prod, query: staff}}\n"
     )
+    assert offered("alias ") == ["staff"]
+    assert offered("login ") == ["prod"]
     assert offered("query --profile ") == ["a", "b"]
     assert offered("profile show ") == ["a", "b"]
     assert offered("query --server ") == ["prod"]
