@@ -64,7 +64,7 @@ class EmbedTask:
 
 @lru_cache(maxsize=4)
 def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> EmbeddingClient:
-    """One client for all batches of a worker: it keeps its connection, its model, what it learned of the provider."""
+    """One client for all batches of a worker: it keeps its connection, its model and what it learned."""
     return open_client(config, {**os.environ, **dict(variables)})
 
 
