@@ -87,8 +87,10 @@ def test_what_a_graph_is_asked_for(
 def test_names_of_the_configuration(cli: Cli, config: Callable[[str], None]) -> None:
     config(
         "servers: {prod: {url: https://x.example}}\nclusters: {box: {root: s3://b/c}}\n"
-        "profiles: {a: {server: prod}, b: {store: g}}\n"
+        "profiles: {a: {server: prod}, b: {store: g}}\naliases: {staff: {server: prod, query: staff}}\n"
     )
+    assert offered("alias ") == ["staff"]
+    assert offered("login ") == ["prod"]
     assert offered("query --profile ") == ["a", "b"]
     assert offered("profile show ") == ["a", "b"]
     assert offered("query --server ") == ["prod"]
@@ -144,7 +146,7 @@ def environment(program: Path, cli: Cli, g: str, tmp_path: Path) -> dict[str, st
 
 
 def test_in_a_real_bash(environment: dict[str, str]) -> None:
-    shell = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environment, encoding="utf-8", timeout=60)
+    shell = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environment, encoding="utf-8", timeout=300)
     shell.expect_exact("ready> ")
     shell.sendline(
         "source <(omnigraph completion bash); bind 'set bell-style none'; bind 'set enable-bracketed-paste off'"
@@ -180,7 +182,7 @@ def test_in_a_real_fish(environment: dict[str, str]) -> None:
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 def test_in_a_real_zsh(environment: dict[str, str]) -> None:
-    shell = pexpect.spawn("zsh", ["-f"], env=environment, encoding="utf-8", timeout=60)
+    shell = pexpect.spawn("zsh", ["-f"], env=environment, encoding="utf-8", timeout=300)
     shell.expect_exact("ready> ")
     shell.sendline("autoload -Uz compinit; compinit -u -D; source <(omnigraph completion zsh); echo do''ne")
     shell.expect_exact("done")

@@ -126,6 +126,11 @@ def test_old_spellings_run_the_new_command(old: list[str], new: str, cli: Cli, g
     assert done.err.startswith(f"warning: `omnigraph {old[0]}` is deprecated; use `omnigraph {new}`")
 
 
+def test_help_of_a_command_by_its_name(cli: Cli) -> None:
+    assert cli("help", "branch", "merge").out == cli("branch", "merge", "--help").out
+    assert cli("help").out == cli("--help").out
+
+
 def test_schema_get_is_schema_show_without_a_note(cli: Cli, g: str) -> None:
     shown = cli("schema", "get", g)
     assert (shown.code, shown.err) == (0, "")

@@ -17,6 +17,7 @@ import pytest
 from omnigraph.cli import progress
 from omnigraph.cli.capabilities import RULES, Capability, check_flags, label_of
 from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.main import COMMANDS
 from omnigraph.errors import BadRequestError
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
@@ -50,6 +51,18 @@ def test_every_command_refuses_every_flag_it_would_ignore(path: str) -> None:
         check_flags(path, GlobalFlags(**{FLAGS[flag]: "x"}))
 
 
+@pytest.mark.parametrize("path", COMMANDS)
+def test_every_command_tells_wrong_usage_in_one_way(path: str, cli: Cli) -> None:
+    refused = cli(*path.split(), "--nonsense")
+    assert (refused.code, refused.out) == (2, "")
+    said, usage, hint = refused.err.splitlines()[-3:]
+    assert said.startswith("Error: No such option: --nonsense")
+    assert usage.startswith(f"Usage: omnigraph {path}")
+    assert hint == f"Try 'omnigraph {path} --help'."
+    told = cli(*path.split(), "--nonsense", "--json")
+    assert (told.code, told.json["code"]) == (2, "bad_request")
+
+
 def remedies(path: str, capability: Capability) -> list[str]:
     """What the specification wants to be named, by class."""
     family = path.split()[0]
@@ -81,7 +94,11 @@ def test_an_interrupt_is_one_line_and_130(g: str) -> None:
         text=True,
     )
     assert load.stderr is not None
-    assert load.stderr.readline() == f"omnigraph load → {g} (direct, local)\n"  # now it waits for stdin, or soon
+    assert load.stdin is not None
+    assert load.stderr.readline() == f"omnigraph load → {g} (direct, local)\n"
+    # More than a pipe holds: when it is written, the command is reading.
+    load.stdin.write('{"type":"City","data":{"name":"Rome"}}\n' * 8_000)
+    load.stdin.flush()
     load.send_signal(signal.SIGINT)
     out, err = load.communicate()
     assert (load.returncode, out, err) == (130, "", "Error: interrupted\n")
@@ -157,7 +174,7 @@ def test_colours_are_for_terminals_whose_owner_wants_them(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["reading d.jsonl", "243/243 bytes"]),
+        (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["checking and writing", "243/? bytes"]),
         (["export", "g.omni"], ["exporting", "/s"]),
         (["optimize", "g.omni"], ["optimize"]),
         (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["removing old versions"]),

@@ -142,8 +142,16 @@ def test_the_plan_the_profile_and_the_schema(piped: Any) -> None:
     assert "Scan $p: Person  [2 rows" in done.err
 
 
-def test_quit_ends_it(piped: Any) -> None:
-    assert piped(":quit\nnonsense {\n").code == 0
+@pytest.mark.parametrize("word", [":quit", "quit", "exit"])
+def test_quit_ends_it(word: str, piped: Any) -> None:
+    assert piped(f"{word}\nnonsense {{\n").code == 0
+
+
+@pytest.mark.parametrize("word", [":help", "help", "?"])
+def test_help_lists_the_commands(word: str, piped: Any) -> None:
+    shown = piped(f"{word}\n").out
+    for command in (":branch", ":at", ":schema", ":queries", ":params", ":explain", ":profile", ":format", ":quit"):
+        assert command in shown
 
 
 def test_a_missing_branch_is_known_at_once(piped: Any) -> None:
@@ -168,7 +176,7 @@ def test_a_person_at_a_terminal(g: str, tmp_path: Path) -> None:
     Path("q.gq").write_text(QUERIES)
     environment = {**os.environ, "OMNIGRAPH_HOME": str(tmp_path / "operator"), "TERM": "dumb", "COLUMNS": "100"}
     command = ["-m", "omnigraph.cli.main", "shell", g, "--query", "q.gq"]
-    shell = pexpect.spawn(sys.executable, command, env=environment, encoding="utf-8", timeout=60)
+    shell = pexpect.spawn(sys.executable, command, env=environment, encoding="utf-8", timeout=300)
     prompt = "main> "
     shell.expect_exact("(direct, local); :help, or Ctrl-D to leave")
     shell.expect_exact(prompt)

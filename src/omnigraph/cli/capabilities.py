@@ -193,11 +193,13 @@ def legend() -> str:
                 families.setdefault(family, []).extend([second] if second else [])
         lines.append(f"  {capability:<8} {_MEANING[capability]}")
         named = [f"{family} {'|'.join(words)}" if words else family for family, words in families.items()]
-        lines += textwrap.wrap(
-            ", ".join(named) or "(none yet)",
+        # A large family may go on in the next line, behind a bar.
+        wrapped = textwrap.wrap(
+            (", ".join(named) or "(none yet)").replace("|", "| "),
             width=78,
             initial_indent=" " * 11,
             subsequent_indent=" " * 11,
             break_on_hyphens=False,
         )
+        lines += [line.replace("| ", "|") for line in wrapped]
     return "\n".join(lines) + "\n"

@@ -48,7 +48,7 @@ FAMILIES = {
 # Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
 # imports none of them.
 SUMMARIES = {
-    "quickstart": "Write a schema, data, queries, a pipeline and a cluster with rules into a directory, to begin with",
+    "quickstart": "Write a directory to begin with: schema, data, queries, a pipeline, a cluster with rules",
     "init": "Create a graph",
     "load": "Load data into a branch as one commit, all or nothing",
     "query": "Run a read query (alias: read)",

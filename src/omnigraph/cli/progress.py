@@ -62,9 +62,12 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
 
         def advance(piece: bytes) -> bytes:
             nonlocal read
-            read += len(piece)
-            doing = "checking and writing" if size is not None and read >= size else f"reading {name}"
-            progress.update(task, completed=read, description=doing)
+            before, read = read, read + len(piece)
+            progress.update(task, completed=read)
+            if size is not None and before < size <= read:
+                # How long the rest takes is not known, and a bar at its end stands still.
+                progress.update(task, visible=False)
+                progress.add_task("checking and writing", completed=read, total=None)
             return piece
 
         yield advance

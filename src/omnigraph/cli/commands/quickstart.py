@@ -26,7 +26,7 @@ def quickstart(
     directory: Annotated[Path, typer.Argument(help="Where to write the files; made if missing.", metavar="DIR")],
     json: Json = False,
 ) -> None:
-    """Write a schema, data, queries, a pipeline and a cluster with rules into a directory, to begin with.
+    """Write a directory to begin with: schema, data, queries, a pipeline, a cluster with rules.
 
     Existing files are never overwritten. What to run next is printed, and explained in the README.md it writes.
     """

@@ -181,5 +181,5 @@ _SOURCES: dict[str | None, Callable[[Line], list[str]]] = {
     "conflict": _conflicts,
     "profile": lambda _: sorted(load_config().profiles),
     "server": lambda _: sorted(load_config().servers),
-    "alias": lambda _: sorted(getattr(load_config(), "aliases", ())),
+    "alias": lambda _: sorted(load_config().aliases),
 }

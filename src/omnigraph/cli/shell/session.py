@@ -51,6 +51,10 @@ q n=Ada     or     q {"n": "Ada"}            a query by name: stored by the serv
 :help, :quit                   Ctrl-D leaves too; Ctrl-C drops the line, or the running query"""
 
 
+# What people type who know other shells.
+_PLAIN_WORDS = {"help": ":help", "?": ":help", "quit": ":quit", "exit": ":quit"}
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """A query with the text it is part of, or one that a server has stored, whose text only the server knows."""
@@ -109,6 +113,7 @@ class Session:
 
     def run(self, statement: str) -> None:
         """One statement. Raises what went wrong; the session stays as it was."""
+        statement = _PLAIN_WORDS.get(statement, statement) if statement not in self.known else statement
         if statement.startswith(":"):
             name, _, rest = statement.partition(" ")
             command = self._commands.get(name)
