@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.cpu import CpuTable
 from tests.support.s3 import ACCESS, S3Server, ensure_bucket
@@ -18,6 +19,10 @@ BUCKET = "omnigraph-tests"
 # Lance divides the building of an index of trigrams among many workers, each of which costs the same for five rows as
 # for a million: some 2 CPU seconds an index. It reads this once, before the first; started processes inherit it.
 os.environ.setdefault("LANCE_NGRAM_NUM_PARTITIONS", "1")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("omnigraph", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("omnigraph")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "Branch",
     "BranchNotFoundError",
     "ChangeBaseline",
+    "ChangeFeedGapError",
     "ChangePoll",
     "ChangeRecord",
     "ChangeScope",
@@ -21,6 +22,7 @@ __all__ = [
     "CommitChangesPage",
     "CommitHistory",
     "CommitList",
+    "CommitOutcomeUnknownError",
     "CommitReceipt",
     "CommitSummary",
     "CompileError",
@@ -28,7 +30,9 @@ __all__ = [
     "ConstraintError",
     "CsvDialect",
     "DirectAccessError",
+    "DocumentEmbedder",
     "Embedder",
+    "EmbeddingError",
     "ExportedFile",
     "ExternalBlobPolicy",
     "Graph",
@@ -47,6 +51,7 @@ __all__ = [
     "OmniGraphError",
     "OptimizeReport",
     "PendingProperty",
+    "PolicyError",
     "PreconditionFailedError",
     "Queries",
     "Query",
@@ -105,22 +110,26 @@ if TYPE_CHECKING:
     from omnigraph.connecting import connect, connect_async
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
-    from omnigraph.engine.query.search.embedder import Embedder
+    from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder
     from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
     from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy
     from omnigraph.errors import (
         AnswerBrokenError,
         BadRequestError,
         BranchNotFoundError,
+        ChangeFeedGapError,
+        CommitOutcomeUnknownError,
         CompileError,
         ConflictError,
         ConstraintError,
         DirectAccessError,
+        EmbeddingError,
         IdempotencyKeyReusedError,
         KeyConflictError,
         MergeConflictsError,
         NotFoundError,
         OmniGraphError,
+        PolicyError,
         PreconditionFailedError,
         ReadSetChangedError,
         ResourceLimitError,
@@ -157,7 +166,7 @@ _HOMES = {
     "connecting": ["connect", "connect_async"],
     "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
     "engine.rows.kernels.csv_rows": ["CsvDialect"],
-    "engine.query.search.embedder": ["Embedder"],
+    "engine.query.search.embedder": ["DocumentEmbedder", "Embedder"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
     "graph": ["Graph"],

@@ -60,7 +60,7 @@ from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import ChangeFeedGapError, ConflictError
+from omnigraph.errors import BranchNotFoundError, ChangeFeedGapError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.query_handles import Query, call
@@ -476,14 +476,22 @@ class Graph:
     def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
         """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
         name = name.strip()
-        if create and name not in self.list_branches():
+        if not self._has_branch(name):
+            if not create:
+                raise BranchNotFoundError(name)
             try:
                 self.create_branch(name, source=source, actor=actor)
             except ConflictError:
-                if name not in self.list_branches():
+                if not self._has_branch(name):
                     raise
-        self._acting(PolicyAction.READ, name).head(name)
         return Branch(self, name)
+
+    def _has_branch(self, name: str) -> bool:
+        try:
+            self._acting(PolicyAction.READ, name).head(name)
+        except BranchNotFoundError:
+            return False
+        return True
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has."""

@@ -45,7 +45,7 @@ def offered(line: str) -> list[str]:
         ("schema plan g.omni --from ", [":files"]),
         ("query --query q.gq ", ["people", "by_name"]),
         ("mutate --query q.gq gr", ["grow"]),
-        ("query ", []),
+        ("query --store g.omni ", []),
         ("version --sto", []),
         ("query --as", []),
         ("mutate --as", ["--as"]),

@@ -81,7 +81,6 @@ profiles:
         (["query", "--profile-query", "-e", "x", "--profile", "there"], "needs direct storage access"),
         (["export", "--format", "parquet", "--out", "x", "--profile", "there"], "needs direct storage access"),
         (["load", "--data", "d.csv", "--type", "Person", "--mode", "append", "--profile", "there"], "needs direct"),
-        (["load", "--data", "d.jsonl", "--embed", "--mode", "append", "--profile", "there"], "needs direct storage"),
         (["load", "--data", "d.jsonl", "--mode", "append", "--profile", "there", "--as", "x"], "on a served write"),
         (["mutate", "x", "--profile", "there", "--as", "x"], "--as is not allowed on a served write"),
         (["query", "x", "--profile", "here"], "by-name invocation needs a server"),

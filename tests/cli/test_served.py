@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cli.completion.answers import answer
 from omnigraph.cli.credentials import store_token, token_for
+from omnigraph.cli.main import app
 from omnigraph.cli.operator_config import load_config
 from tests.cli.conftest import Cli, Outcome
 from tests.server.running import RunningServer, running
@@ -158,6 +161,36 @@ def test_a_blob_goes_to_a_file(cli: Cli, server: RunningServer) -> None:
     assert Path("photo").read_bytes() == PHOTO, "a failed read leaves an existing file alone"
 
 
+def test_a_conversation_with_a_server(cli: Cli, server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements = (
+        ":format csv\n:queries\neverybody\n:branch side\nmatch { $p: Person } return { count($p) as n }\n"
+        ":explain everybody\n:profile match { $p: Person } return { $p }\n:schema Nope\n:at 1\neverybody\n:at now\n"
+        ':branch create talk\nadd name=Zoe\nmatch { $p: Person { name: "Zoe" } } return { $p.name as n }\n'
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO(statements))
+    shown = cli("shell", "--server", server.graph())
+    assert shown.code == 1
+    errors = [line for line in shown.err.splitlines() if line.startswith("Error:")]
+    for fragment, error in zip(("'everybody' is the server's", "a server does not say", "Nope"), errors, strict=True):
+        assert fragment in error
+    assert shown.lines[:2] == ["mutation add($name, $age)", "read     everybody()"]
+    assert shown.lines[-3:] == ["changed talk: 1 nodes, 0 edges", "n", "Zoe"]
+    assert cli("shell", "--server", server.graph(), "--as", "me").code == 1
+    assert cli("branch", "delete", "talk", "--yes", "--server", server.graph()).code == 0
+
+
+def offered(*words: str) -> list[str]:
+    """What completion offers behind these words."""
+    return [line.partition("\t")[0] for line in answer(app, [*words, ""], len(words) + 1)]
+
+
+def test_names_that_a_server_knows_are_completed(cli: Cli, server: RunningServer) -> None:
+    assert offered("query", "--server", server.graph()) == ["everybody"]
+    assert offered("mutate", "--server", server.graph()) == ["add"]
+    assert "side" in offered("query", "--server", server.graph(), "--branch")
+    assert "Person" in offered("export", "--server", server.graph(), "--type")
+
+
 # Writes: the same commands, one after another, on a graph in storage and on its twin behind a server
 
 WIDER = SCHEMA.replace("email: String?", "email: String?  nick: String?")
@@ -260,6 +293,7 @@ def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, con
         assert cli("snapshot", "--server", two.graph("a")).code == 0
         listed = cli("graphs", "list", "--server", two.url)
         assert [line.split("\t")[0] for line in listed.lines] == ["a", "b"]
+        assert offered("query", "--server", two.url, "--graph") == ["a", "b"]
         found = cli("graphs", "list", "--server", two.url, "--json").json["graphs"]
         assert [each["graph_id"] for each in found] == ["a", "b"]
         config(f"servers: {{two: {{url: '{two.url}'}}}}\nprofiles: {{there: {{server: two, default_graph: a}}}}")

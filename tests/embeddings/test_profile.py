@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.cluster.providers import check_profile
 from omnigraph.embeddings.configuration import ProviderKind
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.errors import EmbeddingError
@@ -50,3 +51,9 @@ def test_a_local_model_needs_no_key() -> None:
     config = EmbeddingProfile(kind="local").resolved({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"})
     assert (config.provider, config.model, config.base_url) == (ProviderKind.LOCAL, "all-MiniLM-L6-v2", "")
     assert EmbeddingProfile(kind="local", base_url="/models/mine/", model="m").resolved({}).base_url == "/models/mine"
+
+
+@pytest.mark.parametrize(("kind", "needs_key"), [("local", False), ("mock", False), ("openai", True), (None, True)])
+def test_whether_a_cluster_asks_for_a_key(kind: str | None, needs_key: bool) -> None:
+    found = [each.code for each in check_profile("providers.embedding.e", EmbeddingProfile(kind=kind))]
+    assert found == (["embedding_api_key_required"] if needs_key else [])

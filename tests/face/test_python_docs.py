@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import omnigraph
+from tests.server.running import running
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDE = (DOCS / "user" / "python.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -31,6 +34,17 @@ def test_a_handle_and_a_text_are_the_same_query(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     program = PROGRAMS[0] + "\n" + 'g = omnigraph.open("library.omni")\n' + PROGRAMS[1] + "\nassert len(rows) == 2\n"
     exec(compile(program, "python.md", "exec"), {})
+
+
+def test_the_same_code_works_behind_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(PROGRAMS[0], "python.md", "exec"), {})
+    (remote,) = [program for program in PROGRAMS if "omnigraph.connect(" in program]
+    with omnigraph.open("library.omni") as graph, running({"library": graph}) as server:
+        exec(compile(remote.replace("https://graphs.example", server.url), "python.md", "exec"), {})
+    assert "insert Book 3" in capsys.readouterr().out
 
 
 def test_the_reference_is_up_to_date() -> None:

@@ -61,6 +61,27 @@ def test_requests_are_recorded_with_their_actor_and_graph(library: omnigraph.Gra
     assert [decision.allowed for _, request, decision in server.recorder.decisions] == [True, False]
 
 
+def test_a_branch_is_read_to_its_end_by_who_may_read_that_branch_alone(library: omnigraph.Graph) -> None:
+    """Its commits may all have been made on main, which is closed to this actor."""
+    library.load("\n".join(record("Author", slug=f"s{n:03}", name="x" * 50) for n in range(60)), mode="merge")
+    library.create_branch("work")
+    gates = {"kb": Rules({"bob": ["read@work", "read@None"]})}
+    short = lambda: MountedEndpoint(Terms(max_tokens=300))  # noqa: E731
+    names = {"query": "query n() { match { $a: Author } return { $a.slug as slug, $a.name as name } }"}
+    with running({"kb": library}, tokens={"bob": "t-bob"}, gates=gates, agents=short) as server:
+        bob = bearer("t-bob")
+        assert members(called(server, "query", headers=bob, **names))["code"] == "forbidden"
+        page = members(called(server, "query", headers=bob, branch="work", **names))
+        slugs = [row["slug"] for row in page["rows"]]
+        while "continuation" in page:
+            asked = {**names, "branch": "work", "continuation": page["continuation"]}
+            page = members(called(server, "query", headers=bob, **asked))
+            slugs += [row["slug"] for row in page["rows"]]
+        around = members(called(server, "neighbours", headers=bob, type="Author", id="lem", branch="work"))
+    assert len(slugs) == len(set(slugs)) == 62
+    assert len(around["neighbours"]) == 3
+
+
 def test_a_server_of_several_graphs_asks_which(library: omnigraph.Graph, tmp_path: Path) -> None:
     with (
         omnigraph.init(str(tmp_path / "lab"), "node Author { slug: String @key }") as lab,

@@ -31,11 +31,11 @@ from tests.support.waiting import GIVE_UP
 pytestmark = pytest.mark.xdist_group("mcp processes")
 
 
-def program(*arguments: str) -> StdioServerParameters:
+def program(*arguments: str, **environment: str) -> StdioServerParameters:
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "omnigraph.cli.main", "mcp", *arguments],
-        env={"PYTHONPATH": str(REPOSITORY / "src"), "PATH": "", "OMNIGRAPH_EMBEDDINGS_MOCK": "1"},
+        env={"PYTHONPATH": str(REPOSITORY / "src"), "PATH": "", "OMNIGRAPH_EMBEDDINGS_MOCK": "1", **environment},
     )
 
 
@@ -255,8 +255,11 @@ def test_tools_work_on_a_graph_behind_a_server(server: ServerProcess) -> None:
 
     with omnigraph.connect(server.url, token="token-ana", graph="kb") as graph:
         tools_of(graph, script, Terms(max_tokens=200), actor=None)
-    with omnigraph.connect(server.url, token="token-bob", graph="kb") as graph:
-        tools_of(graph, narrowed, actor=None)
+
+
+def test_a_process_reaches_a_graph_through_a_server(server: ServerProcess) -> None:
+    command = program("--server", server.url, "--graph", "kb", OMNIGRAPH_BEARER_TOKEN="token-bob")
+    as_agent(command, narrowed)
 
 
 def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:
@@ -305,6 +308,7 @@ def test_a_graph_over_http_without_a_server(library_path: Path) -> None:
         (["--store", "g", "--queries", "none.gq"], 1, "'none.gq' does not exist"),
         (["--store", "nowhere"], 1, "nowhere"),
         (["--cluster", "nowhere"], 1, "nowhere"),
+        (["--server", "http://127.0.0.1:9/graphs/kb", "--as", "ada"], 1, "by the token"),
         ([], 1, "no graph addressed"),
     ],
 )

@@ -449,11 +449,36 @@ def test_a_continuation_belongs_to_one_call(library: omnigraph.Graph) -> None:
             {"query": names, "continuation": token + "x!"},
             {"query": names, "continuation": "c1.5.00000000.01ABC"},
             {"query": names, "continuation": ""},
+            {"query": names, "continuation": token.replace(".", ".1", 1)},
+            {"query": names, "continuation": token[:-1]},
+            {"query": names, "continuation": token + ".1"},
         ):
             assert "does not belong to this call" in (await agent.refused("query", **wrong))["error"]
-        assert len(token) < 60
+        assert len(token) < 64
 
     run(library, script, Terms(max_tokens=300))
+
+
+def test_a_branch_that_was_made_again_is_not_continued(library: omnigraph.Graph) -> None:
+    library.load("\n".join(record("Author", slug=f"s{n}", name="x" * 50) for n in range(40)), mode="merge")
+    names = "query names() { match { $a: Author } return { $a.slug as slug, $a.name as name } }"
+
+    def made_again() -> None:
+        library.create_branch("work")
+        library.mutate(ADD, params={"slug": "w", "name": "W"}, branch="work")
+
+    made_again()
+
+    async def script(agent: Agent) -> None:
+        asked = {"query": names, "branch": "work"}
+        token = (await agent.call("query", **asked))["continuation"]
+        assert (await agent.call("query", **asked, continuation=token))["rows"]
+        library.delete_branch("work")
+        assert (await agent.refused("query", **asked, continuation=token))["type"] == "branch_not_found"
+        made_again()
+        assert "made again" in (await agent.refused("query", **asked, continuation=token))["error"]
+
+    run(library, script, Terms(max_tokens=200))
 
 
 def test_a_preview_is_not_continued_after_its_branches_moved(library: omnigraph.Graph) -> None:

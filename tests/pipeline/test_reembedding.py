@@ -56,7 +56,10 @@ def test_missing_vectors_are_filled_and_then_all_are_made_anew(tmp_path: Path, s
     created = Graph.init(tmp_path / "graph", SCHEMA)
     own = [0.0, 0.0, 1.0]
     created.load(
-        "\n".join([page("a", "one", photo="base64:aGk="), page("b", "two", vec=own), page("c", None)]), mode="append"
+        "\n".join(
+            [page("a", "one", photo="base64:aGk="), page("b", "two", vec=own), page("c", None), page("g", " \t")]
+        ),
+        mode="append",
     )
     created.load(page("d", "one"), mode="append")
     created.optimize()
@@ -67,7 +70,7 @@ def test_missing_vectors_are_filled_and_then_all_are_made_anew(tmp_path: Path, s
     stored = rows(graph, "node:Page")
     assert outcome.embedded == 3
     assert {name: row["vec"] for name, row in stored.items()} == {
-        "a": pytest.approx(expected("one")), "b": own, "c": None, "d": pytest.approx(expected("one")),
+        "a": pytest.approx(expected("one")), "b": own, "c": None, "g": None, "d": pytest.approx(expected("one")),
         "e": pytest.approx(expected("five")),
     }  # fmt: skip
     assert stored["a"]["photo"] == b"hi"

@@ -109,6 +109,7 @@ def test_writes_go_by_the_name_of_the_actor_and_no_other(place: Path) -> None:
 
 def test_what_is_seen_when_writing_is_what_the_rules_for_writing_show(place: Path) -> None:
     with opened(place, "agent-intake") as graph:
+        assert graph.branch("inbox", create=True).mutate(NEW).affected_nodes == 1
         graph.mutate(NEW, branch="work")
         with pytest.raises(PolicyError, match=r"'Person.salary' is hidden"):
             graph.mutate('query q() { update Person set { salary: 1 } where name = "ana" }', branch="work")
@@ -209,10 +210,16 @@ def test_the_calls_of_a_stranger_are_all_that_there_is() -> None:
     assert public - HARMLESS == CALLS.keys()
 
 
+@pytest.fixture(scope="module")
+def stranger(made: Path) -> Iterator[Graph]:
+    with opened(made, "stranger") as graph:
+        yield graph
+
+
 @pytest.mark.parametrize("name", CALLS | MORE)
-def test_a_stranger_gets_nothing(made: Path, name: str) -> None:
-    with opened(made, "stranger") as graph, pytest.raises(PolicyError, match="unknown actor 'stranger'"):
-        (CALLS | MORE)[name](graph)
+def test_a_stranger_gets_nothing(stranger: Graph, name: str) -> None:
+    with pytest.raises(PolicyError, match="unknown actor 'stranger'"):
+        (CALLS | MORE)[name](stranger)
 
 
 def test_upkeep_takes_an_admin_who_is_also_told_why_not(place: Path, tmp_path: Path) -> None:

@@ -98,6 +98,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_the_program_of_the_page_sees_what_its_actor_sees(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program,) = blocks("python")
+    monkeypatch.chdir(cluster)
+    with omnigraph.init("kb.omni", (EXAMPLE / "schema.pg").read_text("utf-8")) as graph:
+        graph.load((EXAMPLE / "records.ndjson").read_text("utf-8"), mode="append")
+    names: dict[str, object] = {}
+    exec(compile(program.replace("    kb.query", "    rows = kb.query"), "policy.md", "exec"), names)
+    assert len(names["rows"]) == 2  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("command", "output"), list(commands()))
 def test_what_the_page_prints_is_what_comes_out(
     cluster: Path,

@@ -51,7 +51,7 @@ def boot(settings: Settings, open_graph: object, environment: Any, revision: int
 
 def _serving(revision: int) -> Any:
     closed = Path(os.environ[ROOM]) / f"closed-{os.getpid()}"
-    return SimpleNamespace(graphs={}, revision=revision, cluster_root="here", close=closed.touch)
+    return SimpleNamespace(graphs={}, state=None, revision=revision, cluster_root="here", close=closed.touch)
 
 
 class Revisions:

@@ -32,6 +32,7 @@ from omnigraph.server.states import States
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.tokens import Given, Tokens
+from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
 
@@ -144,7 +145,7 @@ def running(
     wait_until(lambda: server.started, "the server listens")
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        with httpx.Client(base_url=url, timeout=120) as client:
+        with httpx.Client(base_url=url, timeout=120, verify=WITHOUT_TLS) as client:
             yield RunningServer(url, client, recorder, application, services)
     finally:
         server.should_exit = True

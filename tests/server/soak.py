@@ -25,7 +25,7 @@ import httpx
 
 import omnigraph
 from omnigraph import Graph
-from tests.support.servers import ServerProcess, served
+from tests.support.servers import WITHOUT_TLS, ServerProcess, served
 
 SCHEMA = "node Person { name: String @key  by: I32 }"
 ADD = "query add($name: String, $by: I32) { insert Person { name: $name, by: $by } }"
@@ -47,7 +47,7 @@ class Tally:
 async def client(number: int, url: str, tally: Tally, go_on: Callable[[], bool]) -> None:
     choose = random.Random(number)
     limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, verify=WITHOUT_TLS) as http:
         mine: list[str] = []
         while go_on():
             if not mine or choose.random() < 0.5:

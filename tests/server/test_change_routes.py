@@ -18,6 +18,7 @@ from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running
 from tests.server.sample import SCHEMA, Rules, bearer, ndjson, people, person
+from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
 _names = itertools.count()
@@ -292,7 +293,11 @@ class Events:
 @contextmanager
 def events(server: RunningServer, query: str, **headers: str) -> Iterator[Events]:
     with httpx.stream(
-        "GET", f"{server.graph()}/changes?{query}", headers={**EVENTS, **headers}, timeout=120
+        "GET",
+        f"{server.graph()}/changes?{query}",
+        headers={**EVENTS, **headers},
+        timeout=120,
+        verify=WITHOUT_TLS,
     ) as response:
         assert response.status_code == 200
         yield Events(response)

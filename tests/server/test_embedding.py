@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import omnigraph
 from omnigraph import Graph
+from omnigraph.cli.main import run as command
 from omnigraph.embeddings import EmbeddingConfig, ProviderKind, open_client
 from tests.engine.stored import rows
 from tests.server.running import RunningServer, running
@@ -68,6 +70,15 @@ def test_a_load_over_http_computes_what_it_asks_for(server: RunningServer, graph
     stored = rows(graph, "node:Book")[title]
     assert stored["vec"] == pytest.approx(vector_of("ebb", 2))
     assert stored["title_vec"] == (pytest.approx(vector_of(title, 2)) if asked else None)
+
+
+def test_the_command_line_asks_a_server_for_it(
+    server: RunningServer, graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "d.jsonl").write_text(book("asked", "ebb"))
+    arguments = ["--data", str(tmp_path / "d.jsonl"), "--mode", "append", "--embed", "--quiet"]
+    assert command(["load", "--server", server.url, "--graph", "kb", *arguments]) == 0, capsys.readouterr().err
+    assert rows(graph, "node:Book")["asked"]["title_vec"] == pytest.approx(vector_of("asked", 2))
 
 
 def test_a_provider_that_fails_is_told_and_nothing_is_written(

@@ -171,12 +171,13 @@ def test_rules_come_and_go_with_the_graph_left_open(cluster: Cluster) -> None:
 # -- what refuses, with everything as it was
 
 
-def test_a_query_that_does_not_fit_refuses_the_whole_state(site: Site) -> None:
+def test_a_query_that_does_not_fit_refuses_the_whole_state(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     store_query(site.cluster, "torn", "query torn() { match { $p: Nobody } return { $p.name } }\n")
     add_graph(site.cluster, "new")
     refusal = site.refused()
     assert "graph 'kb' is served now, and would not be" in refusal
     assert "Nobody" in refusal
+    assert "quarantined" not in caplog.text, "it is still served"
 
 
 def test_a_graph_in_doubt_refuses_it(site: Site) -> None:
@@ -258,17 +259,32 @@ def test_those_who_wait_are_told_once_also_if_they_come_late(site: Site) -> None
     assert told == ["early", "late"]
 
 
+def test_a_revision_that_changes_nothing_disturbs_nobody(site: Site) -> None:
+    told: list[int | None] = []
+    held = site.states.hold()
+    held.when_replaced(lambda: told.append(site.serving.revision))
+    site.cluster.record(lambda resources: None)
+    site.states.replace(site.renewed())
+    assert (site.serving.revision, told) == (2, [])
+    store_query(site.cluster, "again", MORE)
+    site.states.replace(site.renewed())
+    assert told == [3]
+    held.release()
+
+
 # -- following
 
 
-def test_a_ledger_that_can_not_be_read_for_a_while_is_followed_again(site: Site) -> None:
+def test_a_ledger_that_can_not_be_read_for_a_while_is_followed_again(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
     looks, taken = 0, []
 
     def newer_than(revision: int) -> int | None:
         nonlocal looks
         looks += 1
         if looks < 3:
-            raise OSError("the store is away")
+            raise OSError(f"the store is away, look {looks}")
         newest = site.cluster.newest.revision
         return newest if newest > revision else None
 
@@ -281,4 +297,5 @@ def test_a_ledger_that_can_not_be_read_for_a_while_is_followed_again(site: Site)
     follower.stop()
     follower.join()
     assert site.serving is taken[0]
+    assert [r.message for r in caplog.records if "ledger" in r.message] == ["the ledger can't be read: OSError"]
     assert "again" in site.serving.graphs["kb"].queries

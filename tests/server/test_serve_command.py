@@ -21,7 +21,7 @@ from omnigraph.cli.main import run
 from omnigraph.cli.usage import UsageError
 from omnigraph.server.settings import ServerLimits
 from tests.server.test_metrics import samples
-from tests.support.servers import REPOSITORY, ServerProcess, served
+from tests.support.servers import REPOSITORY, WITHOUT_TLS, ServerProcess, served
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("serve command")  # one server for all of it
@@ -109,7 +109,8 @@ def server(store: str) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=600) as connected:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=600, verify=WITHOUT_TLS) as connected:
         yield connected
 
 

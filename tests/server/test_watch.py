@@ -16,7 +16,7 @@ from omnigraph.cluster.state import Resource
 from tests.server.test_metrics import samples
 from tests.server.test_workers import fetched
 from tests.support.clusters import QUERIES, Cluster, make_cluster
-from tests.support.servers import ServerProcess, served
+from tests.support.servers import WITHOUT_TLS, ServerProcess, served
 from tests.support.waiting import wait_until
 
 CLIENTS = 3
@@ -62,7 +62,7 @@ class Load:
         wait_until(lambda: self.answers.total() >= so_far + count, "clients are answered")
 
     def _run(self, number: int) -> None:
-        with httpx.Client(base_url=self._url, timeout=600) as client:
+        with httpx.Client(base_url=self._url, timeout=600, verify=WITHOUT_TLS) as client:
             for turn in range(100_000):
                 if self._ending.wait(PAUSE):
                     return
@@ -119,7 +119,7 @@ def test_states_are_swapped_under_load_without_one_failed_request(tmp_path: Path
         os.kill(victim, signal.SIGKILL)
         wait_until(lambda: "serves again" in server.errors(), "the worker is replaced")
         assert counted(server, "revision") == revision
-        with httpx.Client(base_url=server.url, timeout=600) as client:
+        with httpx.Client(base_url=server.url, timeout=600, verify=WITHOUT_TLS) as client:
             listed = client.get("/graphs/kb/queries").json()["queries"]
             assert [query["name"] for query in listed] == ["add", "find", "find0", "find1"]
             assert client.post("/graphs/kb/queries/find1", json={"params": {"name": "p0-0"}}).json()["row_count"] == 1

@@ -139,7 +139,7 @@ def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place:
         mine.attempted(7.0)
         mine.wait(in_the_end())
         (second,) = waiting(graph)
-        assert second > first
+        assert second != first
         assert "-7000-" in second
 
 

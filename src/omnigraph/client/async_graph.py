@@ -10,7 +10,7 @@ from typing import Any, Self
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
 from omnigraph.api.export import ByteWriter
 from omnigraph.api.query import ReadPoint
-from omnigraph.client import blobs, operations
+from omnigraph.client import blobs, history, reads, writes
 from omnigraph.client.address import Address
 from omnigraph.client.answers import AsyncAnswer
 from omnigraph.client.async_transport import AsyncTransport
@@ -45,39 +45,39 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     ) -> None:
         await self.aclose()
 
-    query = awaited(operations.query)
-    explain = awaited(operations.explain)
-    entity = awaited(operations.entity)
-    listing = awaited(operations.listing)
+    query = awaited(reads.query)
+    explain = awaited(reads.explain)
+    entity = awaited(reads.entity)
+    listing = awaited(reads.listing)
 
-    mutate = awaited(operations.mutate)
-    load = awaited(operations.load)
-    load_lenient = awaited(operations.load_lenient)
+    mutate = awaited(writes.mutate)
+    load = awaited(writes.load)
+    load_lenient = awaited(writes.load_lenient)
 
-    stored_queries = awaited(operations.stored_queries)
-    invoke = awaited(operations.invoke)
+    stored_queries = awaited(reads.stored_queries)
+    invoke = awaited(writes.invoke)
 
-    create_branch = awaited(operations.create_branch)
-    list_branches = awaited(operations.list_branches)
-    delete_branch = awaited(operations.delete_branch)
-    merge = awaited(operations.merge)
-    preview_merge = awaited(operations.preview_merge)
+    create_branch = awaited(writes.create_branch)
+    list_branches = awaited(history.list_branches)
+    delete_branch = awaited(writes.delete_branch)
+    merge = awaited(writes.merge)
+    preview_merge = awaited(history.preview_merge)
 
-    resolve_snapshot = awaited(operations.resolve_snapshot)
-    version_of = awaited(operations.version_of)
-    commits = awaited(operations.commits)
-    commit_history = awaited(operations.commit_history)
-    describe_commit = awaited(operations.describe_commit)
-    diff = awaited(operations.diff)
+    resolve_snapshot = awaited(reads.resolve_snapshot)
+    version_of = awaited(reads.version_of)
+    commits = awaited(history.commits)
+    commit_history = awaited(history.commit_history)
+    describe_commit = awaited(history.describe_commit)
+    diff = awaited(history.diff)
 
-    commit_changes = awaited(operations.commit_changes)
-    poll_changes = awaited(operations.poll_changes)
+    commit_changes = awaited(history.commit_changes)
+    poll_changes = awaited(history.poll_changes)
 
-    schema_text = awaited(operations.schema_text)
-    plan_schema = awaited(operations.plan_schema)
-    apply_schema = awaited(operations.apply_schema)
+    schema_text = awaited(reads.schema_text)
+    plan_schema = awaited(reads.plan_schema)
+    apply_schema = awaited(writes.apply_schema)
 
-    list_graphs = awaited(operations.list_graphs)
+    list_graphs = awaited(reads.list_graphs)
 
     # What comes in pieces
 
@@ -95,7 +95,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     ) -> AsyncRemoteBatches:
         """As `query`, a batch at a time: `async for batch in await graph.stream(…)`"""
         point = ReadPoint(branch, snapshot, version, at)
-        answer = await self._transport.open(operations.query_request(self, source, name, params, point, parameters))
+        answer = await self._transport.open(reads.query_request(self, source, name, params, point, parameters))
         require_arrow(answer.head)
         return await AsyncRemoteBatches.opened(answer, target_of(point))
 

@@ -13,7 +13,7 @@ from omnigraph.api.parameters import BlobParameters
 from omnigraph.api.query import ReadPoint
 from omnigraph.api.routes import SNAPSHOT_HEADER
 from omnigraph.client.messages import Reply, Request, Steps
-from omnigraph.client.operations import forget_if_gone
+from omnigraph.client.reads import forget_if_gone
 from omnigraph.client.remote import Remote
 from omnigraph.errors import (
     AnswerBrokenError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
 from omnigraph.api.export import ByteWriter
 from omnigraph.api.query import ReadPoint
-from omnigraph.client import blobs, operations
+from omnigraph.client import blobs, history, reads, writes
 from omnigraph.client.address import Address
 from omnigraph.client.answers import Answer
 from omnigraph.client.blobs import RemoteBlob
@@ -50,39 +50,39 @@ class RemoteGraph(NeedsStorage, Remote):
     ) -> None:
         self.close()
 
-    query = sent(operations.query)
-    explain = sent(operations.explain)
-    entity = sent(operations.entity)
-    listing = sent(operations.listing)
+    query = sent(reads.query)
+    explain = sent(reads.explain)
+    entity = sent(reads.entity)
+    listing = sent(reads.listing)
 
-    mutate = sent(operations.mutate)
-    load = sent(operations.load)
-    load_lenient = sent(operations.load_lenient)
+    mutate = sent(writes.mutate)
+    load = sent(writes.load)
+    load_lenient = sent(writes.load_lenient)
 
-    stored_queries = sent(operations.stored_queries)
-    invoke = sent(operations.invoke)
+    stored_queries = sent(reads.stored_queries)
+    invoke = sent(writes.invoke)
 
-    create_branch = sent(operations.create_branch)
-    list_branches = sent(operations.list_branches)
-    delete_branch = sent(operations.delete_branch)
-    merge = sent(operations.merge)
-    preview_merge = sent(operations.preview_merge)
+    create_branch = sent(writes.create_branch)
+    list_branches = sent(history.list_branches)
+    delete_branch = sent(writes.delete_branch)
+    merge = sent(writes.merge)
+    preview_merge = sent(history.preview_merge)
 
-    resolve_snapshot = sent(operations.resolve_snapshot)
-    version_of = sent(operations.version_of)
-    commits = sent(operations.commits)
-    commit_history = sent(operations.commit_history)
-    describe_commit = sent(operations.describe_commit)
-    diff = sent(operations.diff)
+    resolve_snapshot = sent(reads.resolve_snapshot)
+    version_of = sent(reads.version_of)
+    commits = sent(history.commits)
+    commit_history = sent(history.commit_history)
+    describe_commit = sent(history.describe_commit)
+    diff = sent(history.diff)
 
-    commit_changes = sent(operations.commit_changes)
-    poll_changes = sent(operations.poll_changes)
+    commit_changes = sent(history.commit_changes)
+    poll_changes = sent(history.poll_changes)
 
-    schema_text = sent(operations.schema_text)
-    plan_schema = sent(operations.plan_schema)
-    apply_schema = sent(operations.apply_schema)
+    schema_text = sent(reads.schema_text)
+    plan_schema = sent(reads.plan_schema)
+    apply_schema = sent(writes.apply_schema)
 
-    list_graphs = sent(operations.list_graphs)
+    list_graphs = sent(reads.list_graphs)
 
     @property
     def schema_source(self) -> str:
@@ -105,7 +105,7 @@ class RemoteGraph(NeedsStorage, Remote):
     ) -> RemoteBatches:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         point = ReadPoint(branch, snapshot, version, at)
-        answer = self._transport.open(operations.query_request(self, source, name, params, point, parameters))
+        answer = self._transport.open(reads.query_request(self, source, name, params, point, parameters))
         require_arrow(answer.head)
         return RemoteBatches(answer, target_of(point))
 

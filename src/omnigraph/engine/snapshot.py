@@ -115,6 +115,7 @@ class Snapshot:
 
     def index_coverage(self, type_key: str, column: str) -> IndexCoverage:
         """How many rows of a property's stored column an index covers."""
+        self.refuse_narrowed("the coverage of an index")
         return index_coverage(self.table(type_key), self._column(type_key, column))
 
     def table_versions(self) -> dict[str, int]:

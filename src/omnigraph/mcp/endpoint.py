@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import mcp_types as types
+import msgspec
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 
 from omnigraph import __version__
-from omnigraph.errors import NotFoundError, OmniGraphError
+from omnigraph.errors import NotFoundError, OmniGraphError, RequestShapeError
 from omnigraph.mcp import guide, resources
 from omnigraph.mcp.answers import answered, refused, told
 from omnigraph.mcp.graph import Access, AgentGraph
@@ -63,6 +64,7 @@ class _Answering:
         given = params.arguments or {}
         tool = self._tools.get(name)
         try:
+            _refuse_half_characters(given)
             if tool is not None:
                 decoded = tool.decoded(given)
                 run = lambda graph: tool.run(Toolcall(graph, terms, access.actor), decoded)  # noqa: E731
@@ -119,3 +121,12 @@ class _Answering:
         if name in TOOLS:
             return f"'{name}' is not offered here: this endpoint is read-only"
         return f"there is no tool '{name}'; tools/list tells which there are"
+
+
+def _refuse_half_characters(given: dict[str, Any]) -> None:
+    """JSON can spell half of a character, which is no text and fits into no answer."""
+    try:
+        msgspec.json.encode(given)
+    except UnicodeEncodeError:
+        told = "the arguments hold half a character, a lone surrogate; send whole characters"
+        raise RequestShapeError(told) from None

@@ -47,10 +47,17 @@ class AgentGraph(Protocol):
         *,
         branch: str | None = None,
         snapshot: str | None = None,
+        version: int | None = None,
     ) -> Rows: ...
 
     def entity(
-        self, type_key: str, entity_id: str, *, branch: str | None = None, snapshot: str | None = None
+        self,
+        type_key: str,
+        entity_id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
     ) -> dict[str, Any] | None: ...
 
     def mutate(
@@ -103,6 +110,7 @@ class OffersQueries(Protocol):
         *,
         branch: str | None = None,
         snapshot: str | None = None,
+        version: int | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,

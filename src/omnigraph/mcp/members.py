@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
-from omnigraph.errors import BadRequestError
 from omnigraph.mcp.paging import Place
+from omnigraph.mcp.state import State
 from omnigraph.mcp.tool import Arguments
 
 Branch: TypeAlias = Annotated[str | None, Meta(description="The branch to read; main when left out.")]
@@ -38,14 +38,8 @@ class ReadArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, fo
     branch: Branch = None
     snapshot: Snapshot = None
 
-    def point(self, place: Place | None = None) -> dict[str, str | None]:
-        """The state to read: what is asked for, and on later pages the commit that the first one read."""
-        if self.branch is not None and self.snapshot is not None:
-            raise BadRequestError("give a branch or a snapshot, not both")
-        if place is not None and place.pin is not None:
-            return {"branch": None, "snapshot": place.pin}
-        branch = None if self.branch is None else self.branch.strip()
-        return {"branch": branch, "snapshot": None if self.snapshot is None else self.snapshot.strip()}
+    def state(self, place: Place | None = None) -> State:
+        return State.of(self.branch, self.snapshot, place)
 
     @property
     def schema_branch(self) -> str:

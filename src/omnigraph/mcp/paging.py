@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -28,35 +28,47 @@ SHORTENED: Final = "an item larger than the whole answer may be was shortened: i
 class Place:
     """Where in a result a call stands: the commits that its first page read, none on the first page itself."""
 
-    digest: str
+    asked: bytes
+    """A digest of the tool and its arguments."""
     pins: tuple[str, ...] = ()
     delivered: int = 0
 
     @classmethod
     def of(cls, tool: str, arguments: Any, continuation: str | None) -> Place:
-        asked = {name: value for name, value in msgspec.to_builtins(arguments).items() if name != "continuation"}
-        digest = hashlib.sha256(msgspec.json.encode([tool, asked], order="sorted")).hexdigest()[:8]
+        given = {name: value for name, value in msgspec.to_builtins(arguments).items() if name != "continuation"}
+        first = cls(hashlib.sha256(msgspec.json.encode([tool, given], order="sorted")).digest())
         if continuation is None:
-            return cls(digest)
+            return first
         found = _TOKEN.fullmatch(continuation.strip())
-        if found is None or found[2] != digest:
-            raise BadRequestError(
-                f"continuation '{continuation[:80]}' does not belong to this call; repeat the arguments of the first "
-                "call exactly and add the continuation of its answer, or leave the continuation out to start again"
-            )
-        return cls(digest, tuple(found[3].split(".")[1:]), int(found[1]))
+        if found is not None:
+            place = cls(first.asked, tuple(found[3].split(".")[1:]), int(found[1]))
+            if place.token(place.pins, place.delivered) == found[0]:
+                return place
+        raise BadRequestError(
+            f"continuation '{continuation[:80]}' does not belong to this call; repeat the arguments of the first "
+            "call exactly and add the continuation of its answer, or leave the continuation out to start again"
+        )
 
     @property
     def pin(self) -> str | None:
         return self.pins[0] if self.pins else None
 
     def token(self, pins: Iterable[str], delivered: int) -> str:
-        return ".".join(["c1", str(delivered), self.digest, *pins])
+        """The place after so many items. It tells a letter that was copied wrong from the right one."""
+        position = (str(delivered), *pins)
+        check = hashlib.sha256(self.asked + ".".join(position).encode()).hexdigest()[:8]
+        return ".".join(["c1", position[0], check, *position[1:]])
 
     def page(
-        self, terms: Terms, head: Mapping[str, Any], name: str, items: Iterable[Any], pins: Iterable[str] = ()
+        self,
+        terms: Terms,
+        head: Mapping[str, Any],
+        name: str,
+        items: Iterable[Any],
+        pins: Callable[[], Iterable[str]] = tuple,
     ) -> dict[str, Any]:
-        """An answer with the members of `head` and, as member `name`, the items from here on that fit."""
+        """An answer with the members of `head` and, as member `name`, the items from here on that fit. Only a page
+        that is continued asks for its pins."""
         room = terms.max_bytes - len(wire.encode(head))
         taken: list[Any] = []
         remaining = islice(items, self.delivered, None)
@@ -65,7 +77,7 @@ class Place:
                 return {
                     **head,
                     name: taken,
-                    "continuation": self.token(pins, self.delivered + len(taken)),
+                    "continuation": self.token(pins(), self.delivered + len(taken)),
                     "note": "there is more: call again with the same arguments and this continuation",
                 }
             if size > room:

@@ -51,6 +51,7 @@ class _WithQueryFiles:
         *,
         branch: str | None = None,
         snapshot: str | None = None,
+        version: int | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
@@ -59,7 +60,9 @@ class _WithQueryFiles:
         if entry is None:
             raise BadRequestError(f"there is no stored query '{name}'")
         if not entry.mutation:
-            return self._graph.stream(self._sources[name], name, params, branch=branch, snapshot=snapshot)
+            return self._graph.stream(
+                self._sources[name], name, params, branch=branch, snapshot=snapshot, version=version
+            )
         return self._graph.mutate(
             self._sources[name],
             name,

@@ -15,6 +15,7 @@ from omnigraph.api.query import ParamDescriptor, StoredQuery
 from omnigraph.errors import PolicyError, RequestShapeError
 from omnigraph.mcp.graph import AgentGraph, OffersQueries
 from omnigraph.mcp.paging import Place
+from omnigraph.mcp.state import State
 from omnigraph.mcp.tool import Toolcall, hints
 from omnigraph.mcp.tools import TOOLS
 from omnigraph.mcp.tools.reading import page_of_rows
@@ -98,12 +99,10 @@ class QueryTool:
             return told
         asked = {name: value for name, value in given.items() if name != self._control("continuation")}
         place = Place.of(self.name, asked, controls["continuation"])
-        point = (
-            {"snapshot": place.pin} if place.pin else {"branch": controls["branch"], "snapshot": controls["snapshot"]}
-        )
-        rows = graph.invoke(self.query.name, params, **point)
+        state = State.of(controls["branch"], controls["snapshot"], place)
+        rows = graph.invoke(self.query.name, params, **state.options)
         assert not isinstance(rows, MutationReceipt), "a stored query stays what it was listed as"
-        return page_of_rows(call, place, rows)
+        return page_of_rows(call, place, state, rows)
 
     def _controls(self) -> Mapping[str, str]:
         return _WRITE_CONTROLS if self.query.mutation else _READ_CONTROLS

@@ -6,6 +6,7 @@ nothing stays open. Rules that can't be loaded never end in fewer rules: their g
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from omnigraph.server.settings import Settings
 from omnigraph.server.states import close_graphs
 from omnigraph.server.tokens import TOKEN, TOKENS_AWS_SECRET, TOKENS_FILE, TOKENS_JSON, Tokens, load_tokens
 
+logger: Final = logging.getLogger("omnigraph.server")
+
 _STORE_ID: Final = "default"
 _TOKEN_SOURCES: Final = f"{TOKENS_FILE}, {TOKENS_JSON}, {TOKEN} or {TOKENS_AWS_SECRET}"
 
@@ -49,7 +52,9 @@ def boot(
         rules = _Rules.of(plan.snapshot, load_policy)
         tokens = load_tokens(environment)
     opener = Opener(open_graph, environment, _limits(settings), load_policy)
-    return _built(plan, rules, bool(tokens), settings, opener), tokens
+    serving = _built(plan, rules, bool(tokens), settings, opener)
+    _warn(serving)
+    return serving, tokens
 
 
 def renewed(
@@ -80,7 +85,14 @@ def renewed(
     if lost:
         close_graphs(serving.graphs.values(), but=before.graphs.values())
         raise BootRefusedError(lost)
+    _warn(serving)
     return serving
+
+
+def _warn(serving: Serving) -> None:
+    """Tell which graphs are left out of what is served from now on."""
+    for graph_id, reason in sorted(serving.quarantined.items()):
+        logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
 
 
 @contextmanager

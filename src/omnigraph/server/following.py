@@ -24,6 +24,8 @@ LOOK_EVERY_SECONDS: Final = 1.0
 FIRST_DELAY: Final = 2.0
 LONGEST_DELAY: Final = 60.0
 
+_LEDGER: Final = "the ledger"
+
 NewerThan: TypeAlias = Callable[[int], int | None]
 """The newest revision if it is newer than that one."""
 Renew: TypeAlias = "Callable[[Serving, int], Serving]"
@@ -54,7 +56,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="omnigraph-follow", daemon=True)
         self._failures = 0
         self._retry_at = 0.0
-        self._complaint = ""
+        self._complained_about = ""
 
     def start(self) -> None:
         self._thread.start()
@@ -74,8 +76,10 @@ class Follower:
             try:
                 revision = self._due()
             except Exception as error:
-                self._complain(f"the ledger can't be read: {error}", error)
+                self._complain(_LEDGER, "the ledger can't be read", error)
             else:
+                if self._complained_about == _LEDGER:
+                    self._complained_about = ""
                 if revision is not None:
                     self._follow(revision)
 
@@ -96,18 +100,24 @@ class Follower:
             self._retry_at = time.monotonic() + min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self._failures - 1))
             self._states.unserved_revision = revision
             self._failed(revision)
-            self._complain(f"revision {revision} can't be served, revision {before.revision} still is: {error}", error)
+            told = f"revision {revision} can't be served, revision {before.revision} still is"
+            self._complain(f"{revision}: {error}", told, error)
             return
         if self._stopping.is_set():
             close_graphs(serving.graphs.values(), but=before.graphs.values())
             return
         self._states.replace(serving)
-        self._complaint = ""
+        self._complained_about = ""
         self._taken(serving)
         logger.info("revision %d is served: %d graphs", revision, len(serving.graphs))
 
-    def _complain(self, complaint: str, error: Exception) -> None:
+    def _complain(self, about: str, told: str, error: Exception) -> None:
         """Once: what goes wrong at every look is no news."""
-        if complaint != self._complaint:
-            self._complaint = complaint
-            logger.error(complaint, exc_info=None if isinstance(error, OmniGraphError) else error)
+        if about == self._complained_about:
+            return
+        self._complained_about = about
+        if isinstance(error, OmniGraphError):
+            logger.error("%s: %s", told, error)
+        else:
+            # The text of something unforeseen may hold anything.
+            logger.error("%s: %s", told, type(error).__name__, exc_info=error)

@@ -83,18 +83,25 @@ class InProcessGraph:
         *,
         branch: str | None = None,
         snapshot: str | None = None,
+        version: int | None = None,
     ) -> QueryStream:
         call = self._call("query")
-        point = checked_point(ReadPoint(branch, snapshot))
+        point = checked_point(ReadPoint(branch, snapshot, version))
         asked = (source, name, None if params is None else dict(params))
         return stream_query(call.state(point), ReadTarget(point.branch, point.snapshot), asked, call.read_options())
 
     def entity(
-        self, type_key: str, entity_id: str, *, branch: str | None = None, snapshot: str | None = None
+        self,
+        type_key: str,
+        entity_id: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
     ) -> dict[str, Any]:
         kind, _, name = type_key.partition(":")
         parameters = EntityParameters(
-            entity=EntityKind(kind), type=name, id=entity_id, branch=branch, snapshot=snapshot
+            entity=EntityKind(kind), type=name, id=entity_id, branch=branch, snapshot=snapshot, version=version
         )
         return self._answer("getEntity", dict[str, Any], parameters=parameters)
 
@@ -163,11 +170,12 @@ class InProcessGraph:
         *,
         branch: str | None = None,
         snapshot: str | None = None,
+        version: int | None = None,
         if_commit: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> ReadRows | MutationReceipt:
-        body = InvokeStoredQueryRequest(None if params is None else dict(params), branch, snapshot)
+        body = InvokeStoredQueryRequest(None if params is None else dict(params), branch, snapshot, version)
         operation = "invoke_query" if if_commit is None else "invoke_query_if_graph_commit"
         headers = self._write_headers(actor, if_commit, idempotency_key)
         stored = self.asked.served.queries.get(name)

@@ -1,7 +1,7 @@
 """Opening the graphs of one state, a few at a time, each with its rules and its stored queries.
 
-What is wrong with one graph quarantines that graph, with its reason in the log. A graph that is open already, because
-the state before had it, is not opened a second time: its caches and its clients stay.
+What is wrong with one graph quarantines that graph and no other. A graph that is open already, because the state before
+had it, is not opened a second time: its caches and its clients stay.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None
 what an open graph has by itself: a provider of the environment, no external blobs."""
 
 _OPENED_AT_ONCE: Final = 4
-_QUARANTINED: Final = "graph '%s' is quarantined: %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,6 @@ class Opener:
         self, snapshot: ServingSnapshot, bindings: Bindings, *, owned_by_cluster: bool
     ) -> tuple[dict[str, Served], dict[str, str]]:
         """The graphs that can be served, and why the others can't."""
-        for graph_id, reason in snapshot.quarantined.items():
-            logger.warning(_QUARANTINED, graph_id, reason)
         queries: defaultdict[str, list[NamedSource]] = defaultdict(list)
         for query in snapshot.queries:
             queries[query.graph_id].append(NamedSource(query.name, query.source))
@@ -124,10 +121,9 @@ def _finished(opening: Iterable[Future[Served]]) -> Iterator[Served]:
 
 
 def _reason(graph_id: str, error: Exception) -> str:
-    """Why a graph is not served, noted in the log."""
+    """Why a graph can't be served."""
     if isinstance(error, OmniGraphError | OSError):
-        logger.warning(_QUARANTINED, graph_id, error)
         return str(error)
     # Something unforeseen harms one graph and not its neighbours; its text may hold anything, so it is only logged.
-    logger.error(_QUARANTINED, graph_id, type(error).__name__, exc_info=error)
+    logger.error("graph '%s' failed to open", graph_id, exc_info=error)
     return f"it failed to open ({type(error).__name__}); the server's log says more"

@@ -63,6 +63,8 @@ class States:
             self.unserved_revision = None
             self._past.append(before)
             told, before._told = before._told, []
+            if _is_the_same(before.serving, serving):
+                self._current._told, told = told, []  # nothing is different for those who wait
             unused = self._unused()
         for tell in told:
             tell()
@@ -99,6 +101,14 @@ class States:
         self._past = [state for state in self._past if state._holders]
         kept = _distinct([self._current, *self._past])
         return [served for opened, served in _distinct(over).items() if opened not in kept]
+
+
+def _is_the_same(before: Serving, after: Serving) -> bool:
+    """Whether a state serves nothing else than the one before it: a revision may only note what was observed."""
+    ways = (
+        (serving.state, {name: id(served) for name, served in serving.graphs.items()}) for serving in (before, after)
+    )
+    return next(ways) == next(ways)
 
 
 def close_graphs(graphs: Iterable[Served], but: Iterable[Served] = ()) -> None:

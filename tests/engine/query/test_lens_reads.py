@@ -17,11 +17,11 @@ from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.engine.blobs import blob_in
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.entity import read_entity
-from omnigraph.engine.query.read import run_query
+from omnigraph.engine.query.read import ReadOptions, explain_query, run_query
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import TypeLens, narrowed
+from omnigraph.language.query.lens import OPEN, TypeLens, narrowed
 
 SCHEMA = """
 node Doc {
@@ -143,6 +143,18 @@ def test_a_query_answers_as_on_the_smaller_graph(seen: tuple[Snapshot, Graph], t
 def test_a_hidden_property_can_not_be_named(seen: tuple[Snapshot, Graph], clause: str) -> None:
     with pytest.raises(PolicyError, match=r"'Doc.salary' is hidden"):
         run_query(seen[0], ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
+
+
+@pytest.mark.parametrize("text", [QUERIES[0], QUERIES[5], QUERIES[7], QUERIES[9]])
+def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(seen: tuple[Snapshot, Graph], text: str) -> None:
+    """Not what a rule compares, nor how many rows an index or a topology has, nor what was asked of the store."""
+    state, _ = seen
+    plan = explain_query(state, (text, "q", {}))
+    assert plan == explain_query(state.through(OPEN), (text, "q", {}))
+    profile = run_query(state, ReadTarget("main", None), (text, "q", {}), ReadOptions(profile=True)).profile
+    lines = list(profile.lines())
+    assert not [line for line in lines if "eu" in line or "60 rows" in line or " of " in line]
+    assert all(" 0 requests" in line for line in lines if "requests" in line)
 
 
 def test_what_is_not_seen_is_not_there_by_its_id(seen: tuple[Snapshot, Graph]) -> None:

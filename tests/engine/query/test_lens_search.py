@@ -135,7 +135,7 @@ def searches(draw: Any) -> str:
     return f"query q() {{ {match} return {{ count($d) as n, min($d.slug) as first, max($d.level) as top }} }}"
 
 
-@settings(max_examples=70, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, len(RULES) - 1), searches())
 def test_a_search_finds_and_ranks_what_is_seen_alone(pairs: list[Pair], which: int, text: str) -> None:
     pair = pairs[which]

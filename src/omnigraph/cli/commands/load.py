@@ -163,8 +163,6 @@ def _load_served(
         raise DirectAccessError("loading rows of one type")
     if engine is LoadEngine.SPARK or len(inputs) > 1 or not first.is_plain_file:
         raise DirectAccessError("loading on Spark, as anything but one plain file has to be,")
-    if where.pop("embed"):
-        raise DirectAccessError("--embed")
     with invocation.opened(target) as graph, _pieces(first.path) as pieces:
         return graph.load(pieces, **where)
 

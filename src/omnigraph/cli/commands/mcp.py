@@ -12,7 +12,6 @@ import typer
 from omnigraph.cli.commands.serve import address
 from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.scope import StoreScope
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError
 
@@ -91,7 +90,7 @@ def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitSt
     graph: AgentGraph = opened.enter_context(found)
     if texts:
         graph = with_query_files(graph, texts)
-    return DirectAccess(graph, invocation.actor if isinstance(scope, StoreScope) else None)
+    return DirectAccess(graph, invocation.actor_of(scope))
 
 
 def _place(bind: str, unauthenticated: bool) -> tuple[str, int]:

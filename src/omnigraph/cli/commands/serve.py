@@ -45,7 +45,8 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP."""
-    flags = Invocation.of(ctx).flags
+    invocation = Invocation.of(ctx)
+    flags = invocation.flags
     host, port = address(bind)
     at_most_one(("--cluster", flags.cluster), ("--store", flags.store))
     if flags.cluster is None and flags.store is None:
@@ -58,7 +59,7 @@ def serve(
     from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, WATCH, Settings, is_set
 
     settings = Settings(
-        cluster=flags.cluster,
+        cluster=None if flags.cluster is None else invocation.cluster().root,
         store=flags.store,
         host=host,
         port=port,

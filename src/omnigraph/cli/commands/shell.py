@@ -10,7 +10,10 @@ import typer
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Uri
+from omnigraph.cli.output import print_warning
 from omnigraph.cli.read_printer import ReadPrinter
+from omnigraph.cli.scope import ServerScope
+from omnigraph.errors import PolicyError
 
 
 def shell(
@@ -36,6 +39,11 @@ def shell(
         printer = ReadPrinter.chosen(format, invocation.config.defaults)
         session = Session(graph, printer, invocation.actor_of(target), branch.strip())
         graph.version_of(session.branch)  # a branch that is not there is better known before the first question
+        if isinstance(target, ServerScope):
+            try:
+                session.take_stored_queries()
+            except PolicyError as error:
+                print_warning(f"the stored queries can't be listed: {error}")
         for file in queries or ():
             session.take_queries(file)
         if is_interactive():

@@ -1,7 +1,7 @@
 """What may stand at the cursor of a command line: commands, options, and values by what they name.
 
-Names of profiles and servers come from the operator's configuration, those of queries from the file on the line, those
-of branches and types from the graph that the line addresses: only these open a graph, and load Lance.
+Names of profiles and servers come from the operator's configuration, those of queries from the file on the line or from
+a server, those of branches and types from the graph that the line addresses: only these open one, and load Lance.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from omnigraph.cli.capabilities import HIDDEN, RULES
+from omnigraph.cli.capabilities import HIDDEN, RULES, Capability
 from omnigraph.cli.command_tree import CommandGroup
 from omnigraph.cli.completion.line import Line, line_of, offered_options
 from omnigraph.cli.completion.scripts import FILES
-from omnigraph.cli.operator_config import load_config
+from omnigraph.cli.operator_config import OperatorConfig, load_config
+from omnigraph.cli.scope import Request, ServerScope, resolve
 
+_PATIENCE_SECONDS = 2.0
+"""How long a server may take: a person waits for a Tab."""
 Candidates = Iterable[tuple[str, str]]
 
 # What an option or argument names, by how it is called; a command may differ from the rest.
@@ -102,10 +105,17 @@ def _types(line: Line) -> list[str]:
 
 
 def _graph(line: Line) -> Any:
-    from omnigraph.cli.invocation import Invocation
+    from omnigraph.cli.invocation import Invocation, open_graph
 
-    uri = _last(line, "--uri") or line.argument_named("uri")
-    return Invocation(line.path, line.flags).open(uri)[1]
+    invocation = Invocation(line.path, line.flags)
+    target = invocation.target(_last(line, "--uri") or line.argument_named("uri"))
+    return _served(target, invocation.config) if isinstance(target, ServerScope) else open_graph(target)
+
+
+def _served(scope: ServerScope, config: OperatorConfig) -> Any:
+    from omnigraph.cli.served import open_served
+
+    return open_served(scope, config, _PATIENCE_SECONDS)
 
 
 def _queries(line: Line) -> list[str]:
@@ -115,19 +125,34 @@ def _queries(line: Line) -> list[str]:
 
     file = _last(line, "--query")
     if file is None:
-        return []
+        return _stored_queries(line)
     queries = parse_queries(read_source(Path(file).expanduser())).queries
     return [query.name.text for query in queries if query.is_mutation is (line.path == "mutate")]
 
 
+def _stored_queries(line: Line) -> list[str]:
+    """Those of a server; storage has none, and is not opened to say so."""
+    config = load_config()
+    scope = resolve(Request(line.path, Capability.ANY, line.flags), config)
+    if not isinstance(scope, ServerScope):
+        return []
+    with _served(scope, config) as graph:
+        return [query.name for query in graph.stored_queries().queries if query.mutation is (line.path == "mutate")]
+
+
 def _graphs(line: Line) -> list[str]:
-    """The graphs of a cluster; a server is not asked at every Tab."""
+    """The graphs of the server or the cluster that is named."""
     from omnigraph.cluster.applied import read_applied
 
+    config = load_config()
     cluster = line.flags.cluster
     if cluster is None:
-        return []
-    return read_applied(load_config().clusters.get(cluster, cluster)).chosen_graphs(None)
+        scope = resolve(Request(line.path, Capability.ANY, line.flags), config)
+        if not isinstance(scope, ServerScope):
+            return []
+        with _served(scope, config) as server:
+            return [graph.graph_id for graph in server.list_graphs()]
+    return read_applied(config.clusters.get(cluster, cluster)).chosen_graphs(None)
 
 
 def _clusters(line: Line) -> list[str]:

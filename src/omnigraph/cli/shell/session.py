@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.graph import GraphApi
@@ -29,11 +29,16 @@ from omnigraph.language.query.syntax import Query
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.identifiers import MAIN
 
+if TYPE_CHECKING:
+    from omnigraph.api.graph import QueryRows
+    from omnigraph.api.load import MutationReceipt
+    from omnigraph.client import RemoteGraph
+
 HELP = """\
 match { $p: Person } return { $p.name }      a read; one line, or end it with ; or an empty line
 insert Person { name: "Ada" }                a mutation on the current branch, one commit
 query q($n: String) { … }                    a whole query; it ends with its brace
-q n=Ada     or     q {"n": "Ada"}            a query of a file, by name (:queries FILE)
+q n=Ada     or     q {"n": "Ada"}            a query by name: stored by the server, or of a file (:queries FILE)
 
 :branch [NAME | create NAME]   the branches, or go to one
 :at [VERSION | TIME | COMMIT]  read the past of the branch; :at now comes back
@@ -48,10 +53,16 @@ q n=Ada     or     q {"n": "Ada"}            a query of a file, by name (:querie
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A query that can be called, with the text it is part of."""
+    """A query with the text it is part of, or one that a server has stored, whose text only the server knows."""
 
-    source: str
-    query: Query
+    name: str
+    parameters: tuple[str, ...]
+    is_mutation: bool
+    source: str | None
+
+    @classmethod
+    def of(cls, query: Query, source: str) -> Known:
+        return cls(query.name.text, tuple(p.name for p in query.parameters), query.is_mutation, source)
 
 
 class Leaving(Exception):  # noqa: N818  (no error: somebody said goodbye)
@@ -106,18 +117,21 @@ class Session:
                 raise BadRequestError(f"there is no {name}; {hint or ':help lists the commands'}")
             command(rest.strip())
             return
-        source, query, given = self._asked(statement)
-        if query.is_mutation:
-            self._mutate(source, query.name.text, given)
+        known, given = self._asked(statement)
+        if known.is_mutation:
+            self._mutate(known, given)
+        elif known.source is None:
+            rows = self._server().invoke(known.name, given, **self.point.pinned, expect_mutation=False)
+            self.printer.show(cast("QueryRows", rows))
         else:
-            self.printer.show(self.graph.query(source, query.name.text, given, **self.point.pinned))
+            self.printer.show(self.graph.query(known.source, known.name, given, **self.point.pinned))
 
-    def _asked(self, text: str) -> tuple[str, Query, dict[str, Any]]:
-        """What a text asks for: the source, the query in it, and values for its parameters."""
+    def _asked(self, text: str) -> tuple[Known, dict[str, Any]]:
+        """What a text asks for, and values for its parameters."""
         called = as_call(text)
         if called is not None and called[0] in self.known:
             known = self.known[called[0]]
-            return known.source, known.query, self.params_of(known.query) | _arguments(called[1])
+            return known, self._values_for(known) | _arguments(called[1])
         source = as_query(text)
         if called is not None and source == text:
             names = f"; :queries FILE takes some: {', '.join(sorted(self.known)) or 'there are none yet'}"
@@ -125,16 +139,34 @@ class Session:
         queries = parse_queries(source).queries
         if len(queries) != 1:
             raise BadRequestError("one query at a time; :queries FILE takes those of a file")
-        return source, queries[0], self.params_of(queries[0])
+        known = Known.of(queries[0], source)
+        return known, self._values_for(known)
 
-    def params_of(self, query: Query) -> dict[str, Any]:
+    def _asked_text(self, text: str) -> tuple[str, str, dict[str, Any]]:
+        """The same where the text of the query is needed."""
+        known, given = self._asked(text)
+        if known.source is None:
+            raise BadRequestError(f"the text of '{known.name}' is the server's; write the read itself")
+        return known.source, known.name, given
+
+    def _values_for(self, known: Known) -> dict[str, Any]:
         """The values of the session that the query has parameters for."""
-        return {p.name: self.params[p.name] for p in query.parameters if p.name in self.params}
+        return {name: self.params[name] for name in known.parameters if name in self.params}
 
-    def _mutate(self, source: str, name: str, given: dict[str, Any]) -> None:
+    def _server(self) -> RemoteGraph:
+        from omnigraph.client import RemoteGraph
+
+        assert isinstance(self.graph, RemoteGraph), "only a server stores queries"
+        return self.graph
+
+    def _mutate(self, known: Known, given: dict[str, Any]) -> None:
         if self.point != ReadingPoint.chosen(self.branch):
             raise BadRequestError("the past can't be changed; :at now goes back to the branch")
-        receipt = self.graph.mutate(source, name, given, branch=self.branch, actor=self.actor)
+        if known.source is None:
+            answer = self._server().invoke(known.name, given, branch=self.branch, expect_mutation=True)
+            receipt = cast("MutationReceipt", answer)
+        else:
+            receipt = self.graph.mutate(known.source, known.name, given, branch=self.branch, actor=self.actor)
         print_lines([f"changed {receipt.branch}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges"])
 
     # ---- commands
@@ -171,8 +203,8 @@ class Session:
         self.point = ReadingPoint.chosen(name)
 
     def _explain(self, text: str) -> None:
-        source, query, given = self._asked(text)
-        print_lines(self.graph.explain(source, query.name.text, given, **self.point.pinned), lambda _: "")
+        source, name, given = self._asked_text(text)
+        print_lines(self.graph.explain(source, name, given, **self.point.pinned), lambda _: "")
 
     def _profile(self, text: str) -> None:
         from omnigraph.engine.query.read import ReadOptions
@@ -180,9 +212,9 @@ class Session:
 
         if not isinstance(self.graph, Graph):
             raise BadRequestError("a server does not say what its operators did; :explain shows the plan")
-        source, query, given = self._asked(text)
+        source, name, given = self._asked_text(text)
         options = ReadOptions(profile=True)
-        result = self.graph.query(source, query.name.text, given, **self.point.pinned, options=options)
+        result = self.graph.query(source, name, given, **self.point.pinned, options=options)
         self.printer.show(result)
         for line in result.profile.lines():
             print(line, file=sys.stderr)
@@ -206,13 +238,20 @@ class Session:
         if file:
             self.take_queries(Path(file))
         for name, known in sorted(self.known.items()):
-            parameters = ", ".join(f"${p.name}" for p in known.query.parameters)
-            print_lines([f"{'mutation' if known.query.is_mutation else 'read':<9}{name}({parameters})"])
+            parameters = ", ".join(f"${parameter}" for parameter in known.parameters)
+            print_lines([f"{'mutation' if known.is_mutation else 'read':<9}{name}({parameters})"])
 
     def take_queries(self, path: Path) -> None:
         """Let the queries of a file be called by name."""
         source = read_source(path)
-        self.known |= {query.name.text: Known(source, query) for query in parse_queries(source, str(path)).queries}
+        queries = parse_queries(source, str(path)).queries
+        self.known |= {query.name.text: Known.of(query, source) for query in queries}
+
+    def take_stored_queries(self) -> None:
+        """Let the queries that a server has stored be called by name."""
+        for stored in self._server().stored_queries().queries:
+            parameters = tuple(parameter.name for parameter in stored.params)
+            self.known[stored.name] = Known(stored.name, parameters, stored.mutation, None)
 
     def _schema(self, name: str) -> None:
         text = self.graph.schema_text(self.branch)

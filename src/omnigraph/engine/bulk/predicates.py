@@ -18,6 +18,11 @@ def is_not_null(column: str) -> str:
     return f"{identifier(column)} IS NOT NULL"
 
 
+def is_not_blank(column: str) -> str:
+    """A text with something in it."""
+    return f"regexp_like({identifier(column)}, '[^\\s]')"
+
+
 def compares(column: str, operator: str, value: Any) -> str | None:
     """A comparison with a literal; None where the value has none that means the same in the scan."""
     text = _literal(value)

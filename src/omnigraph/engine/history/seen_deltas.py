@@ -32,6 +32,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import EdgeType, TableType
 from omnigraph.language.query.lens import EVERY_ROW, NO_ROW
 from omnigraph.storage.identifiers import now_micros
+from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.rows import row_ids_of
 
 
@@ -142,5 +143,5 @@ class _SeenStates:
 def _with_edges_at(state: TypeState, column: str, ids: list[str], rows: pa.Table) -> pa.Table:
     """Some edges of a state together with those at some nodes, each once."""
     found = state.table.rows_among(column, ids, state.keys, row_ids=True).select(rows.column_names).cast(rows.schema)
-    fresh = ~np.isin(row_ids_of(found), row_ids_of(rows))
+    fresh = ~contained(row_ids_of(found), row_ids_of(rows))
     return pa.concat_tables([rows, found.filter(pa.array(fresh))])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from omnigraph.api import wire
-from omnigraph.api.cell_text import cell_text, compact_json, cut_to_width, one_line, padded, text_width
+from omnigraph.api.cell_text import cell_text, compact_json, cut_to_width, first_piece, one_line, padded, text_width
 from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.api.query import ReadHeader, ReadOutput
 
@@ -81,7 +81,7 @@ def _truncated(text: str, width: int) -> list[str]:
 def _wrapped(text: str, width: int) -> list[str]:
     lines = []
     while text_width(text) > width:
-        piece = cut_to_width(text, width) or text[0]
+        piece = cut_to_width(text, width) or first_piece(text)
         lines.append(piece)
         text = text[len(piece) :]
     return [*lines, text]

@@ -118,6 +118,7 @@ class Lens:
     types: Mapping[str, TypeLens] = field(default_factory=dict)
     _on: dict[str, Lens] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The same lens on the schemas it was taken to last, by their digests."""
+    _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def is_open(self) -> bool:
@@ -135,11 +136,14 @@ class Lens:
         another. Empty for an open one."""
         if self.is_open:
             return ""
+        if self._digest:
+            return self._digest[0]
         parts = [
             (lens.type.id, lens.type.type_key, sorted(lens.hidden), _written(lens.rows))
             for _, lens in sorted(self.types.items())
         ]
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        self._digest[:] = [hashlib.sha256(repr(parts).encode()).hexdigest()[:32]]
+        return self._digest[0]
 
     def of(self, type_: NodeType | EdgeType) -> TypeLens:
         return self.types.get(type_.type_key) or TypeLens(type_)

@@ -13,9 +13,9 @@ from omnigraph.api.merge import NO_RESOLUTIONS, Resolutions
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.mcp.members import Continuation, IdempotencyKey
 from omnigraph.mcp.paging import Place
+from omnigraph.mcp.state import head_of
 from omnigraph.mcp.terms import MAIN
 from omnigraph.mcp.tool import Arguments, Tool, Toolcall
-from omnigraph.mcp.tools.entities import head_of
 
 _State = Annotated[str, Meta(min_length=1, description="A branch name or a commit id.")]
 _Source = Annotated[str, Meta(min_length=1, description="The branch whose changes are taken.")]
@@ -83,12 +83,12 @@ def diff(call: Toolcall, arguments: DiffArguments) -> dict[str, Any]:
     )
     found = call.graph.diff(before, after, ChangeScope.of(types=arguments.types))
     head = {"before": before, "after": after, "stats": wire.to_builtins(found.stats)}
-    return place.page(call.terms, head, "changes", found.changes, [before, after])
+    return place.page(call.terms, head, "changes", found.changes, lambda: [before, after])
 
 
 def _commit(call: Toolcall, name: str, branches: list[str]) -> str:
     """What a name means now, so that later pages compare the same states."""
-    return head_of(call, name) if name in branches else name
+    return head_of(call.graph, name) if name in branches else name
 
 
 DIFF: Final = Tool(
@@ -130,11 +130,11 @@ def merge_preview(call: Toolcall, arguments: MergePreviewArguments) -> dict[str,
         yield from ({"conflict": wire.to_builtins(each)} for each in preview.conflicts)
         yield from ({"change": wire.to_builtins(each)} for each in preview.changes)
 
-    return place.page(call.terms, head, "findings", findings(), heads)
+    return place.page(call.terms, head, "findings", findings(), lambda: heads)
 
 
 def _heads(call: Toolcall, source: str, target: str) -> tuple[str, str]:
-    return head_of(call, source), head_of(call, target)
+    return head_of(call.graph, source), head_of(call.graph, target)
 
 
 def _resolutions(given: dict[str, Any] | None) -> Resolutions:

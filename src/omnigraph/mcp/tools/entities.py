@@ -15,7 +15,7 @@ from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.reader_form import readable
 from omnigraph.mcp.schema import catalog_of, traversal_name
-from omnigraph.mcp.terms import MAIN
+from omnigraph.mcp.state import State, head_of
 from omnigraph.mcp.tool import Tool, Toolcall
 
 EntityId = Annotated[str, Meta(description="The id, which for a type with one key property is the key's text.")]
@@ -32,7 +32,7 @@ class EntityArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tr
 def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
     place = Place.of("entity", arguments, None)
     type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
-    found = found_entity(call, type_, arguments.id, arguments.point())
+    found = found_entity(call, type_, arguments.id, arguments.state())
     if arguments.properties is not None:
         chosen = [*type_.system_columns, *query_texts.shown(type_, arguments.properties)]
         found = {name: found[name] for name in chosen}
@@ -41,9 +41,9 @@ def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
     return {**{name: value for name, value in answer.items() if name != "entities"}, "entity": told}
 
 
-def found_entity(call: Toolcall, type_: TableType, entity_id: str, point: dict[str, str | None]) -> dict[str, Any]:
+def found_entity(call: Toolcall, type_: TableType, entity_id: str, state: State) -> dict[str, Any]:
     """An entity in export form. A remote graph says by an error that there is none, an embedded one by None."""
-    found = call.graph.entity(type_.type_key, entity_id, **point)
+    found = call.graph.entity(type_.type_key, entity_id, **state.options)
     if found is None:
         raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{entity_id}'; search for it, or query")
     return found
@@ -75,34 +75,31 @@ def neighbours(call: Toolcall, arguments: NeighboursArguments) -> dict[str, Any]
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
     hops = query_texts.hops(catalog, type_, arguments.edge, arguments.direction)
-    commit = place.pin or arguments.snapshot or head_of(call, arguments.branch or MAIN)
-    node = readable(type_, found_entity(call, type_, arguments.id, {"branch": None, "snapshot": commit}))
-    found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], commit))
+    state = arguments.state(place)
+    commit = state.commit or state.snapshot or head_of(call.graph, arguments.schema_branch)
+    state = state.at(call.graph, commit)
+    node = readable(type_, found_entity(call, type_, arguments.id, state))
+    found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], state))
     head = {"commit": commit, "node": {"type": type_.name, "id": node["id"]}}
-    return place.page(call.terms, head, "neighbours", found, [commit])
-
-
-def head_of(call: Toolcall, branch: str) -> str:
-    """The commit that a branch is at, so that several reads are of one state."""
-    return call.graph.commits(branch.strip(), limit=1).commits[0].id
+    return place.page(call.terms, head, "neighbours", found, lambda: state.pins(call.graph, commit))
 
 
 def _over(
-    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: query_texts.Hop, other: NodeType, commit: str
+    call: Toolcall, type_: NodeType, node: dict[str, Any], hop: query_texts.Hop, other: NodeType, state: State
 ) -> Iterator[dict[str, Any]]:
     of_node, of_edge = query_texts.shown(other), query_texts.shown(hop.edge)
     hides = False
     try:
         written = query_texts.neighbours(type_, node, hop, of_node, of_edge)
-        rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
+        rows = call.graph.stream(written.source, None, written.params, **state.options)
     except PolicyError:
         # Some property is hidden from this actor: what it may see of the neighbours is read one by one.
         of_edge, hides = [], True
         written = query_texts.neighbours(type_, node, hop, (), ())
-        rows = call.graph.stream(written.source, None, written.params, snapshot=commit)
-    with taking(rows) as found:
+        rows = call.graph.stream(written.source, None, written.params, **state.options)
+    with taking(state.rows(rows)) as found:
         yield from (
-            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), commit)
+            _neighbour(call, hop, other, row, of_edge, None if hides else written.properties(row), state)
             for row in found
             if row["self"] == node["id"]
         )
@@ -115,7 +112,7 @@ def _neighbour(
     row: dict[str, Any],
     of_edge: Sequence[str],
     properties: dict[str, Any] | None,
-    commit: str,
+    state: State,
 ) -> dict[str, Any]:
     """One entry of the answer; what is not known of the node yet is read."""
     told: dict[str, Any] = {"edge": traversal_name(hop.edge), "direction": hop.direction}
@@ -124,15 +121,15 @@ def _neighbour(
     if on_edge:
         told["edge_properties"] = on_edge
     if properties is None:
-        properties = seen_properties(call, other, row["other"], commit, query_texts.shown(other))
+        properties = seen_properties(call, other, row["other"], state, query_texts.shown(other))
     return {**told, "properties": properties}
 
 
 def seen_properties(
-    call: Toolcall, type_: NodeType, entity_id: str, commit: str, properties: Sequence[str]
+    call: Toolcall, type_: NodeType, entity_id: str, state: State, properties: Sequence[str]
 ) -> dict[str, Any]:
     """What an actor may see of an entity, without what is null or hidden."""
-    found = found_entity(call, type_, entity_id, {"branch": None, "snapshot": commit})
+    found = found_entity(call, type_, entity_id, state)
     return readable(type_, {name: found[name] for name in properties}, properties, nulls=False)
 
 

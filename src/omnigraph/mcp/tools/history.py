@@ -35,7 +35,7 @@ def history(call: Toolcall, arguments: HistoryArguments) -> dict[str, Any]:
     first = call.graph.commits(branch, limit=1).commits[0]
     newest = place.pin or str(first.version)
     commits = (_told(each) for each in _walk(call, branch, int(newest) + 1, arguments.limit))
-    return place.page(call.terms, {"branch": branch}, "commits", commits, [newest])
+    return place.page(call.terms, {"branch": branch}, "commits", commits, lambda: [newest])
 
 
 def _walk(call: Toolcall, branch: str, before: int | None, limit: int) -> Iterator[CommitReceipt]:

@@ -10,6 +10,7 @@ from omnigraph.mcp.graph import Rows, taking
 from omnigraph.mcp.members import Branch, Continuation, Params, QueryName, ReadArguments
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.schema import catalog_of, summary
+from omnigraph.mcp.state import State
 from omnigraph.mcp.tool import Arguments, Tool, Toolcall
 
 
@@ -54,16 +55,17 @@ class QueryArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tru
 
 def query(call: Toolcall, arguments: QueryArguments) -> dict[str, Any]:
     place = Place.of("query", arguments, arguments.continuation)
-    rows = call.graph.stream(arguments.query, arguments.name, arguments.params, **arguments.point(place))
-    return page_of_rows(call, place, rows)
+    state = arguments.state(place)
+    rows = call.graph.stream(arguments.query, arguments.name, arguments.params, **state.options)
+    return page_of_rows(call, place, state, rows)
 
 
-def page_of_rows(call: Toolcall, place: Place, rows: Rows) -> dict[str, Any]:
+def page_of_rows(call: Toolcall, place: Place, state: State, rows: Rows) -> dict[str, Any]:
     """The rows that fit, and the commit that they, and all pages after them, are read from."""
     commit = rows.graph_commit_id
     head = {"commit": commit, "columns": list(rows.columns)}
-    with taking(rows) as found:
-        return place.page(call.terms, head, "rows", found, [commit])
+    with taking(state.rows(rows)) as found:
+        return place.page(call.terms, head, "rows", found, lambda: state.pins(call.graph, commit))
 
 
 QUERY: Final = Tool(

@@ -40,26 +40,28 @@ def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
         raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
     ranking = query_texts.ranking(type_, arguments.mode, arguments.property, arguments.vector)
     properties = query_texts.shown(type_, arguments.properties)
-    point, hides = arguments.point(place), False
+    state, hides = arguments.state(place), False
     try:
         written = query_texts.search(type_, ranking, arguments.text, arguments.limit, properties)
-        rows = call.graph.stream(written.source, None, written.params, **point)
+        rows = call.graph.stream(written.source, None, written.params, **state.options)
     except PolicyError:
         # Some property is hidden from this actor: the entities as it may see them say which values there are.
         hides = True
         written = query_texts.search(type_, ranking, arguments.text, arguments.limit, ())
-        rows = call.graph.stream(written.source, None, written.params, **point)
+        rows = call.graph.stream(written.source, None, written.params, **state.options)
     commit = rows.graph_commit_id
+    if hides:
+        state = state.at(call.graph, commit)
 
     def hit(row: dict[str, Any]) -> dict[str, Any]:
         known = written.properties(row)
         if hides:
-            known = seen_properties(call, type_, row["hit"], commit, properties)
+            known = seen_properties(call, type_, row["hit"], state, properties)
         return {"id": row["hit"], "score": row["score"], "properties": known}
 
     head = {"commit": commit, "type": type_.name, "ranked_by": ranking}
-    with taking(rows) as found:
-        return place.page(call.terms, head, "hits", map(hit, found), [commit])
+    with taking(state.rows(rows)) as found:
+        return place.page(call.terms, head, "hits", map(hit, found), lambda: state.pins(call.graph, commit))
 
 
 SEARCH: Final = Tool(

@@ -7,20 +7,21 @@ the environment says, and keeps what it was given, so that a task that Spark run
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.client import client_variables, open_client
+from omnigraph.embeddings.client import EmbeddingClient, client_variables, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
 from omnigraph.engine.rows.vector_cells import vector_cells, with_vectors, without_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import Catalog, NodeType
 from omnigraph.language.violations import Sentence
-from omnigraph.pipeline.file.model import EmbedStep
+from omnigraph.pipeline.file.model import EmbedStep, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class EmbedTask:
     config: EmbeddingConfig
     property: str = ""
     reason: str | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[tuple[str, str], ...] = ()
 
     def without_text(self, rows: pa.Table) -> NDArray[np.bool_]:
         """Which rows have neither a vector nor a text, where the schema wants a vector."""
@@ -58,8 +59,13 @@ class EmbedTask:
         return vector_cells(self._embedded(texts), type_)
 
     def _embedded(self, texts: pa.ChunkedArray) -> NDArray[np.float32]:
-        client = open_client(self.config, {**os.environ, **self.variables})
-        return client.embed_documents(texts.to_pylist(), self.dimension)
+        return _client(self.config, self.variables).embed_documents(texts.to_pylist(), self.dimension)
+
+
+@lru_cache(maxsize=4)
+def _client(config: EmbeddingConfig, variables: tuple[tuple[str, str], ...]) -> EmbeddingClient:
+    """One client for all batches of a worker: it keeps its connection, its model and what it learned."""
+    return open_client(config, {**os.environ, **dict(variables)})
 
 
 def embed_tasks(
@@ -71,7 +77,7 @@ def embed_tasks(
     """
     model = model_from_environment(os.environ) if config is None else config.model
     found = []
-    for step in dict.fromkeys(steps):
+    for step in steps:
         node = catalog.nodes[step.type_name]
         prop = node.properties[step.property]
         if prop.embed is None:
@@ -85,7 +91,7 @@ def embed_tasks(
     if not found:
         return {}
     used = config_from_environment(os.environ) if config is None else config
-    variables = client_variables(os.environ)
+    variables = tuple(client_variables(os.environ).items())
     tasks: dict[str, tuple[EmbedTask, ...]] = {}
     for node, prop, source in found:
         reason = None if prop.type.nullable else Sentence.NO_TEXT.text(property=prop.name, source=source)
@@ -93,6 +99,14 @@ def embed_tasks(
         task = EmbedTask(column, prop.column, prop.type.dimension or 0, used, prop.name, reason, variables)
         tasks[node.type_key] = (*tasks.get(node.type_key, ()), task)
     return tasks
+
+
+def steps_of(pipeline: Pipeline, catalog: Catalog) -> list[EmbedStep]:
+    """What a pipeline says, and what the schema has every write of the types at hand compute."""
+    any_type = any(source.is_graph for source in pipeline.sources.values())
+    written = {mapping.type_name for mapping in pipeline.mappings if not mapping.is_edge}
+    nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]
+    return list(dict.fromkeys([*pipeline.embed, *on_write_steps(nodes)]))
 
 
 def on_write_steps(nodes: Sequence[NodeType]) -> Iterator[EmbedStep]:

@@ -19,6 +19,7 @@ from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.pipeline.datasource.read import type_named
+from omnigraph.pipeline.execution.embedding import steps_of
 from omnigraph.pipeline.file.model import OnError, Pipeline, Source, check_against, load_pipeline
 from omnigraph.pipeline.sources.sources import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
@@ -97,7 +98,7 @@ def _steps(model: Pipeline, workspace: Workspace) -> Iterator[PipelineStep]:
     for name, source in model.sources.items():
         if source.is_graph:
             yield PipelineStep(EXECUTORS, f"type and write the records of {name}")
-    for step in model.embed:
+    for step in steps_of(model, state.catalog):
         yield PipelineStep(EXECUTORS, f"embed {step.type_name}.{step.property} while writing")
     for key, type_ in sorted(types.items()):
         yield from (PipelineStep(EXECUTORS, rule) for rule in _rules(model, key, type_))

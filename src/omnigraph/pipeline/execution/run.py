@@ -34,7 +34,7 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.checks.rules import all_of
 from omnigraph.pipeline.datasource.spark_types import spark_schema
-from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks, on_write_steps
+from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
 from omnigraph.pipeline.execution.index_tasks import index_tables
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
 from omnigraph.pipeline.execution.rejections import (
@@ -323,15 +323,8 @@ class _Run:
             most_rejected=quality.max_rejected if quarantine else _SAMPLES,
             stop_beyond=quality.max_rejected if quarantine else None,
             external_blobs=self.workspace.external_blobs,
-            embed=self._embed_tasks(catalog),
+            embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
         )
-
-    def _embed_tasks(self, catalog: Catalog) -> dict[str, tuple[EmbedTask, ...]]:
-        """What the pipeline says, and what the schema has every write of the types at hand compute."""
-        any_type = any(source.is_graph for source in self.model.sources.values())
-        written = {mapping.type_name for mapping in self.model.mappings if not mapping.is_edge}
-        nodes = [node for name, node in catalog.nodes.items() if any_type or name in written]
-        return embed_tasks([*self.model.embed, *on_write_steps(nodes)], catalog, self.embedding)
 
     def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
         metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")

@@ -16,7 +16,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
-from omnigraph.engine.bulk.predicates import all_of, is_not_null, is_null
+from omnigraph.engine.bulk.predicates import all_of, is_not_blank, is_null
 from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
@@ -46,8 +46,8 @@ def reembed(
 ) -> ReembedOutcome:
     """Embed the source text of stored rows: those without a vector, or all of them when not `only_missing`.
 
-    Rows without a text keep what they have. When the branch moves meanwhile, only fragments that changed are embedded
-    again. `index` brings the declared indexes of the type to full coverage in the same commit.
+    Rows without a text, or with a blank one, keep what they have. When the branch moves meanwhile, only fragments that
+    changed are embedded again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
     told = {"embed.property": f"{type_name}.{property}"}
     author = graph.workspace.author(actor)
@@ -112,7 +112,7 @@ class _Reembedding:
 def _rewriter(
     table: RemoteTable, task: EmbedTask, fragments: Sequence[int], only_missing: bool
 ) -> Callable[[int], Iterator[pa.RecordBatch]]:
-    wanted = all_of([is_not_null(task.source), *([is_null(task.target)] if only_missing else [])])
+    wanted = all_of([is_not_blank(task.source), *([is_null(task.target)] if only_missing else [])])
 
     def rewrite(number: int) -> Iterator[pa.RecordBatch]:
         rewritten = table.with_column(

@@ -16,15 +16,18 @@ from omnigraph.engine.query.operators.filter import holds
 from omnigraph.engine.query.operators.pushdown import pushed_filter
 from omnigraph.engine.query.traversal.adjacency import Adjacency, of_edges, of_pairs
 from omnigraph.engine.query.traversal.layered import Neighbours
+from omnigraph.engine.query.traversal.seen_rows import at_hand, keep, pays
 from omnigraph.engine.query.values.bindings import Bindings, Mask, RowSpace
 from omnigraph.engine.query.values.values import load_together
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.lens import EVERY_ROW, sides
-from omnigraph.storage.ordered import merged
+from omnigraph.storage.ordered import contained, merged, places
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _FEW: Final = 1_024
+_LOOKUPS_OF_A_TABLE: Final = 16
+"""How much dearer it is to look a row up in sorted ones than in a table, which has to be made first."""
 
 
 def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
@@ -35,11 +38,22 @@ def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
 def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
     """Which of these rows of a type are seen, by their own properties.
 
-    Where they are about to be bound to a variable, what the plan reads of it is read along, in one request: for few
-    rows a second one costs more than values that nobody gets to see.
+    Who looks at rows of a table often gets to know all that are seen of it, which then are looked up. Until then rows
+    are read; where they are about to be bound to a variable, what the plan reads of it is read along, in one request:
+    for few rows a second one costs more than values that nobody gets to see.
     """
     if not is_narrowed(type_, context):
         return np.ones(len(rows), dtype=bool)
+    all_seen = at_hand(type_, context)
+    if all_seen is None and pays(type_, len(rows), context):
+        all_seen = _all_seen(type_, context)
+    if all_seen is not None:
+        few = len(rows) * _LOOKUPS_OF_A_TABLE < len(all_seen)
+        return places(all_seen, rows)[1] if few else contained(rows, all_seen)
+    return _looked_at(type_, rows, context, variable)
+
+
+def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
     known = context.sighted.get(type_.id)
     space, mask = known if known is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
     fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
@@ -62,10 +76,15 @@ def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | N
     """All rows of a type that are seen by their own properties, ascending; None when all of them are."""
     if not is_narrowed(type_, context):
         return None
-    table = context.table(type_)
+    known = at_hand(type_, context)
+    return _all_seen(type_, context) if known is None else known
+
+
+def _all_seen(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
+    """Find them, and remember them for the next reader through an equal lens."""
     text = pushed_filter(context.lens.of(type_).rows_of(f"#sight:{type_.type_key}"), context)
-    rows = np.sort(row_ids_of(table.read([], filter=text, row_ids=True)))
-    return rows if text is not None else rows[seen(type_, rows, context)]
+    rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
+    return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
 
 
 def within_sight(
