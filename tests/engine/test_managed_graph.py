@@ -70,6 +70,12 @@ def test_a_store_that_does_not_answer_is_no_empty_place(monkeypatch: pytest.Monk
         look_at(s3_place.uri)
 
 
+def test_a_root_may_vanish_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another apply removes it between the look at the directory and the opening of its store."""
+    monkeypatch.setattr("omnigraph.storage.objects.os.path.isdir", lambda path: True)
+    assert look_at(str(tmp_path / "gone")).standing is Standing.NOTHING
+
+
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     made = str(tmp_path / "g")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os.path
 import shutil
+from typing import Any
 
-from omnigraph.errors import NotFoundError
+from omnigraph.errors import NotFoundError, StorageError, StorageErrorKind
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Objects
@@ -70,12 +71,28 @@ class ObjectStore:
 
     def remove_tree(self, folder: str, first: str) -> None:
         """Remove everything below a folder, one object before all others. For folders whose name is never used again:
-        who was stopped in here and goes on much later then harms nobody."""
+        who was stopped in here and goes on much later then harms nobody. Several may do it at a time."""
         self._objects.delete(f"{folder}/{first}")
-        self._objects.delete_all([stored.path for stored in self._objects.below(folder)])
-        if self._objects.location.is_local:
-            # On a disk, directories and unfinished files are no objects. Somebody else may be removing them too.
-            shutil.rmtree(self._objects.location.local_root / folder, ignore_errors=True)
+        location = self._objects.location
+        if not location.is_local:
+            self._objects.delete_all([stored.path for stored in self._objects.below(folder)])
+            return
+        # On a disk, directories and unfinished files are no objects, and the folder may be a link to another disk.
+        path = location.local_root / folder
+        try:
+            shutil.rmtree(os.path.realpath(path), onerror=_unless_gone)
+            if path.is_symlink():
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StorageError(StorageErrorKind.PERMANENT, f"delete {path}: {reason}") from error
+
+
+def _unless_gone(_: object, path: str, failure: Any) -> None:
+    """Somebody else removes it too."""
+    error = failure[1]
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def new_object_id() -> str:

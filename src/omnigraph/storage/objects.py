@@ -48,7 +48,12 @@ class Objects:
             raise NotFoundError(f"there is no graph at '{location.uri}': no such directory")
         self.location = location
         self.interceptor: Interceptor | None = None
-        self._store = location.open_store()
+        try:
+            self._store = location.open_store()
+        except oops.GenericError as error:
+            if location.is_local and not os.path.exists(location.local_root):  # it was removed a moment ago
+                raise NotFoundError(f"there is no graph at '{location.uri}': no such directory") from error
+            raise
         self._disk = LocalDisk(location.prefix) if location.is_local else None
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
