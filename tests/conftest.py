@@ -95,7 +95,7 @@ def remote_place(
         return request.getfixturevalue("s3_place")
     for name, value in given_s3.items():
         monkeypatch.setenv(name, value)
-    return Place(f"s3://{_given_bucket()}/{uuid.uuid4().hex}", given_s3)
+    return Place(f"s3://{_given_bucket()}/{uuid.uuid4().hex}/graph", given_s3)
 
 
 @pytest.fixture(params=["local", "s3"])
