@@ -13,8 +13,9 @@ from typing import Any
 import typer
 
 from omnigraph.cli.capabilities import HIDDEN, RULES
+from omnigraph.cli.command_table import COMMANDS, FAMILIES
 from omnigraph.cli.examples import EXAMPLES
-from omnigraph.cli.main import COMMANDS, FAMILIES, app
+from omnigraph.cli.main import app
 
 PAGE = Path(__file__).parent / "user" / "cli.md"
 MARK = "<!-- Below is what `./dev docs` writes from the code. -->"

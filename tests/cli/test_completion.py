@@ -13,8 +13,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from omnigraph.cli.command_table import COMMANDS, FAMILIES
 from omnigraph.cli.completion.answers import answer
-from omnigraph.cli.main import COMMANDS, FAMILIES, app
+from omnigraph.cli.main import app
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
 

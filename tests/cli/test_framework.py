@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.cli.capabilities import HIDDEN, RULES, Capability
+from omnigraph.cli.command_table import COMMANDS, FAMILIES, SUMMARIES
 from omnigraph.cli.command_tree import function_at, summary_of
 from omnigraph.cli.flags import hoisted
-from omnigraph.cli.main import COMMANDS, FAMILIES, SUMMARIES
 from tests.cli.conftest import Cli
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from omnigraph.cli import progress
 from omnigraph.cli.capabilities import RULES, Capability, check_flags, label_of
+from omnigraph.cli.command_table import COMMANDS
 from omnigraph.cli.flags import GlobalFlags
-from omnigraph.cli.main import COMMANDS
 from omnigraph.errors import BadRequestError
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed

@@ -20,6 +20,7 @@ import typer
 from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
+from omnigraph.cli.command_table import COMMANDS, FAMILIES, SUMMARIES
 from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
 from omnigraph.cli.completion.scripts import VARIABLE
 from omnigraph.cli.deprecated import spelled_out
@@ -30,112 +31,6 @@ from omnigraph.cli.output import print_json, print_json_line
 from omnigraph.cli.quick_start import collect_rarely, leave, leave_pandas_out
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, OmniGraphError
-
-FAMILIES = {
-    "branch": "Create, list, merge and delete branches.",
-    "commit": "The history of a graph.",
-    "changes": "Follow a branch, commit by commit.",
-    "blob": "Read blob properties.",
-    "schema": "Show, plan and apply schemas.",
-    "pipeline": "Bulk data on Spark.",
-    "cluster": "Describe a cluster in files, plan, apply.",
-    "graphs": "The graphs of a server.",
-    "queries": "The stored queries of a cluster.",
-    "policy": "Check, test and explain the rules of a cluster.",
-    "profile": "The scopes of the operator configuration.",
-}
-
-# Commands of one word, as the list of commands shows them: the first sentence of each one's help, so that the list
-# imports none of them.
-SUMMARIES = {
-    "quickstart": "Write a directory to begin with: schema, data, queries, a pipeline, a cluster with rules",
-    "init": "Create a graph",
-    "load": "Load data into a branch as one commit, all or nothing",
-    "query": "Run a read query (alias: read)",
-    "mutate": "Run a mutation: inserts, updates or deletes, all or nothing (alias: change)",
-    "shell": "Query and change a graph in a conversation: history, completion, `:help`",
-    "snapshot": "Show the tables of a state, with their versions and sizes",
-    "diff": "Show which entities differ between two states, of any branches",
-    "export": "Write every entity of a state, one JSON object per line; `load` reads it back",
-    "optimize": "Compact tables and bring their indexes up to date, in one commit that changes no content",
-    "repair": "Verify that every branch opens and is complete, and find tables that another tool has changed",
-    "cleanup": "Remove the data of old versions",
-    "lint": "Check the queries of a file against a schema (alias: check)",
-    "embed": "Give graph records the vectors of their texts, file to file",
-    "fmt": "Format schema (.pg) and query (.gq) files in place",
-    "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",
-    "mcp": "Offer a graph to agents as tools (Model Context Protocol)",
-    "doctor": "Check this machine, and the graph that is addressed, and say what to do",
-    "completion": "Print the script that completes command lines in a shell",
-    "alias": "Run a stored read of a server by the alias that the configuration has for it",
-    "login": "Keep the token for a server, in a file that only you may open",
-    "logout": "Keep no token for a server any more",
-    "version": "Print the version and the storage format version",
-}
-
-# `module.function` below `omnigraph.cli.commands`.
-COMMANDS: dict[str, str] = {
-    "quickstart": "quickstart.quickstart",
-    "init": "init.init",
-    "shell": "shell.shell",
-    "load": "load.load",
-    "ingest": "load.ingest",
-    "query": "query.query",
-    "mutate": "mutate.mutate",
-    "snapshot": "snapshot.snapshot",
-    "branch create": "branch.create",
-    "branch list": "branch.list_",
-    "branch delete": "branch.delete",
-    "branch merge": "branch.merge",
-    "commit list": "commit.list_",
-    "commit show": "commit.show",
-    "commit changes": "commit.changes",
-    "changes poll": "changes.poll",
-    "changes baseline": "changes.baseline",
-    "diff": "diff.diff",
-    "export": "export.export",
-    "blob get": "blob.get",
-    "blob stat": "blob.stat",
-    "schema show": "schema.show",
-    "schema plan": "schema.plan",
-    "schema apply": "schema.apply",
-    "pipeline run": "pipeline.run",
-    "pipeline validate": "pipeline.validate",
-    "pipeline explain": "pipeline.explain",
-    "optimize": "maintenance.optimize",
-    "repair": "maintenance.repair",
-    "cleanup": "maintenance.cleanup",
-    "lint": "lint.lint",
-    "embed": "embed.embed",
-    "fmt": "fmt.fmt",
-    "graphs list": "graphs.list_",
-    "alias": "alias.alias",
-    "login": "login.login",
-    "logout": "login.logout",
-    "cluster validate": "cluster.validate",
-    "cluster plan": "cluster.plan",
-    "cluster apply": "cluster.apply",
-    "cluster approve": "cluster.approve",
-    "cluster status": "cluster.status",
-    "cluster refresh": "cluster.refresh",
-    "cluster import": "cluster.import_",
-    "cluster force-unlock": "cluster.force_unlock",
-    "cluster history": "cluster.history",
-    "queries list": "queries.list_",
-    "queries validate": "queries.validate",
-    "policy validate": "policy.validate",
-    "policy test": "policy.try_cases",
-    "policy explain": "policy.explain",
-    "policy show": "policy.show",
-    "profile list": "profile.list_",
-    "profile show": "profile.show",
-    "serve": "serve.serve",
-    "mcp": "mcp.mcp",
-    "doctor": "doctor.doctor",
-    "completion": "completion.completion",
-    "version": "version.version",
-}
-
 
 INTERRUPTED = 128 + signal.SIGINT
 
