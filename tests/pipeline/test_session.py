@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from omnigraph.pipeline.file.model import SparkSettings
 from omnigraph.pipeline.sources.sources import short_reason
@@ -74,3 +75,9 @@ def test_only_what_is_worth_reading_is_forwarded() -> None:
     assert list(worth_reading([*java, *said, *hung_up, *ours, *hung_up])) == [*said, *ours]
     cut_off = ours[:2]
     assert list(worth_reading([*hung_up, *cut_off])) == cut_off
+
+
+def test_tests_that_use_spark_are_one_group(request: pytest.FixtureRequest, spark: SparkSession) -> None:
+    """Workers are told of groups by the names of tests; where that fails, every worker starts a JVM of its own."""
+    in_groups = getattr(request.config.option, "loadgroup", False)
+    assert request.node.nodeid.endswith("@spark") == in_groups
