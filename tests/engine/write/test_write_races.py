@@ -6,6 +6,7 @@ publication. The second lets two processes run freely and looks at what is left.
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +91,8 @@ def interruption() -> Interruption:
 
 @pytest.fixture
 def graph(tmp_path: Path, interruption: Interruption) -> Iterator[Graph]:
-    with Graph.init(tmp_path / "graph", SCHEMA, trace=interruption.trace) as graph:
+    # The other processes know graphs by where they are, and a directory of a test that passed is used again.
+    with Graph.init(tmp_path / uuid.uuid4().hex, SCHEMA, trace=interruption.trace) as graph:
         graph.load(START, mode="append")
         yield graph
 
