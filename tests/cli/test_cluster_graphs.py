@@ -64,6 +64,14 @@ def test_a_graph_is_named_by_its_id(cli: Cli, box: Cluster) -> None:
     assert (linted["status"], linted["schema_source"]) == ("ok", {"kind": "graph", "uri": uri})
 
 
+def test_a_graph_that_was_deleted_and_made_again_is_the_later_one(cli: Cli, box: Cluster) -> None:
+    """Its root has another name: maintenance must never work on what is left of the earlier one."""
+    shutil.copytree("box/graphs/kb.omni", "box/graphs/kb.2.omni")
+    box.record(lambda resources: None, retired_roots={"kb": 1})
+    assert cli("repair", "--cluster", "box", "--graph", "kb", "--json").json["uri"].endswith("/graphs/kb.2.omni")
+    assert cli("queries", "validate", "--cluster", "box", "--graph", "kb").code == 0
+
+
 def test_of_several_graphs_one_has_to_be_named(cli: Cli, box: Cluster) -> None:
     refused = cli("optimize", "--cluster", "box")
     assert (refused.code, refused.out) == (1, "")
