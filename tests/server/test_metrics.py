@@ -17,6 +17,7 @@ from omnigraph.server.serving import Served
 from omnigraph.storage.log.fair_lock import FairLocks
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched
+from tests.support.costs import settle
 from tests.support.waiting import wait_until
 
 
@@ -57,6 +58,7 @@ def test_what_graphs_caches_and_locks_count_is_taken_over(tmp_path: Path) -> Non
         metrics.refresh()
         before = samples(metrics.text())
         graph.mutate('query add() { insert Person { name: "Ada" } }')
+        settle(graph)
         after = samples(metrics.text())
         counts = graph.workspace.root.objects.counts
     asked_for = ("omnigraph_branch_lock_requests_total",)
