@@ -272,7 +272,6 @@ def test_a_range_that_the_blob_does_not_have(
     assert answer.headers["content-range"] == f"bytes */{told[2]}"
 
 
-EVALUATED = ["range", "if-match", "if-none-match", "if-range"]
 NUMBER = st.one_of(st.just(""), st.integers(0, 40).map(str), st.integers(0, 2**70).map(str), st.just("007"))
 
 
