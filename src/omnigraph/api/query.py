@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from msgspec import Struct
 
@@ -16,6 +16,11 @@ class ReadPoint(Struct, frozen=True, omit_defaults=True):
     version: int | None = None
     at: datetime | None = None
 
+    @property
+    def is_head(self) -> bool:
+        """Whether it moves with the branch: nothing says which of its states."""
+        return self.snapshot is None and self.version is None and self.at is None
+
 
 class ReadTarget(Struct, frozen=True):
     """What was asked to be read: a branch's head, or a commit."""
@@ -24,6 +29,11 @@ class ReadTarget(Struct, frozen=True):
     snapshot: str | None
 
     WIRE_NAME: ClassVar[str] = "ReadTargetOutput"
+
+    @classmethod
+    def of(cls, point: ReadPoint, branch: str) -> Self:
+        """What a point asks for: its commit, or else this branch."""
+        return cls(branch, None) if point.snapshot is None else cls(None, point.snapshot)
 
 
 class QueryRequest(Struct, frozen=True, omit_defaults=True):

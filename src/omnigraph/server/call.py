@@ -210,7 +210,7 @@ class Call:
         if point.snapshot is None:
             graph = self.require(PolicyAction.READ, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
-            return graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
+            return graph.workspace.read(state_read, point)
         state = self._allowed_state(point, PolicyAction.READ)
         if not immutable or state.lens.reads_the_clock:
             return read(state)
@@ -225,7 +225,7 @@ class Call:
         """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
         if point.snapshot is None:
             graph = self.require(action, point.branch)
-            return graph.workspace.snapshot(point.branch, version=point.version, at=point.at)
+            return graph.workspace.state_at(point)
         return self.seen(self.whole.workspace.snapshot(snapshot=point.snapshot), action)
 
     def seen(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:
