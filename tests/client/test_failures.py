@@ -257,7 +257,7 @@ def test_a_baseline_in_any_pieces_has_its_cursor_only_when_whole(cuts: list[int]
 def test_a_call_ends_when_its_time_is_over(gateway: Gateway, branch: str) -> None:
     gateway.held.clear()
     try:
-        with omnigraph.connect(gateway.url, graph="kb", timeout=0.3) as graph:
+        with omnigraph.connect(gateway.url, graph="kb", timeout=2) as graph:
             with pytest.raises(ServerUnreachableError):
                 graph.list_branches()
             with pytest.raises(WriteOutcomeUnknownError):
@@ -282,8 +282,8 @@ def test_an_answer_that_drips_ends_too() -> None:
     async def main() -> None:
         server = await asyncio.start_server(drip, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with omnigraph.connect_async(url, graph="kb", timeout=0.3) as graph:
-            with pytest.raises(AnswerBrokenError, match=r"not complete after 0\.3 seconds"):
+        async with omnigraph.connect_async(url, graph="kb", timeout=2) as graph:
+            with pytest.raises(AnswerBrokenError, match=r"not complete after 2 seconds"):
                 await graph.list_branches()
         dripping.set()
         server.close()

@@ -72,6 +72,12 @@ class Recorder:
     def conflicted(self, graph_id: str) -> None:
         self.counts["conflicts"] += 1
 
+    def record_of(self, request_id: str) -> RequestRecord:
+        """A request is recorded when its answer is out, so the client may know sooner."""
+        wait_until(lambda: any(r.request_id == request_id for r in self.records), f"{request_id} is recorded")
+        [record] = [r for r in self.records if r.request_id == request_id]
+        return record
+
     def exposition(self) -> bytes:
         return b"# nothing is counted here\n"
 
