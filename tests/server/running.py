@@ -159,6 +159,14 @@ def running(
         listener.close()
 
 
+@contextlib.contextmanager
+def faultless(graphs: Mapping[str, Graph], **options: Any) -> Iterator[RunningServer]:
+    """As `running`, for tests that may ask for anything: in the end the server has not failed once."""
+    with running(graphs, **options) as server:
+        yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
+
+
 def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:
     if not text:
         return {}
