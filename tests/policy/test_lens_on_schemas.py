@@ -109,8 +109,10 @@ def test_what_the_schema_has_dropped_is_not_shown_to_who_sees_a_part(place: Path
 
 
 def test_what_the_schema_gets_later_is_shown_until_a_rule_names_it(place: Path) -> None:
-    with omnigraph.init(place, "node Person { name: String @key  region: String }") as graph:
-        with opened(place, "ana", 'rows: {Person: region = "eu"}') as ana:
-            graph.apply_schema("node Person { name: String @key  region: String } node Note { name: String @key }")
-            graph.load('{"type": "Note", "data": {"name": "n"}}', mode="append")
-            assert names(ana, "Note") == ["n"]
+    with (
+        omnigraph.init(place, "node Person { name: String @key  region: String }") as graph,
+        opened(place, "ana", 'rows: {Person: region = "eu"}') as ana,
+    ):
+        graph.apply_schema("node Person { name: String @key  region: String } node Note { name: String @key }")
+        graph.load('{"type": "Note", "data": {"name": "n"}}', mode="append")
+        assert names(ana, "Note") == ["n"]
