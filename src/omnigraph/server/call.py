@@ -189,7 +189,7 @@ class Call:
 
     def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The state that a read is of, once the actor may read it."""
-        return self._recent_enough(checked_point(point), self._allowed_state(checked_point(point), action))
+        return self._recent_enough(checked_point(point), self.allowed_state(checked_point(point), action))
 
     def read(
         self,
@@ -211,7 +211,7 @@ class Call:
             graph = self.require(PolicyAction.READ, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
             return graph.workspace.read(state_read, point)
-        state = self._allowed_state(point, PolicyAction.READ)
+        state = self.allowed_state(point, PolicyAction.READ)
         if not immutable or state.lens.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
@@ -221,7 +221,7 @@ class Call:
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})
 
-    def _allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
+    def allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
         """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
         if point.snapshot is None:
             graph = self.require(action, point.branch)
