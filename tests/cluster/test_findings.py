@@ -32,6 +32,7 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from tests.cluster.test_configuration import CASES_OF_CONFIG
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
+    PIPELINE,
     POLICY,
     QUERIES,
     SCHEMA,
@@ -324,6 +325,18 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     report = files.refresh()
     assert files.state.resource_statuses["graph.kb"].conditions == ("graph_observation_error",)
     assert report.state_observations.state_revision == 3
+    return report
+
+
+@provokes("graph_observation_error", WARNING)
+def _(files: ClusterFiles, refuse: Refuse) -> Any:
+    """What the state says can be told, also when a graph does not open; only the last run of its pipeline can't."""
+    files.file("load.yaml", PIPELINE)
+    files.write(KB, **RULES, pipelines={"load": {"file": "load.yaml", "graph": "kb"}})
+    assert files.apply().converged
+    (files.directory / "graphs/kb.omni/__manifest/graph.json").write_text("{")
+    report = files.status()
+    assert [(pipeline.name, pipeline.last_commit) for pipeline in report.pipelines] == [("load", None)]
     return report
 
 

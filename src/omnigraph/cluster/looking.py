@@ -1,15 +1,24 @@
 """`cluster status`, `cluster history` and `cluster force-unlock`: commands that look at the ledger and the lock.
 
-They open no graph, and need no more of a configuration than a header that can be read.
+They need no more of a configuration than a header that can be read, and open no graph but those that pipelines load.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from omnigraph.api.cluster import ClusterHistory, ClusterRevision, ClusterStatus, ClusterUnlocked, is_ok
+from omnigraph.api.cluster import (
+    AppliedPipeline,
+    ClusterHistory,
+    ClusterRevision,
+    ClusterStatus,
+    ClusterUnlocked,
+    is_ok,
+)
+from omnigraph.cluster.applied import Applied
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.diff import difference
+from omnigraph.cluster.last_runs import pipelines_with_runs
 from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
 from omnigraph.cluster.lock import LOCK_PATH, Lock, read_lock
 from omnigraph.cluster.payloads import damaged_payloads
@@ -23,6 +32,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
     session: Session | None = None
     lock = None
     found: list[Diagnostic] = []
+    pipelines: tuple[AppliedPipeline, ...] = ()
     try:
         session = open_to_look(source)
         if session is not None:
@@ -34,6 +44,9 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
         else:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             found += [payload.finding("the next apply stores it again") for payload in damaged]
+            if revision is None:  # an earlier state may speak of graphs that are gone
+                pipelines, unknown = pipelines_with_runs(Applied(session.store, session.recorded.state))
+                found += unknown
     except ClusterError as problem:
         found += problem.diagnostics
     if session is not None:
@@ -47,6 +60,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
         resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
         observations=state.observations if state is not None else {},
+        pipelines=pipelines,
         diagnostics=tuple(found),
     )
 
