@@ -185,7 +185,10 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
     lock = acquire(files.store, "apply")
     report = files.plan()
-    assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid)))
+    assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid), "held for "))
+    seen = report.state_observations
+    assert (seen.locked, seen.lock_acquired, seen.lock_id) == (True, False, lock.lock_id)
+    assert (seen.acquired_lock_id, seen.lock_operation, seen.lock_pid) == (None, "apply", lock.pid)
     return report
 
 
@@ -541,6 +544,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         "query.kb.find": "delete blocked approval_required",
         "schema.kb": "delete blocked approval_required",
     }
+    assert "run `omnigraph cluster approve graph.kb --as <name>`" in report.diagnostics[-1].message
     return report
 
 
