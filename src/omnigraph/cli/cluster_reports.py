@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from omnigraph.api import cluster as reports
 from omnigraph.api import wire
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
+from omnigraph.calendar import format_datetime
 
 _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", ResourceOperation.DELETE: "-"}
 _STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "bold red", "ERROR": "bold red", "WARN": "yellow"}
@@ -127,7 +128,19 @@ def status(report: reports.ClusterStatus) -> list[str]:
         lines.append(f"  lock: held (id={state.lock_id}, operation={state.lock_operation}, pid={state.lock_pid})")
     else:
         lines.append("  lock: not held")
+    lines += [_pipeline(pipeline) for pipeline in report.pipelines]
     return [*lines, *_statuses(report.resource_statuses), *_findings(report.diagnostics)]
+
+
+def _pipeline(pipeline: reports.AppliedPipeline) -> str:
+    branch = "" if pipeline.branch == "main" else f" ({pipeline.branch})"
+    commit = pipeline.last_commit
+    if commit is None:
+        last = "no run yet"
+    else:
+        who = f" by {commit.actor_id}" if commit.actor_id is not None else ""
+        last = f"last commit {commit.id}{who}, {format_datetime(commit.created_at // 1_000)}"
+    return f"  pipeline.{pipeline.name} -> graph.{pipeline.graph_id}{branch}: {last}"
 
 
 def observed(report: reports.ClusterObserved) -> list[str]:

@@ -74,7 +74,7 @@ def status(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is applied. Looks at the ledger, at no graph."""
+    """Show what is applied, and the last commit of each pipeline."""
     from omnigraph.cli import cluster_reports
     from omnigraph.cluster.looking import status as run
 
