@@ -128,6 +128,12 @@ def application(states: States, tokens: None, around: Surroundings) -> Any:
                     await respond(send, 429, str(error).encode(), (b"retry-after", b"60"))
                 else:
                     await respond(send, 200, b"written")
+            case ["stream", end]:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"one\n", "more_body": True})
+                if end == "broken":
+                    raise RuntimeError("it breaks off here")
+                await send({"type": "http.response.body", "body": b"two\n"})
             case ["drained"]:
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"waiting\n", "more_body": True})
