@@ -75,6 +75,16 @@ class ServerLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """On which terms agents use the graphs, within what the rules let their actors. The endpoint that speaks their
+    protocol knows its own default for the size of an answer."""
+
+    read_only: bool = False
+    allow_main: bool = False
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One server. `cluster` or `store` is where its graphs are; the other one is None."""
 
@@ -88,6 +98,7 @@ class Settings:
     maintain: bool = False
     watch: bool = False
     allow_origins: tuple[str, ...] = ()
+    agents: AgentSettings = AgentSettings()
     limits: ServerLimits = field(default_factory=ServerLimits)
 
 
