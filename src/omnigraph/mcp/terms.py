@@ -9,6 +9,7 @@ from omnigraph.errors import BadRequestError, PolicyError
 
 MAIN: Final = "main"
 DEFAULT_MAX_TOKENS: Final = 8000
+LEAST_MAX_TOKENS: Final = 200
 BYTES_PER_TOKEN: Final = 4
 """Tokens are counted by the bytes of the JSON text: every model counts in its own way, and this is near enough to
 protect a context window."""
