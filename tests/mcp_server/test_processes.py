@@ -284,7 +284,7 @@ def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:
 
 def test_a_server_says_on_which_terms_agents_work(library_path: Path) -> None:
     async def script(agent: Agent) -> None:
-        written = await agent.call("mutate", query=ADD, branch="main", params={"slug": "new"})
+        written = await agent.call("mutate", query=ADD, branch="main", params={"slug": "new", "name": "New"})
         assert written["branch"] == "main"
         assert len(await agent.pages("schema", "types")) > 1
 
