@@ -195,7 +195,7 @@ DELETES_OTHER_OBJECTS = {
     "storage/local_disk.py": "its own temporary files",
     "storage/probe.py": "its own probes",
     "cli/credentials.py": "its own temporary files",
-    "cli/extras.py": "its own temporary files",
+    "cli/file_replacement.py": "its own temporary files",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/metrics.py": "its own temporary files",
 }
