@@ -43,7 +43,7 @@ from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branches import branch_exists, branch_names, create_branch, delete_branch, find_or_create
+from omnigraph.engine.branches import branch_names, create_branch, delete_branch
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
@@ -64,7 +64,7 @@ from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import BranchNotFoundError
+from omnigraph.errors import BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Call, Query, call
@@ -448,11 +448,22 @@ class Graph:
     def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
         """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
         name = name.strip()
-        if create:
-            find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
-        elif not branch_exists(self._workspace, name):
-            raise BranchNotFoundError(name)
+        if not self._has_branch(name):
+            if not create:
+                raise BranchNotFoundError(name)
+            try:
+                self.create_branch(name, source=source, actor=actor)
+            except ConflictError:
+                if not self._has_branch(name):
+                    raise
         return Branch(self, name)
+
+    def _has_branch(self, name: str) -> bool:
+        try:
+            self._acting(PolicyAction.READ, name).head(name)
+        except BranchNotFoundError:
+            return False
+        return True
 
     def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has."""

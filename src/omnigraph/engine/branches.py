@@ -9,7 +9,6 @@ from __future__ import annotations
 from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.held_source import held_source
-from omnigraph.errors import BranchNotFoundError, ConflictError
 from omnigraph.storage.models import BranchRef
 
 
@@ -20,26 +19,6 @@ def create_branch(workspace: Workspace, name: str, source: str, *, actor: str | 
     with held_source(workspace.root, source) as fork:
         ref = branches.draft(name, fork.ref, fork.entry, actor=actor)
         return branches.establish(ref, fork.age)
-
-
-def branch_exists(workspace: Workspace, name: str) -> bool:
-    """Whether there is such a branch, for those who may read it."""
-    try:
-        workspace.acting(PolicyAction.READ, name.strip()).head(name)
-    except BranchNotFoundError:
-        return False
-    return True
-
-
-def find_or_create(workspace: Workspace, name: str, source: str, *, actor: str | None = None) -> None:
-    """Create a branch unless it is there, or somebody else creates it at the same time."""
-    if branch_exists(workspace, name):
-        return
-    try:
-        create_branch(workspace, name, source, actor=workspace.author(actor))
-    except ConflictError:
-        if not branch_exists(workspace, name):
-            raise
 
 
 def branch_names(workspace: Workspace) -> list[str]:
