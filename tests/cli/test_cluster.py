@@ -239,6 +239,8 @@ def test_long_lines_are_broken_between_words(applied: ClusterFiles) -> None:
         assert " ".join(" ".join(pieces).split()) == " ".join(line.split())
     of_a_file = f"        +{'x y ' * 40}"
     assert folded(of_a_file, 60) == of_a_file
+    excerpt = f"      return {{ {'$p.name, ' * 10} }}\n             ^^^^^^"
+    assert folded(f"ERROR query_typecheck_error q: no\n{excerpt}", 60).endswith(excerpt)
 
 
 def test_status_on_a_terminal_lists_everything(applied: ClusterFiles) -> None:

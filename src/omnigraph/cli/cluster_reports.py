@@ -187,7 +187,7 @@ def _statuses(statuses: reports.Statuses, *, all_of_them: bool = False) -> list[
 
 
 def _findings(diagnostics: reports.Diagnostics) -> list[str]:
-    return [line for finding in diagnostics for line in str(finding).splitlines()]
+    return [str(finding) for finding in diagnostics]
 
 
 def _flag(value: bool) -> str:

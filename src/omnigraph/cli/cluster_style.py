@@ -12,7 +12,7 @@ _DETAIL: Final = 6
 
 
 def style(line: str) -> str:
-    """By how deep a line stands, by its mark and by what it says; it may be folded."""
+    """By how deep a line stands, by its mark and by what it says. It may be folded, or be followed by an excerpt."""
     text = " ".join(line.split())
     depth, mark = len(line) - len(line.lstrip()), text.split(" ", 1)[0]
     if depth >= _FILE:
@@ -31,10 +31,11 @@ def style(line: str) -> str:
 
 
 def folded(line: str, columns: int) -> str:
-    """A line that is wider than the terminal, broken between words, with what follows further in. A line of a file
-    stays as it is."""
+    """A line that is wider than the terminal, broken between words, with what follows further in. Lines of files stay
+    as they are, also the excerpt that a finding ends with."""
+    line, newline, excerpt = line.partition("\n")
     depth = len(line) - len(line.lstrip())
-    if len(line) <= columns or depth >= _FILE:
-        return line
-    indent = " " * (depth + 4 if depth else _DETAIL)
-    return textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    if len(line) > columns and depth < _FILE:
+        indent = " " * (depth + 4 if depth else _DETAIL)
+        line = textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return f"{line}{newline}{excerpt}"
