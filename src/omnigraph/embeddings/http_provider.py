@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import ssl
 import threading
 import time
 from collections.abc import Sequence
@@ -75,8 +76,8 @@ class HttpProvider:
                 timeout=timeout,
             ) as answer:
                 body = self._read(answer, ends)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError) as error:
-            # An address or a key that can't be sent: no other attempt would send it either.
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError, OSError) as error:
+            # An address or a key that can't be sent, or no certificates: no other attempt would do better.
             raise EmbeddingError(f"embedding request failed: {self._cause(error, texts)}") from None
         except httpx.TransportError as error:
             cause = self._cause(error, texts)
@@ -114,7 +115,9 @@ class HttpProvider:
 
         with self._lock:
             if self._http is None:
-                self._http = httpx.Client()
+                # Certificates take long to load, so an address that needs none gets a context that trusts nobody.
+                plain = self._config.base_url.startswith("http:")
+                self._http = httpx.Client(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True)
             return self._http
 
     def _cause(self, error: Exception, texts: Sequence[str]) -> str:
