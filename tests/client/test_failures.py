@@ -9,7 +9,9 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
 
@@ -324,6 +326,18 @@ def test_a_server_that_is_busy_is_asked_when_it_says(monkeypatch: pytest.MonkeyP
         assert graph.list_branches() == ["main"]
     other.close()
     assert (len(seen), waited) == (3, [7.0, 7.0])
+
+
+def test_a_gateway_may_say_when_by_a_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("omnigraph.client.transport.time.sleep", waited.append)
+    soon = formatdate(time.time() + 50, usegmt=True)
+    other, seen = answering(("429 Slow down", [("Retry-After", soon), ("Content-Length", "0")], b""), BRANCHES)
+    with omnigraph.connect(f"http://127.0.0.1:{other.port}", graph="kb", timeout=600) as graph:
+        assert graph.list_branches() == ["main"]
+    other.close()
+    assert len(seen) == 2
+    assert 0 < waited[0] <= 50
 
 
 def test_a_refusal_that_did_nothing_lets_any_write_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
