@@ -44,7 +44,7 @@ from omnigraph.server.agents import ASKED_BY_BROWSERS, Agents, LoadEndpoint, gra
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
-from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
+from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type, refuse_encoded
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import Feeds
 from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
@@ -172,6 +172,8 @@ class Application:
         if route.of_graph:
             call = replace(call, target=state.serving.graph(path.pop("graph_id")))
             exchange.graph_id = call.served.graph_id
+        if route.body is not Body.NONE:
+            refuse_encoded(exchange.headers.get("content-encoding"))
         match route.operation_id:
             case "loadNdjson":
                 await self._load(exchange, call)
@@ -284,7 +286,7 @@ class Application:
             raise BrokenStreamError from error
         # What is left of a body that was refused must not be taken for the next request.
         unread = route.body is not Body.NONE and exchange.has_body
-        if unread and answer.status not in (408, 413):
+        if unread and answer.status not in (408, 413) and not exchange.awaits_go_ahead:
             unread = not await is_received(exchange.receive, exchange.declared_length)
         headers = {**answer.headers, **_CLOSES} if unread else answer.headers
         await exchange.answer(replace(answer, headers=headers), route)
