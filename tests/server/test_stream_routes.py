@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,8 @@ import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.server.call import HANDLERS
+from omnigraph.server.handlers.streaming import stream_answer
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running
@@ -231,6 +234,27 @@ def test_a_stream_that_fails_midway_says_so_and_never_looks_complete(
     assert len(server.recorder.failures) == 1
     record = next(r for r in server.recorder.records if r.request_id == "torn-1")
     assert (record.status, record.broke_off) == (200, True)
+
+
+def test_a_stream_that_stands_still_is_broken_off(large_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b'{"type":"Note","data":{}}\n'
+        stuck.wait()
+
+    stand_still = lambda call: stream_answer(call, lines(), "application/x-ndjson", {}, last_line_tells_error=True)  # noqa: E731
+    monkeypatch.setitem(HANDLERS, "export", stand_still)
+    with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(query_seconds=2)) as server:
+        try:
+            with paused(server) as response, pytest.raises(http.client.IncompleteRead) as cut:
+                response.read()
+        finally:
+            stuck.set()
+        first, last = ndjson(cut.value.partial)
+        assert first == {"type": "Note", "data": {}}
+        assert last["error"]["resource_limit"]["resource"] == "query seconds"
+        wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
 
 
 def test_a_stream_that_fails_at_once_is_an_error(torn: tuple[RunningServer, Path]) -> None:
