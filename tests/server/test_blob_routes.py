@@ -98,7 +98,11 @@ def test_a_blob_of_a_branch_and_of_a_commit(server: RunningServer, graph: Graph)
         ("entity=node&type=Person&id=Ada", 400, "invalid Blob selector query parameters:"),
         ("entity=node&type=Person&id=Ada&property=photo&id=Cy", 400, "invalid Blob selector query parameters:"),
         ("entity=node&type=Person&id=Ada&property=photo&other=1", 400, "invalid Blob selector query parameters:"),
-        ("entity=node&type=Person&id=Ada&property=photo&branch=main&snapshot=x", 400, "branch or snapshot, not both"),
+        (
+            "entity=node&type=Person&id=Ada&property=photo&branch=main&snapshot=x",
+            400,
+            "invalid Blob selector query parameters: name a branch or snapshot, not both",
+        ),
         ("entity=node&type=Person&id=Ada&property=name", 400, "name"),
         ("entity=node&type=Person&id=Ada&property=none", 404, "none"),
         ("entity=node&type=None&id=Ada&property=photo", 404, "None"),

@@ -102,6 +102,15 @@ def test_an_export_of_the_past(server: RunningServer, graph: Graph) -> None:
     assert export(server, {"version": 2}).text == export(server, {"snapshot": graph.commits().commits[-2].id}).text
 
 
+def test_an_export_of_a_commit_has_a_tag(server: RunningServer, graph: Graph) -> None:
+    newest, older = (commit.id for commit in graph.commits().commits[:2])
+    tag = export(server, {"snapshot": newest}).headers["etag"]
+    again = server.client.post("/graphs/kb/export", json={"snapshot": newest}, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["omnigraph-commit"]) == (304, b"", newest)
+    assert export(server, {"snapshot": older}).headers["etag"] != tag
+    assert "etag" not in export(server, {}).headers
+
+
 @pytest.mark.parametrize(
     ("body", "status", "fragment"),
     [
