@@ -173,6 +173,24 @@ def test_a_precondition_is_never_ignored(
     assert successor in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("load", {"data": person("Unconditional")}),
+        ("ingest", {"data": person("Unconditional")}),
+        ("branches", {"name": "unconditional"}),
+        ("branches/merge", {"source": "main", "target": "main"}),
+        ("schema/apply", {"schema_source": SCHEMA}),
+    ],
+)
+def test_a_write_without_preconditions_refuses_them(
+    server: RunningServer, graph: Graph, path: str, body: dict[str, Any]
+) -> None:
+    answer = post(server, path, body, {IF: graph.resolve_snapshot("main")})
+    assert answer.status_code == 400
+    assert f"{IF} is not checked here; leave it out" in answer.json()["error"]
+
+
 def test_of_many_writes_at_one_commit_one_happens(server: RunningServer, graph: Graph, branch: str) -> None:
     head = graph.resolve_snapshot(branch)
     statuses: list[int] = []
