@@ -141,6 +141,7 @@ class Graph:
         return type(self)(replace(self._workspace, acts_for=actor))
 
     def close(self) -> None:
+        """End the background work and the threads of the handle. Leaving a `with` block does it."""
         self._workspace.close()
 
     def __enter__(self) -> Self:
@@ -153,10 +154,12 @@ class Graph:
 
     @property
     def uri(self) -> str:
+        """Where the graph is."""
         return self._workspace.uri
 
     @property
     def id(self) -> str:
+        """The id that the graph was created with. A graph that is made again at the same place has another one."""
         return self._workspace.graph_id
 
     @property
@@ -166,14 +169,17 @@ class Graph:
 
     @property
     def embedder(self) -> Embedder | None:
+        """What turns texts into vectors; None when nothing does."""
         return self._workspace.embedder
 
     @property
     def limits(self) -> Limits:
+        """What one write may hold in memory."""
         return self._workspace.limits
 
     @property
     def external_blobs(self) -> ExternalBlobPolicy:
+        """Which references to external objects are admitted."""
         return self._workspace.external_blobs
 
     @property
@@ -225,7 +231,10 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> Snapshot:
-        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them).
+
+        Raises `NotFoundError` where there is no such branch, commit, version or moment.
+        """
         return _face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
 
     def at(
@@ -260,6 +269,10 @@ class Graph:
         The query is a handle of `omnigraph.queries`, or a text with the name of one of its queries (which a text with
         one query can do without). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
         author="lem")`. One that is called like an option of this method has to be in `params`.
+
+        Raises `CompileError` for a text that does not parse or does not fit the schema, `BadRequestError` for wrong
+        parameters, `NotFoundError` for a state that is not there, and `ResourceLimitError` for a query that needs more
+        memory than its options allow.
         """
         point = ReadPoint(branch, snapshot, version, at)
         asked = _asked(source, name, params, parameters, point, options)
@@ -372,6 +385,10 @@ class Graph:
 
         The query and its parameters are given as to `query`. A repeat with the same `idempotency_key` writes nothing
         and returns what the first call returned.
+
+        Raises `ConstraintError` for data that breaks a rule of the schema, `PreconditionFailedError` when another
+        commit is the head than `if_commit`, and `ReadSetChangedError` when another writer changed what the mutation
+        relied on. Whatever is raised as a `ConflictError` or a `BadRequestError`, nothing was written.
         """
         options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
         asked = call(source, name, params, parameters, options)
@@ -406,6 +423,9 @@ class Graph:
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
         succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell. `embed` computes
         every missing vector whose `@embed` source has a text; those of `on_write=true` are computed in any case.
+
+        Raises `ConstraintError` for a row that breaks a rule of the schema, `KeyConflictError` for an id that `append`
+        finds taken, and `ResourceLimitError` for more than the handle's `limits`. Nothing was written then.
         """
         opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
         request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
@@ -446,7 +466,8 @@ class Graph:
     # Branches and history
 
     def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
-        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
+        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
+        otherwise a branch that is not there raises `BranchNotFoundError`."""
         name = name.strip()
         if not self._has_branch(name):
             if not create:
@@ -472,6 +493,7 @@ class Graph:
         return BranchCreated(self.uri, source.strip(), made.branch, author)
 
     def list_branches(self) -> list[str]:
+        """The names of all branches, sorted."""
         return branch_names(self._acting(PolicyAction.READ))
 
     def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted:
@@ -481,11 +503,12 @@ class Graph:
         return BranchDeleted(self.uri, name.strip(), author)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
-        # Log entries tell how much every table holds; `commits` is for readers.
+        """Log entries of a branch, newest first. They tell how much every table holds; `commits` is for readers."""
         workspace = self._whole(PolicyAction.READ, "log entries", branch)
         return log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
 
     def get_commit(self, commit_id: str) -> LogEntry:
+        """The log entry of a commit; `describe_commit` is for readers."""
         return self._whole(PolicyAction.READ, "log entries").commit_entry(commit_id)
 
     def merge_base(self, left: str, right: str) -> LogEntry | None:
@@ -494,6 +517,7 @@ class Graph:
         return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> upkeep.Verification:
+        """Check that everything the graph names is there and whole. Reads only; the report tells what is wrong."""
         from omnigraph.engine.upkeep.verify import verify
 
         return verify(self._acting(PolicyAction.ADMIN))
@@ -547,7 +571,10 @@ class Graph:
         message: str | None = None,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
+        """Merge a branch into another as one commit.
+
+        Raises `MergeConflictsError` with every conflict at once; nothing has changed then.
+        """
         from omnigraph.engine.history.merge import merge as run_merge
 
         author = self._author(actor)
@@ -587,6 +614,7 @@ class Graph:
         return summaries(acting, branch, limit=limit, before=before, exact=exact)
 
     def describe_commit(self, commit_id: str) -> CommitSummary:
+        """One commit, with what it did. Raises `NotFoundError` for one that no branch has."""
         return summary(self.snapshot(snapshot=commit_id))
 
     def commit_changes(
@@ -598,7 +626,10 @@ class Graph:
         max_changes: int | None = None,
         max_bytes: int | None = None,
     ) -> CommitChangesPage:
-        """One page of what a commit changed relative to its first parent, with images before and after."""
+        """One page of what a commit changed relative to its first parent, with images before and after.
+
+        Raises `ChangeFeedGapError` when cleanup has released what it would compare.
+        """
         state = self.snapshot(snapshot=commit_id)
         return commit_changes_page(state, scope or EVERYTHING, page_token, max_changes, max_bytes)
 
@@ -618,7 +649,10 @@ class Graph:
         max_bytes: int | None = None,
         max_commits: int | None = None,
     ) -> ChangePoll:
-        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
+
+        Raises `ChangeFeedGapError` when cleanup has released the commits that come next: begin again with a baseline.
+        """
         request = PollRequest(
             branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
         )
@@ -741,7 +775,11 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> BlobRead:
-        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object.
+
+        Raises `NotFoundError` for an entity that is not there or holds no value, `BadRequestError` for a property that
+        is no blob.
+        """
         point = ReadPoint(branch, snapshot, version, at)
         return read_blob(self._workspace, BlobCell(kind, type, id, property), point)
 
