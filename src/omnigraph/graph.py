@@ -70,7 +70,7 @@ from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Call, Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.models import LogEntry
+from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.tracing import Trace
 
 if TYPE_CHECKING:
@@ -486,21 +486,38 @@ class Graph:
             return False
         return True
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
-        """A branch from another branch's head, or from any commit that a live branch still has."""
+    def create_branch(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> BranchCreated:
+        """A branch from another branch's head, or from any commit that a live branch still has.
+
+        A repeat with the same `idempotency_key` makes nothing, also when the branch was deleted since.
+        """
         source, author = MAIN if source is None else source, self._author(actor)
-        made = create_branch(self._workspace, name, source, actor=author)
-        return BranchCreated(self.uri, source.strip(), made.branch, author)
+        made = create_branch(self._workspace, name, source, actor=author, idempotency_key=idempotency_key)
+        who, replayed = (made.actor, True) if isinstance(made, KeyUse) else (author, False)
+        return BranchCreated(self.uri, source.strip(), name.strip(), who, replayed)
 
     def list_branches(self) -> list[str]:
         """The names of all branches, sorted."""
         return branch_names(self._acting(PolicyAction.READ))
 
-    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted:
-        """Delete a branch. Commits that another branch has stay."""
+    def delete_branch(
+        self, name: str, *, actor: str | None = None, idempotency_key: str | None = None
+    ) -> BranchDeleted:
+        """Delete a branch. Commits that another branch has stay.
+
+        A repeat with the same `idempotency_key` deletes nothing, also when a new branch has the name since.
+        """
         author = self._author(actor)
-        delete_branch(self._workspace, name, actor=author)
-        return BranchDeleted(self.uri, name.strip(), author)
+        earlier = delete_branch(self._workspace, name, actor=author, idempotency_key=idempotency_key)
+        who, replayed = (author, False) if earlier is None else (earlier.actor, True)
+        return BranchDeleted(self.uri, name.strip(), who, replayed)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
         """Log entries of a branch, newest first. They tell how much every table holds; `commits` is for readers."""
@@ -726,13 +743,25 @@ class Graph:
         return preview_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def apply_schema(
-        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        text: str,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaApplied:
         """Change the schema of a branch in one commit, together with the data change it needs."""
         from omnigraph.engine.schema.apply import apply_schema
 
-        workspace, author = self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch), self._author(actor)
-        return apply_schema(workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=author)
+        return apply_schema(
+            self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch),
+            text,
+            branch.strip(),
+            allow_data_loss=allow_data_loss,
+            actor=self._author(actor),
+            idempotency_key=idempotency_key,
+        )
 
     def cleanup(
         self,

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,8 @@ def boot(settings: Settings, open_graph: object, environment: Any, revision: int
     room = Path(os.environ[ROOM])
     boots = len(list(room.glob("boot-*")))
     (room / f"boot-{os.getpid()}").write_text(json.dumps(revision))
+    if (room / "take").exists() and not boots:
+        globals()["taken"] = socket.create_server(("127.0.0.1", settings.port))
     if (room / "refuse").exists() and boots >= int((room / "refuse").read_text()):
         raise OmniGraphError("no healthy graphs")
     if (room / "die").exists() and boots >= int((room / "die").read_text()):

@@ -247,21 +247,21 @@ CACHED = [
 ]
 
 
+@pytest.mark.parametrize("accept", ["application/json", "text/csv", "application/vnd.apache.arrow.stream"])
 @pytest.mark.parametrize(("method", "path", "body"), CACHED)
 def test_a_read_of_a_commit_has_a_tag(
-    server: RunningServer, history: list[str], method: str, path: str, body: dict[str, Any]
+    server: RunningServer, history: list[str], method: str, path: str, body: dict[str, Any], accept: str
 ) -> None:
-    first = ask(server, {**body, "snapshot": history[1]}, path=path)
+    first = ask(server, {**body, "snapshot": history[1]}, accept, path=path)
     tag = first.headers["etag"]
     for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
-        again = server.client.post(
-            f"/graphs/kb/{path}", json={**body, "snapshot": history[1]}, headers={"If-None-Match": known}
-        )
+        headers = {"If-None-Match": known, "Accept": accept}
+        again = server.client.post(f"/graphs/kb/{path}", json={**body, "snapshot": history[1]}, headers=headers)
         assert (again.status_code, again.content) == (304, b"")
         assert (again.headers["etag"], again.headers["omnigraph-commit"]) == (tag, history[1])
-    other = ask(server, {**body, "snapshot": history[2]}, path=path)
+    other = ask(server, {**body, "snapshot": history[2]}, accept, path=path)
     assert other.headers["etag"] != tag
-    assert "etag" not in ask(server, body, path=path).headers
+    assert "etag" not in ask(server, body, accept, path=path).headers
 
 
 @pytest.mark.parametrize("path", ["snapshot", "schema", "entity?entity=node&type=Person&id=Ada"])

@@ -161,9 +161,11 @@ def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
     with Board(1) as board, running({"kb": graph}, admission=Admission(board, 0, 16, 300)) as server:
         branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
         assert branch.status_code == 200, "an operation on branches counts 256"
-        refused = server.client.post("/graphs/kb/load", json={"data": person("New", tags=["x" * 300])})
-    assert refused.status_code == 429
-    assert "byte budget" in refused.json()["error"]
+        for tag in ("x" * 300, "日" * 100):
+            data = json.dumps({"type": "Person", "data": {"name": "New", "tags": [tag]}}, ensure_ascii=False)
+            refused = server.client.post("/graphs/kb/load", json={"data": data})
+            assert refused.status_code == 429
+            assert "byte budget" in refused.json()["error"]
 
 
 def test_changes_that_were_reclaimed_are_gone(tmp_path: Path) -> None:

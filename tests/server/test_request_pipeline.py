@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import shutil
@@ -139,6 +140,12 @@ def test_any_other_form_than_bearer_is_no_token(guarded: RunningServer, header: 
     assert response.json()["code"] == "unauthorized"
     assert "missing bearer token" in response.json()["error"]
     assert "www-authenticate" not in response.headers
+
+
+def test_white_space_around_a_header_is_none_of_it(guarded: RunningServer) -> None:
+    with raw.connected(guarded) as connection:
+        connection.sendall(raw.head("GET", "/graphs/kb/schema", {"Authorization": f"  Bearer {TOKEN} \t"}))
+        assert raw.answer(connection)[0].status == 200
 
 
 @pytest.mark.parametrize("token", [f" {TOKEN}", "nobody", TOKEN.upper(), TOKEN[:-1], f"{TOKEN}, Bearer {READER}", "é"])
@@ -304,6 +311,28 @@ def test_a_body_at_its_ceiling(guarded: RunningServer) -> None:
     body = json.dumps({"query": EVERYBODY}).encode().ljust(SMALL)
     headers = {**ANA, "Content-Type": "application/json"}
     assert guarded.client.post("/graphs/kb/query", content=body, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["query", "load", "load/ndjson", "export", "queries/add"])
+def test_a_packed_body_is_not_unpacked(guarded: RunningServer, path: str) -> None:
+    headers = {**ANA, "Content-Type": "application/json", "Content-Encoding": "gzip"}
+    response = guarded.client.post(f"/graphs/kb/{path}", content=gzip.compress(b"{}"), headers=headers)
+    assert (response.status_code, response.json()["code"]) == (415, "bad_request")
+    assert "'gzip': send it without Content-Encoding" in response.json()["error"]
+
+
+def test_who_waits_for_a_go_ahead_is_refused_without_one(guarded: RunningServer) -> None:
+    expecting = {"Content-Length": 10, "Content-Type": "application/json", "Expect": "100-continue"}
+    with raw.connected(guarded) as connection:
+        connection.sendall(raw.head("POST", "/graphs/kb/query", expecting))
+        refused = connection.recv(65536)
+        assert refused.startswith(b"HTTP/1.1 401")
+        assert b"connection: close" in refused
+    with raw.connected(guarded) as connection:
+        connection.sendall(raw.head("POST", "/graphs/kb/query", {**expecting, **ANA}))
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b" " * 10)
+        assert raw.answer(connection)[0].status == 400
 
 
 @pytest.mark.parametrize("path", ["/graphs/kb/query", "/graphs/kb/load/ndjson"])

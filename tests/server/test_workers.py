@@ -140,6 +140,20 @@ def test_an_address_that_is_taken_is_named(light: LightServer, light_refused: Ca
         assert f"can't bind 127.0.0.1:{port}" in errors
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_address_that_is_taken_while_it_boots_is_named(
+    light_refused: Callable[..., Any], room: Room, workers: int
+) -> None:
+    room.put("take")
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        code, errors, lines = light_refused(workers=workers, port=port)
+    assert (code, lines) == (1, [])
+    assert f"Error: can't bind 127.0.0.1:{port}: Address already in use" in errors
+
+
 def test_while_a_worker_is_dead_the_other_serves_until_it_is_replaced(light: LightServer, room: Room) -> None:
     """The socket belongs to all. Whoever comes later serves what the first one found, however often it is tried."""
     server = light(workers=2)

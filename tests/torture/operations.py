@@ -18,6 +18,7 @@ from omnigraph.api.changes import ChangeBlock
 from omnigraph.api.merge import Resolutions
 from omnigraph.api.upkeep import MaintenancePolicy, Retention
 from omnigraph.engine.branches import create_branch
+from omnigraph.storage.models import BranchRef
 from tests.torture.choices import CHOOSING, MUTATING, Arguments
 from tests.torture.model import records
 from tests.torture.readings import READINGS
@@ -82,6 +83,7 @@ def _do_merge(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, 
 
 def _do_branch(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
     ref = create_branch(graph.workspace, arguments["name"], arguments["source"], actor=operation["op"])
+    assert isinstance(ref, BranchRef), "no key was given"
     return {"branch_id": ref.branch_id}
 
 

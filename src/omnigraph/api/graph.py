@@ -221,9 +221,18 @@ class GraphApi(Protocol):
 
     # Branches and history
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated: ...
+    def create_branch(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> BranchCreated: ...
     def list_branches(self) -> list[str]: ...
-    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted: ...
+    def delete_branch(
+        self, name: str, *, actor: str | None = None, idempotency_key: str | None = None
+    ) -> BranchDeleted: ...
 
     def merge(
         self,
@@ -308,7 +317,13 @@ class GraphApi(Protocol):
     ) -> str: ...
     def plan_schema(self, text: str, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan: ...
     def apply_schema(
-        self, text: str, *, branch: str = "main", allow_data_loss: bool = False, actor: str | None = None
+        self,
+        text: str,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaApplied: ...
 
     # Upkeep

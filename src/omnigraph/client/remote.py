@@ -90,20 +90,17 @@ class Remote:
     def writing(
         self, request: Request, *, actor: str | None, key: str | None = None, content: Upload | None = None
     ) -> Request:
-        """The same as a write: under a key where the operation takes one, so that sending it twice is safe."""
+        """The same as a write under a key, one of its own when none is given, so that sending it twice is safe."""
         if actor is not None:
             raise BadRequestError(
                 f"actor '{actor}' is not allowed on a served write: the server knows who writes by the token"
             )
-        keyed = request.route.idempotent_by_key
-        if key is not None and not keyed:
-            raise BadRequestError(f"'{request.route.operation_id}' takes no idempotency key")
         named = key if key is not None else secrets.token_hex(16)
-        headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")} if keyed else {}
+        headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")}
         if content is not None:
             headers["Content-Type"] = request.route.request_media.value
         body = request.content if content is None else content
-        return replace(request.with_headers(headers), content=body, repeatable=keyed, writes=True)
+        return replace(request.with_headers(headers), content=body, writes=True)
 
     # What this client has written
 

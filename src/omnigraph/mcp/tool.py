@@ -61,10 +61,10 @@ class Tool:
         )
 
 
-def hints(title: str, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
+def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
     """What clients may go by when they ask a person for consent. Nothing outside the graph is touched."""
     if not writes:
-        return types.ToolAnnotations(title=title, read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+        return types.ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
     return types.ToolAnnotations(
         title=title,
         read_only_hint=False,

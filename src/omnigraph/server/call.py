@@ -189,13 +189,15 @@ class Call:
 
     def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The state that a read is of, once the actor may read it."""
-        return self._recent_enough(checked_point(point), self.allowed_state(checked_point(point), action))
+        point = checked_point(point)
+        return self._recent_enough(point, self.allowed_state(point, action))
 
     def read(
         self,
         point: ReadPoint,
         read: Callable[[Snapshot], AnyAnswer],
         *,
+        action: PolicyAction = PolicyAction.READ,
         immutable: bool = True,
         of_branch: bool = True,
         text: str = "",
@@ -208,10 +210,10 @@ class Call:
         """
         point = checked_point(point)
         if point.snapshot is None:
-            graph = self.require(PolicyAction.READ, point.branch if of_branch else None)
+            graph = self.require(action, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
             return graph.workspace.read(state_read, point)
-        state = self.allowed_state(point, PolicyAction.READ)
+        state = self.allowed_state(point, action)
         if not immutable or state.lens.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
