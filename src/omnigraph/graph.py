@@ -43,7 +43,7 @@ from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branches import branch_names, create_branch, delete_branch
+from omnigraph.engine.branches import branch_exists, branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
@@ -64,7 +64,7 @@ from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import BranchNotFoundError, ConflictError
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Call, Query, call
@@ -469,22 +469,11 @@ class Graph:
         """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
         otherwise a branch that is not there raises `BranchNotFoundError`."""
         name = name.strip()
-        if not self._has_branch(name):
-            if not create:
-                raise BranchNotFoundError(name)
-            try:
-                self.create_branch(name, source=source, actor=actor)
-            except ConflictError:
-                if not self._has_branch(name):
-                    raise
+        if create:
+            find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
+        elif not branch_exists(self._workspace, name):
+            raise BranchNotFoundError(name)
         return Branch(self, name)
-
-    def _has_branch(self, name: str) -> bool:
-        try:
-            self._acting(PolicyAction.READ, name).head(name)
-        except BranchNotFoundError:
-            return False
-        return True
 
     def create_branch(
         self,
@@ -496,7 +485,8 @@ class Graph:
     ) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has.
 
-        A repeat with the same `idempotency_key` makes nothing, also when the branch was deleted since.
+        A repeat with the same `idempotency_key` makes nothing, also when the branch was deleted since. Raises
+        `ConflictError` where the name is taken, `NotFoundError` for a source that is not there.
         """
         source, author = MAIN if source is None else source, self._author(actor)
         made = create_branch(self._workspace, name, source, actor=author, idempotency_key=idempotency_key)
@@ -512,7 +502,8 @@ class Graph:
     ) -> BranchDeleted:
         """Delete a branch. Commits that another branch has stay.
 
-        A repeat with the same `idempotency_key` deletes nothing, also when a new branch has the name since.
+        A repeat with the same `idempotency_key` deletes nothing, also when a new branch has the name since. Raises
+        `BranchNotFoundError` where there is none, `ConflictError` while another branch depends on it.
         """
         author = self._author(actor)
         earlier = delete_branch(self._workspace, name, actor=author, idempotency_key=idempotency_key)
@@ -751,7 +742,10 @@ class Graph:
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> SchemaApplied:
-        """Change the schema of a branch in one commit, together with the data change it needs."""
+        """Change the schema of a branch in one commit, together with the data change it needs.
+
+        Raises `CompileError` for a schema that is wrong, `BadRequestError` for a change that is not possible.
+        """
         from omnigraph.engine.schema.apply import apply_schema
 
         return apply_schema(
