@@ -651,8 +651,10 @@ class CompileError(BadRequestError):
 
     @property
     def code(self) -> str:
+        """The code of the first finding, such as `T3`."""
         return self.diagnostics[0].code
 
     @property
     def span(self) -> Span | None:
+        """Where the first finding stands, if it stands anywhere."""
         return self.diagnostics[0].span

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import structs
@@ -43,7 +42,7 @@ from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branches import branch_names, create_branch, delete_branch
+from omnigraph.engine.branches import branch_exists, branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
@@ -64,7 +63,7 @@ from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import BranchNotFoundError, ConflictError
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Call, Query, call
@@ -141,22 +140,23 @@ class Graph:
         return type(self)(replace(self._workspace, acts_for=actor))
 
     def close(self) -> None:
+        """End the background work and the threads of the handle. Leaving a `with` block does it."""
         self._workspace.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def uri(self) -> str:
+        """Where the graph is."""
         return self._workspace.uri
 
     @property
     def id(self) -> str:
+        """The id that the graph was created with. A graph that is made again at the same place has another one."""
         return self._workspace.graph_id
 
     @property
@@ -166,14 +166,17 @@ class Graph:
 
     @property
     def embedder(self) -> Embedder | None:
+        """What turns texts into vectors; None when nothing does."""
         return self._workspace.embedder
 
     @property
     def limits(self) -> Limits:
+        """What one write may hold in memory."""
         return self._workspace.limits
 
     @property
     def external_blobs(self) -> ExternalBlobPolicy:
+        """Which references to external objects are admitted."""
         return self._workspace.external_blobs
 
     @property
@@ -225,7 +228,10 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> Snapshot:
-        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them).
+
+        Raises `NotFoundError` where there is no such branch, commit, version or moment.
+        """
         return _face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
 
     def at(
@@ -260,6 +266,10 @@ class Graph:
         The query is a handle of `omnigraph.queries`, or a text with the name of one of its queries (which a text with
         one query can do without). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
         author="lem")`. One that is called like an option of this method has to be in `params`.
+
+        Raises `CompileError` for a text that does not parse or does not fit the schema, `BadRequestError` for wrong
+        parameters, `NotFoundError` for a state that is not there, and `ResourceLimitError` for a query that needs more
+        memory than its options allow.
         """
         point = ReadPoint(branch, snapshot, version, at)
         asked = _asked(source, name, params, parameters, point, options)
@@ -372,6 +382,10 @@ class Graph:
 
         The query and its parameters are given as to `query`. A repeat with the same `idempotency_key` writes nothing
         and returns what the first call returned.
+
+        Raises `ConstraintError` for data that breaks a rule of the schema, `PreconditionFailedError` when another
+        commit is the head than `if_commit`, and `ReadSetChangedError` when another writer changed what the mutation
+        relied on. Whatever is raised as a `ConflictError` or a `BadRequestError`, nothing was written.
         """
         options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
         asked = call(source, name, params, parameters, options)
@@ -406,6 +420,9 @@ class Graph:
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
         succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell. `embed` computes
         every missing vector whose `@embed` source has a text; those of `on_write=true` are computed in any case.
+
+        Raises `ConstraintError` for a row that breaks a rule of the schema, `KeyConflictError` for an id that `append`
+        finds taken, and `ResourceLimitError` for more than the handle's `limits`. Nothing was written then.
         """
         opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
         request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
@@ -446,24 +463,14 @@ class Graph:
     # Branches and history
 
     def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
-        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
+        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
+        otherwise a branch that is not there raises `BranchNotFoundError`."""
         name = name.strip()
-        if not self._has_branch(name):
-            if not create:
-                raise BranchNotFoundError(name)
-            try:
-                self.create_branch(name, source=source, actor=actor)
-            except ConflictError:
-                if not self._has_branch(name):
-                    raise
+        if create:
+            find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
+        elif not branch_exists(self._workspace, name):
+            raise BranchNotFoundError(name)
         return Branch(self, name)
-
-    def _has_branch(self, name: str) -> bool:
-        try:
-            self._acting(PolicyAction.READ, name).head(name)
-        except BranchNotFoundError:
-            return False
-        return True
 
     def create_branch(
         self,
@@ -475,7 +482,8 @@ class Graph:
     ) -> BranchCreated:
         """A branch from another branch's head, or from any commit that a live branch still has.
 
-        A repeat with the same `idempotency_key` makes nothing, also when the branch was deleted since.
+        A repeat with the same `idempotency_key` makes nothing, also when the branch was deleted since. Raises
+        `ConflictError` where the name is taken, `NotFoundError` for a source that is not there.
         """
         source, author = MAIN if source is None else source, self._author(actor)
         made = create_branch(self._workspace, name, source, actor=author, idempotency_key=idempotency_key)
@@ -483,6 +491,7 @@ class Graph:
         return BranchCreated(self.uri, source.strip(), name.strip(), who, replayed)
 
     def list_branches(self) -> list[str]:
+        """The names of all branches, sorted."""
         return branch_names(self._acting(PolicyAction.READ))
 
     def delete_branch(
@@ -490,7 +499,8 @@ class Graph:
     ) -> BranchDeleted:
         """Delete a branch. Commits that another branch has stay.
 
-        A repeat with the same `idempotency_key` deletes nothing, also when a new branch has the name since.
+        A repeat with the same `idempotency_key` deletes nothing, also when a new branch has the name since. Raises
+        `BranchNotFoundError` where there is none, `ConflictError` while another branch depends on it.
         """
         author = self._author(actor)
         earlier = delete_branch(self._workspace, name, actor=author, idempotency_key=idempotency_key)
@@ -498,11 +508,12 @@ class Graph:
         return BranchDeleted(self.uri, name.strip(), who, replayed)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
-        # Log entries tell how much every table holds; `commits` is for readers.
+        """Log entries of a branch, newest first. They tell how much every table holds; `commits` is for readers."""
         workspace = self._whole(PolicyAction.READ, "log entries", branch)
         return log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
 
     def get_commit(self, commit_id: str) -> LogEntry:
+        """The log entry of a commit; `describe_commit` is for readers."""
         return self._whole(PolicyAction.READ, "log entries").commit_entry(commit_id)
 
     def merge_base(self, left: str, right: str) -> LogEntry | None:
@@ -511,6 +522,7 @@ class Graph:
         return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> upkeep.Verification:
+        """Check that everything the graph names is there and whole. Reads only; the report tells what is wrong."""
         from omnigraph.engine.upkeep.verify import verify
 
         return verify(self._acting(PolicyAction.ADMIN))
@@ -564,7 +576,10 @@ class Graph:
         message: str | None = None,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
+        """Merge a branch into another as one commit.
+
+        Raises `MergeConflictsError` with every conflict at once; nothing has changed then.
+        """
         from omnigraph.engine.history.merge import merge as run_merge
 
         author = self._author(actor)
@@ -604,6 +619,7 @@ class Graph:
         return summaries(acting, branch, limit=limit, before=before, exact=exact)
 
     def describe_commit(self, commit_id: str) -> CommitSummary:
+        """One commit, with what it did. Raises `NotFoundError` for one that no branch has."""
         return summary(self.snapshot(snapshot=commit_id))
 
     def commit_changes(
@@ -615,7 +631,10 @@ class Graph:
         max_changes: int | None = None,
         max_bytes: int | None = None,
     ) -> CommitChangesPage:
-        """One page of what a commit changed relative to its first parent, with images before and after."""
+        """One page of what a commit changed relative to its first parent, with images before and after.
+
+        Raises `ChangeFeedGapError` when cleanup has released what it would compare.
+        """
         state = self.snapshot(snapshot=commit_id)
         return commit_changes_page(state, scope or EVERYTHING, page_token, max_changes, max_bytes)
 
@@ -635,7 +654,10 @@ class Graph:
         max_bytes: int | None = None,
         max_commits: int | None = None,
     ) -> ChangePoll:
-        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
+
+        Raises `ChangeFeedGapError` when cleanup has released the commits that come next: begin again with a baseline.
+        """
         request = PollRequest(
             branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
         )
@@ -717,7 +739,10 @@ class Graph:
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> SchemaApplied:
-        """Change the schema of a branch in one commit, together with the data change it needs."""
+        """Change the schema of a branch in one commit, together with the data change it needs.
+
+        Raises `CompileError` for a schema that is wrong, `BadRequestError` for a change that is not possible.
+        """
         from omnigraph.engine.schema.apply import apply_schema
 
         return apply_schema(
@@ -770,7 +795,11 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> BlobRead:
-        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object.
+
+        Raises `NotFoundError` for an entity that is not there or holds no value, `BadRequestError` for a property that
+        is no blob.
+        """
         point = ReadPoint(branch, snapshot, version, at)
         return read_blob(self._workspace, BlobCell(kind, type, id, property), point)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from omnigraph import Graph
 from omnigraph.engine.object_store import ObjectStore
 from tests.support.clusters import SCHEMA, Cluster, make_cluster
 from tests.support.servers import ServerProcess, refused, served
 
+_NUMBERS = itertools.count()
 LightServer = Callable[..., ServerProcess]
 
 
@@ -52,6 +55,14 @@ def cluster(made_once: Path, tmp_path: Path) -> Cluster:
     root = tmp_path / "box"
     shutil.copytree(made_once, root)
     return Cluster(str(root), ObjectStore.open(str(root)))
+
+
+@pytest.fixture
+def branch(graph: Graph) -> str:
+    """A branch of its own for a test, of the graph of its module."""
+    name = f"b{next(_NUMBERS)}"
+    graph.create_branch(name)
+    return name
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from tests.server.sample import SCHEMA, Rules, bearer, ndjson, people, person
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
-_names = itertools.count()
 EVENTS = {"Accept": "text/event-stream"}
 
 
@@ -36,13 +34,6 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def server(graph: Graph) -> Iterator[RunningServer]:
     with faultless({"kb": graph}) as server:
         yield server
-
-
-@pytest.fixture
-def branch(graph: Graph) -> str:
-    name = f"b{next(_names)}"
-    graph.create_branch(name)
-    return name
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -31,7 +30,6 @@ IF = "Omnigraph-If-Graph-Commit"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 TWO_KINDS = "query both($name: String) { insert Person { name: $name }  delete Person where name = $name }"
 QUERIES = "\n".join([EVERYBODY, ADD, AGE])
-_names = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +42,6 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 def server(graph: Graph) -> Iterator[RunningServer]:
     with faultless({"kb": graph}, queries=QUERIES) as server:
         yield server
-
-
-@pytest.fixture
-def branch(graph: Graph) -> str:
-    """A branch of its own for a test."""
-    name = f"b{next(_names)}"
-    graph.create_branch(name)
-    return name
 
 
 def post(server: RunningServer, path: str, body: Any, headers: Any = None) -> httpx.Response:

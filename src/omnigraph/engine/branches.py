@@ -10,7 +10,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.held_source import held_source
 from omnigraph.engine.write.request_digest import RequestDigest
-from omnigraph.errors import ConflictError, NotFoundError
+from omnigraph.errors import BranchNotFoundError, ConflictError, NotFoundError
 from omnigraph.storage.models import BranchRef, KeyUse
 
 
@@ -36,6 +36,26 @@ def create_branch(
         if (earlier := branches.earlier_use(name, key)) is None:
             raise
         return earlier
+
+
+def find_or_create(workspace: Workspace, name: str, source: str, *, actor: str | None = None) -> None:
+    """Create a branch unless it is there, or somebody else creates it at the same time."""
+    if branch_exists(workspace, name):
+        return
+    try:
+        create_branch(workspace, name, source, actor=workspace.author(actor))
+    except ConflictError:
+        if not branch_exists(workspace, name):
+            raise
+
+
+def branch_exists(workspace: Workspace, name: str) -> bool:
+    """Whether there is such a branch, for those who may read it."""
+    try:
+        workspace.acting(PolicyAction.READ, name.strip()).head(name)
+    except BranchNotFoundError:
+        return False
+    return True
 
 
 def branch_names(workspace: Workspace) -> list[str]:
