@@ -624,14 +624,28 @@ def during_apply(files: ClusterFiles, meant: Callable[[str, str], bool], action:
     return report
 
 
-def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
-    def other() -> None:
-        ledger = Ledger(ObjectStore.open(files.root))
-        before = ledger.newest()
-        assert before is not None
-        ledger.create(before.state, before)
+def make_next_state(files: ClusterFiles) -> None:
+    """As another command does, whatever it changes."""
+    ledger = Ledger(ObjectStore.open(files.root))
+    before = ledger.newest()
+    assert before is not None
+    ledger.create(before.state, before)
 
-    return during_apply(files, meant, other)
+
+def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
+    return during_apply(files, meant, lambda: make_next_state(files))
+
+
+def test_what_others_delete_meanwhile_is_not_taken_for_a_loss(files: ClusterFiles) -> None:
+    """Their state stands before they remove anything. Whoever still has the one before must not advise a refresh."""
+
+    def delete() -> None:
+        make_next_state(files)
+        shutil.rmtree(files.graph_uri("kb"))
+
+    assert codes(during_apply(files, lambda kind, path: (kind, path) == ("list", "graphs"), delete)) == [
+        "state_cas_mismatch"
+    ]
 
 
 # The list is whole

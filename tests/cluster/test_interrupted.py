@@ -203,7 +203,6 @@ class Race(NamedTuple):
 # Every outcome but silence is fine: it was first, it was late, or it met what the others were doing.
 LATE = {
     "state_cas_mismatch",
-    "graph_observation_error",
     "graph_create_failed",
     "schema_apply_failed",
 }
