@@ -83,6 +83,26 @@ def test_a_graph_that_was_removed_by_hand_is_not_replaced_without_a_word(files: 
     assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
 
 
+def test_a_loss_that_was_accepted_keeps_nobody_from_serving_the_rest(files: ClusterFiles) -> None:
+    """What is still recorded of the graph (queries, rules, pipelines) waits for the apply that makes it again."""
+    files.file("p.yaml", POLICY)
+    files.file("load.yaml", PIPELINE)
+    files.write(
+        {"kb": Declared(queries={"people.gq": QUERIES}), "lab": Declared()},
+        policies={"p": {"file": "p.yaml", "applies_to": ["kb"]}},
+        pipelines={"load": {"file": "load.yaml", "graph": "kb"}},
+    )
+    assert files.apply().converged
+    shutil.rmtree(files.graph_uri("kb"))
+    assert files.refresh().ok
+    served = read_serving(files.root)
+    assert [graph.graph_id for graph in served.graphs] == ["lab"]
+    assert (served.queries, served.policies, served.pipelines) == ((), (), ())
+    assert [pipeline.last_commit for pipeline in files.status().pipelines] == [None]
+    assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
+    assert len(read_serving(files.root).queries) == 2
+
+
 def test_a_change_of_a_comment_is_a_change_of_the_text(files: ClusterFiles) -> None:
     files.write({"kb": Declared(f"// people\n{SCHEMA}", {"people.gq": QUERIES})})
     (change,) = (change for change in files.plan().changes if change.migration is not None)
