@@ -93,6 +93,55 @@ def test_the_schema_is_summarised_type_by_type(library: omnigraph.Graph) -> None
     run(library, script)
 
 
+def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
+    """A type that main does not have."""
+    library.create_branch("work")
+    tags = "node Tag { name: String @key @index  since: Date? }  edge Tagged: Book -> Tag"
+    library.apply_schema(f"{library.schema_text()}\n{tags}", branch="work")
+    loaded = library.load(record("Tag", name="ocean", since="2020-01-02"), mode="merge", branch="work").commit
+    tagged = library.mutate('query tag() { insert Tagged { from: "1", to: "ocean" } }', branch="work").commit
+    assert loaded is not None
+    assert tagged is not None
+    then = {"snapshot": tagged.id}
+
+    async def script(agent: Agent) -> None:
+        told = await agent.call("schema", **then)
+        assert told["commit"] == tagged.id
+        assert "Tag" in [each["type"] for each in told["types"]]
+        assert "node Tag" in (await agent.call("schema", source=True, **then))["source"]
+        found = await agent.call("entity", type="Tag", id="ocean", **then)
+        assert (found["commit"], found["entity"]["since"]) == (tagged.id, "2020-01-02")
+        assert (await agent.call("search", type="Tag", text="ocean", **then))["hits"][0]["id"] == "ocean"
+        around = await agent.call("neighbours", type="Tag", id="ocean", **then)
+        assert [each["id"] for each in around["neighbours"]] == ["1"]
+        (change,) = (await agent.call("commit_changes", commit=loaded.id))["changes"]
+        assert change["after"]["since"] == "2020-01-02"
+        assert "Tag" in (await agent.refused("entity", type="Tag", id="ocean"))["error"]
+
+    run(library, script)
+
+
+def test_the_schema_is_continued_as_it_was(library: omnigraph.Graph) -> None:
+    async def script(agent: Agent) -> None:
+        counts = iter(range(100))
+        pages = await agent.pages(
+            "schema",
+            "types",
+            lambda: library.apply_schema(f"node Aaa{next(counts)} {{ name: String @key }}\n{library.schema_text()}"),
+        )
+        assert len(pages) > 1
+        assert [each["type"] for page in pages for each in page] == [
+            "Author",
+            "Book",
+            "Remark",
+            "WroteBy",
+            "About",
+            "Follows",
+        ]
+
+    run(library, script, Terms(max_tokens=200))
+
+
 def test_a_query_tells_the_commit_it_read(library: omnigraph.Graph) -> None:
     async def script(agent: Agent) -> None:
         query = (
@@ -200,8 +249,9 @@ def test_search_by_words_by_meaning_and_by_both(library: omnigraph.Graph) -> Non
 
 def test_an_entity_is_shown_for_a_reader(library: omnigraph.Graph) -> None:
     async def script(agent: Agent) -> None:
-        author = (await agent.call("entity", type="Author", id="lem"))["entity"]
-        assert author == {"id": "lem", "slug": "lem", "name": "Stanisław Lem", "born": "1921-09-12"}
+        told = await agent.call("entity", type="Author", id="lem")
+        assert told["commit"] == library.commits(limit=1).commits[0].id
+        assert told["entity"] == {"id": "lem", "slug": "lem", "name": "Stanisław Lem", "born": "1921-09-12"}
         book = (await agent.call("entity", type="Book", id="1"))["entity"]
         assert (book["vec"], book["cover"]) == ("(Vector(4)?)", "(Blob)")
         asked = (await agent.call("entity", type="Book", id="1", properties=["vec", "cover"]))["entity"]

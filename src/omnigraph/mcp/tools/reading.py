@@ -7,15 +7,14 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from omnigraph.mcp.graph import Rows, taking
-from omnigraph.mcp.members import Branch, Continuation, Params, QueryName, ReadArguments
+from omnigraph.mcp.members import Continuation, Params, QueryName, ReadArguments
 from omnigraph.mcp.paging import Place
-from omnigraph.mcp.schema import catalog_of, summary
+from omnigraph.mcp.schema import summary
 from omnigraph.mcp.state import State
-from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+from omnigraph.mcp.tool import Tool, Toolcall
 
 
-class SchemaArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    branch: Branch = None
+class SchemaArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     type: Annotated[str | None, Meta(description="Only this type.")] = None
     source: Annotated[bool, Meta(description="The text of the schema instead of a summary.")] = False
     continuation: Continuation = None
@@ -23,17 +22,18 @@ class SchemaArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, 
 
 def schema(call: Toolcall, arguments: SchemaArguments) -> dict[str, Any]:
     place = Place.of("schema", arguments, arguments.continuation)
-    branch = (arguments.branch or "main").strip()
-    text = call.graph.schema_text(branch)
+    state = arguments.state(place).pinned(call.graph)
+    head = {"commit": state.commit}
     if arguments.source:
-        answer = place.page(call.terms, {"branch": branch}, "source", text.splitlines(keepends=True))
+        lines = call.graph.schema_text(**state.options).splitlines(keepends=True)
+        answer = place.page(call.terms, head, "source", lines, lambda: state.pins)
         return {**answer, "source": "".join(answer["source"])}
-    catalog = catalog_of(text)
+    catalog = state.catalog(call.graph)
     types = summary(catalog)
     if arguments.type is not None:
         chosen = catalog.type_named(arguments.type)
         types = [each for each in types if (each["kind"], each["type"]) == (chosen.kind, chosen.name)]
-    return place.page(call.terms, {"branch": branch}, "types", types)
+    return place.page(call.terms, head, "types", types, lambda: state.pins)
 
 
 SCHEMA: Final = Tool(
@@ -65,7 +65,7 @@ def page_of_rows(call: Toolcall, place: Place, state: State, rows: Rows) -> dict
     commit = rows.graph_commit_id
     head = {"commit": commit, "columns": list(rows.columns)}
     with taking(state.rows(rows)) as found:
-        return place.page(call.terms, head, "rows", found, lambda: state.pins(call.graph, commit))
+        return place.page(call.terms, head, "rows", found, lambda: state.at(call.graph, commit).pins)
 
 
 QUERY: Final = Tool(
