@@ -18,6 +18,7 @@ from omnigraph.mcp.endpoint import protocol_server
 from omnigraph.mcp.graph import AgentGraph
 from omnigraph.mcp.guide import GUIDE, GUIDE_SCHEMA
 from omnigraph.mcp.query_files import with_query_files
+from omnigraph.mcp.schema import summary
 from omnigraph.mcp.terms import Terms
 from tests.mcp_server.agents import Agent, as_agent
 from tests.mcp_server.conftest import QUERIES, record
@@ -91,6 +92,29 @@ def test_the_schema_is_summarised_type_by_type(library: omnigraph.Graph) -> None
         assert "did you mean 'Book'" in (await agent.refused("schema", type="Bok"))["error"]
 
     run(library, script)
+
+
+def test_the_summary_tells_the_rules_that_writes_keep_to() -> None:
+    member, knows = summary(
+        compile_schema(
+            """
+            node Member {
+                email: String @key
+                age: I32?
+                nick: String? @unique
+                bio: String?
+                vec: Vector(4)? @embed("bio", on_write=true)
+                @unique(nick, age)
+                @range(age, 0..)
+                @check(nick, "^[a-z]+$")
+            }
+            edge Knows: Member -> Member @card(0..3) { @unique(src, dst) }
+            """
+        )
+    )
+    assert member["rules"] == ["@unique(nick)", "@unique(nick, age)", "@range(age, 0..)", '@check(nick, "^[a-z]+$")']
+    assert member["properties"]["vec"] == "Vector(4)?, computed from bio"
+    assert knows["rules"] == ["@unique(src, dst)", "@card(0..3)"]
 
 
 def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
