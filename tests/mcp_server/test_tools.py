@@ -29,7 +29,7 @@ TITLES = "query titles() { match { $b: Book } return { $b.title as title } order
 ADD = "query add($slug: String, $name: String) { insert Author { slug: $slug, name: $name } }"
 WRITING = {"branch_create", "merge", "mutate"}
 READING = {
-    *("schema", "query", "search", "entity", "neighbours", "branches", "diff", "merge_preview", "history"),
+    *("schema", "guide", "query", "search", "entity", "neighbours", "branches", "diff", "merge_preview", "history"),
     "commit_changes",
 }
 
@@ -224,6 +224,8 @@ def test_an_error_of_the_language_shows_the_place_and_what_was_meant(library: om
         ("mutate", {"query": ADD, "branch": "  "}, "needs a branch"),
         ("commit_changes", {"commit": "01NOPE"}, "commit '01NOPE'"),
         ("history", {"branch": "gone"}, "branch 'gone' not found"),
+        ("histroy", {}, "there is no tool 'histroy'; did you mean 'history'?"),
+        ("drop_everything", {}, "tools/list tells which there are"),
     ],
 )
 def test_a_call_that_is_wrong_says_how(
@@ -269,6 +271,16 @@ def test_search_by_words_by_meaning_and_by_both(library: omnigraph.Graph) -> Non
         assert [hit["id"] for hit in both["hits"]] == ["2"]
 
     run(library, script)
+
+
+def test_who_cannot_search_by_meaning_is_told_another_way(
+    library: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OMNIGRAPH_EMBEDDINGS_MOCK", "OMNIGRAPH_EMBED_PROVIDER", "OPENROUTER_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    error = run(library, lambda agent: agent.refused("search", type="Book", text="sea", mode="hybrid"))
+    assert "OPENAI_API_KEY is required" in error["error"]
+    assert error["error"].endswith("mode 'keyword' needs no vector")
 
 
 def test_an_entity_is_shown_for_a_reader(library: omnigraph.Graph) -> None:
@@ -457,7 +469,7 @@ def test_many_stored_queries_do_not_fill_the_context_of_a_model(library: omnigra
     async def script(agent: Agent) -> None:
         tools = (await agent.tools()).values()
         sizes = [len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools]
-        assert len(sizes) == 113
+        assert len(sizes) == 114
         assert sum(sizes) < 13_000 + 100 * 430
 
     run(graph, script)
@@ -641,6 +653,15 @@ def test_resources_and_prompts(library: omnigraph.Graph) -> None:
             await client.get_prompt("nothing")
 
     run(library, script)
+
+
+def test_the_guide_is_read_by_a_tool_too(library: omnigraph.Graph) -> None:
+    async def script(agent: Agent) -> None:
+        pages = await agent.pages("guide", "text")
+        assert len(pages) > 1
+        assert "".join(str(page) for page in pages) == GUIDE
+
+    run(library, script, Terms(max_tokens=300))
 
 
 def test_the_examples_of_the_guide_are_queries() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from omnigraph.errors import BadRequestError, PolicyError
+from omnigraph.errors import BadRequestError, EmbeddingError, PolicyError
 from omnigraph.language.catalog import NodeType
 from omnigraph.mcp import query_texts
 from omnigraph.mcp.graph import taking
@@ -33,6 +33,13 @@ class SearchArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
+    try:
+        return _hits(call, arguments)
+    except EmbeddingError as error:
+        raise EmbeddingError(f"{error}; mode '{query_texts.KEYWORD}' needs no vector") from None
+
+
+def _hits(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
     place = Place.of("search", arguments, arguments.continuation)
     state, hides = arguments.state(place), False
     type_ = state.catalog(call.graph).type_named(arguments.type)
