@@ -25,6 +25,7 @@ BODIES: dict[str, Any] = {
     "query": {"query": EVERYBODY},
     "read": {"query_source": EVERYBODY},
     "explain": {"query": EVERYBODY},
+    "profile": {"query": EVERYBODY},
     "mutate": {"query": ADD, "params": {"name": "New"}},
     "change": {"query": ADD, "params": {"name": "New"}},
     "mutate_if_graph_commit": {"query": ADD, "params": {"name": "New"}},
