@@ -127,7 +127,13 @@ def running(
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
     services = Services(
-        States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
+        States(serving),
+        limits,
+        admission or Unlimited(),
+        recorder,
+        StreamSlots(limits.streams_per_graph),
+        threading.Semaphore(limits.write_threads),
+        "0.0.0-test",
     )
     application = wrap(
         Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Final
 
 from starlette.types import ASGIApp
@@ -28,6 +29,7 @@ def application(states: States, tokens: Tokens, around: Surroundings, *, agents:
         around.admission,
         Observing(around.metrics, around.tracing),
         StreamSlots(limits.streams_per_graph),
+        threading.Semaphore(limits.write_threads),
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )
