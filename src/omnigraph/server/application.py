@@ -58,7 +58,7 @@ from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
 from omnigraph.server.pools import Pools
-from omnigraph.server.router import ROUTER, WrongMethod
+from omnigraph.server.router import ROUTER, Match, WrongMethod
 from omnigraph.server.services import RequestRecord
 from omnigraph.server.states import HeldState
 from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
@@ -135,30 +135,35 @@ class Application:
 
     async def _exchange(self, exchange: Exchange) -> None:
         matched = ROUTER.match(exchange.raw_path, exchange.method)
-        if matched is None:
-            await exchange.answer(Answer(status=404, media=None), None)
+        try:
+            match matched:
+                case Match():
+                    await self._routed(exchange, matched)
+                case WrongMethod():
+                    await exchange.answer(_wrong_method(exchange, matched), None)
+                case None:
+                    await exchange.answer(Answer(status=404, media=None), None)
+        except ClientGoneError:
+            exchange.broke_off = True
+            if exchange.status:
+                raise BrokenStreamError from None
+        finally:
             self._record(exchange)
-            return
-        if isinstance(matched, WrongMethod):
-            await exchange.answer(_wrong_method(exchange, matched), None)
-            self._record(exchange)
-            return
+
+    async def _routed(self, exchange: Exchange, matched: Match) -> None:
         route = matched.route
         exchange.operation_id = route.operation_id
         self._services.observer.began(route.operation_id)
         state = self._services.states.hold()
         try:
             await self._answered(exchange, route, dict(matched.path), state)
-        except ClientGoneError:
-            exchange.broke_off = True
-        except BrokenStreamError:
+        except (ClientGoneError, BrokenStreamError):
             raise
         except Exception as error:
             await self._refused(exchange, route, error)
         finally:
             exchange.close()
             state.release()
-            self._record(exchange)
 
     async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldState) -> None:
         if state.serving.requires_token and not route.public:
