@@ -23,8 +23,9 @@ from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application, with_origins
+from omnigraph.server.application import Application
 from omnigraph.server.call import Services
+from omnigraph.server.origins import with_origins
 from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.services import Admission, RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource

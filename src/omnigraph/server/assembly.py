@@ -10,9 +10,10 @@ from starlette.types import ASGIApp
 
 from omnigraph import __version__
 from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application, with_origins
+from omnigraph.server.application import Application
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
+from omnigraph.server.origins import with_origins
 from omnigraph.server.states import States
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Surroundings
