@@ -7,12 +7,14 @@ between threads and holds no state of the graph that could go stale: naming a br
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import structs
 
 from omnigraph.api import upkeep
 from omnigraph.api.access import Gate
@@ -40,15 +42,17 @@ from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
-from omnigraph.engine.blobs import BlobRead, blob_in
+from omnigraph.engine.blobs import BlobRead, read_blob
 from omnigraph.engine.branches import branch_names, create_branch, delete_branch
 from omnigraph.engine.export import export_files as write_files
-from omnigraph.engine.export import export_lines, write_lines
+from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import changes_of, commit_changes_page
 from omnigraph.engine.history.commits import receipts, summaries, summary
 from omnigraph.engine.history.diff import diff as diff_states
+from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.history.log_walk import CommitPage
+from omnigraph.engine.listing import listing as tables_of
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
@@ -60,10 +64,10 @@ from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import BranchNotFoundError, ChangeFeedGapError, ConflictError
+from omnigraph.errors import BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import OPEN, Lens
-from omnigraph.query_handles import Query, call
+from omnigraph.language.query.lens import Lens
+from omnigraph.query_handles import Call, Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import KeyUse, LogEntry
@@ -76,16 +80,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.schema.apply import SchemaPreview
     from omnigraph.engine.upkeep.optimize import Progress
     from omnigraph.pipeline import Pipeline, PipelineReport
-
-Answer = TypeVar("Answer")
-
-
-def _chosen(
-    branch: str | None, snapshot: str | None, version: int | None, at: datetime | None, options: ReadOptions
-) -> dict[str, object]:
-    """The options of a read that were said."""
-    said = None if options is DEFAULT_READ_OPTIONS else options
-    return {"branch": branch, "snapshot": snapshot, "version": version, "at": at, "options": said}
 
 
 class Graph:
@@ -232,7 +226,7 @@ class Graph:
         at: datetime | None = None,
     ) -> Snapshot:
         """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
-        return self._face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
+        return _face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
 
     def at(
         self,
@@ -267,13 +261,13 @@ class Graph:
         one query can do without). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
         author="lem")`. One that is called like an option of this method has to be in `params`.
         """
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
 
-        def run(state: Snapshot) -> QueryResult:
-            target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-            return run_query(state, target, asked, options)
+        def run(state: PinnedState) -> QueryResult:
+            return run_query(state, ReadTarget.of(point, state.branch), asked, options)
 
-        return self._read(run, branch, snapshot, version, at)
+        return self._workspace.read(run, point)
 
     def stream(
         self,
@@ -289,9 +283,10 @@ class Graph:
         **parameters: Any,
     ) -> QueryStream:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
-        state, target = self._read_state(branch, snapshot, version, at)
-        return stream_query(state, target, asked, options)
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        state = self._workspace.state_at(point)
+        return stream_query(state, ReadTarget.of(point, state.branch), asked, options)
 
     def explain(
         self,
@@ -307,9 +302,9 @@ class Graph:
         **parameters: Any,
     ) -> list[str]:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
-        state, _ = self._read_state(branch, snapshot, version, at)
-        return explain_query(state, asked, options)
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        return explain_query(self._workspace.state_at(point), asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
@@ -328,7 +323,8 @@ class Graph:
         at: datetime | None = None,
     ) -> dict[str, Any] | None:
         """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
-        return self._read(lambda state: state.entity(type_key, entity_id), branch, snapshot, version, at)
+        point = ReadPoint(branch, snapshot, version, at)
+        return self._workspace.read(lambda state: _face_of(state).entity(type_key, entity_id), point)
 
     def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
         """As `entity`, at a past version of main."""
@@ -343,7 +339,7 @@ class Graph:
         at: datetime | None = None,
     ) -> SnapshotListing:
         """The tables of a state, with their versions and sizes."""
-        return self._read(lambda state: state.listing(), branch, snapshot, version, at)
+        return self._workspace.read(tables_of, ReadPoint(branch, snapshot, version, at))
 
     def resolve_snapshot(
         self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
@@ -357,30 +353,6 @@ class Graph:
     def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
         """The version of a branch's head, of a commit, or of a branch at a moment."""
         return self.snapshot(branch, snapshot=snapshot, at=at).version
-
-    def _read_state(
-        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
-    ) -> tuple[Snapshot, ReadTarget]:
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-
-    def _read(
-        self,
-        read: Callable[[Snapshot], Answer],
-        branch: str | None,
-        snapshot: str | None,
-        version: int | None,
-        at: datetime | None,
-    ) -> Answer:
-        """Read one state as users see it."""
-
-        def run(state: PinnedState) -> Answer:
-            return read(self._face_of(state))
-
-        return self._workspace.read(run, branch, snapshot=snapshot, version=version, at=at)
-
-    def _face_of(self, state: PinnedState) -> Snapshot:
-        return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
 
     # Writing
 
@@ -611,14 +583,7 @@ class Graph:
 
     def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
-        states = self.state_of(before), self.state_of(after)
-        try:
-            return diff_states(*states, filter or EVERYTHING)
-        except ChangeFeedGapError:
-            newer = self.state_of(before), self.state_of(after)
-            if [state.commit_id for state in newer] == [state.commit_id for state in states]:
-                raise
-            return diff_states(*newer, filter or EVERYTHING)  # a branch moved on, and its head was released
+        return diff_of(self._workspace, before, after, filter or EVERYTHING)
 
     def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two commits of any live branches."""
@@ -696,8 +661,7 @@ class Graph:
         at: datetime | None = None,
     ) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        state = self._exported(branch, snapshot, version, at)
-        return (f"{line.decode()}\n" for line in export_lines(state, types))
+        return export_text(self._workspace.exported(ReadPoint(branch, snapshot, version, at)), types)
 
     def export_to(
         self,
@@ -710,7 +674,7 @@ class Graph:
         at: datetime | None = None,
     ) -> int:
         """Write an export in chunks of at most 64 KiB; how many entities that were."""
-        state = self._exported(branch, snapshot, version, at)
+        state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
         return write_lines(export_lines(state, types), writer)
 
     def export_files(
@@ -725,18 +689,8 @@ class Graph:
         at: datetime | None = None,
     ) -> list[ExportedFile]:
         """One Parquet or Arrow file per type in a local directory."""
-        state = self._exported(branch, snapshot, version, at)
+        state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
         return write_files(state, directory, format, types)
-
-    def _exported(
-        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
-    ) -> PinnedState:
-        """A state that is taken out as a whole: that is asked for instead of reading it."""
-        governed_by = branch or MAIN
-        if snapshot is not None and self._workspace.acts_for is not None:
-            governed_by = self._workspace.commit_entry(snapshot).branch
-        workspace = self._acting(PolicyAction.EXPORT, governed_by)
-        return workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
 
     def state_of(self, target: str | PinnedState) -> PinnedState:
         """The head of a branch, or a commit by its id; a snapshot is one already."""
@@ -817,9 +771,8 @@ class Graph:
         at: datetime | None = None,
     ) -> BlobRead:
         """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        settled = replace(self._workspace, lens=state.given_lens or OPEN, settled=True)
-        return blob_in(settled, state, BlobCell(kind, type, id, property), ReadPoint(branch, snapshot, version, at))
+        point = ReadPoint(branch, snapshot, version, at)
+        return read_blob(self._workspace, BlobCell(kind, type, id, property), point)
 
     # Spark
 
@@ -871,6 +824,24 @@ class Graph:
             dry_run=dry_run,
             progress=progress,
         )
+
+
+def _asked(
+    source: str | Query,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    parameters: Mapping[str, Any],
+    point: ReadPoint,
+    options: ReadOptions,
+) -> Call:
+    """A query with its parameters; a keyword is one of those only if no option of the call has its name."""
+    said = None if options is DEFAULT_READ_OPTIONS else options
+    return call(source, name, params, parameters, {**structs.asdict(point), "options": said})
+
+
+def _face_of(state: PinnedState) -> Snapshot:
+    """A state as users see it."""
+    return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
 
 
 if TYPE_CHECKING:

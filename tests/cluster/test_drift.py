@@ -10,6 +10,7 @@ import pytest
 import omnigraph
 from omnigraph.cluster.state import GraphObservation, GraphTombstone
 from omnigraph.engine.managed_graph import schema_made_by
+from tests.server.test_pipeline_route import ran
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
     PIPELINE,
@@ -138,6 +139,34 @@ def test_metadata_alone_is_a_change(files: ClusterFiles) -> None:
     assert files.apply().converged
     assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab")
     assert files.state.resources["pipeline.load"].pipeline_graph == "graph.lab"
+
+
+def test_status_lists_pipelines_with_their_last_commits(files: ClusterFiles) -> None:
+    files.file("load.yaml", PIPELINE)
+    files.file("side.yaml", PIPELINE + "branch: side\n")
+    files.write(
+        {"kb": Declared(), "lab": Declared()},
+        pipelines={
+            "weekly": {"file": "side.yaml", "graph": "kb"},
+            "nightly": {"file": "load.yaml", "graph": "kb"},
+            "never": {"file": "load.yaml", "graph": "graph.lab"},
+        },
+    )
+    assert files.apply().converged
+    assert [pipeline.last_commit for pipeline in files.status().pipelines] == [None, None, None]
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.create_branch("side")
+        made = {name: ran(graph, name, branch) for name, branch in (("nightly", "main"), ("weekly", "side"))}
+    found = {
+        pipeline.name: (pipeline.graph_id, pipeline.branch, pipeline.last_commit.id if pipeline.last_commit else None)
+        for pipeline in files.status().pipelines
+    }
+    assert found == {
+        "never": ("lab", "main", None),
+        "nightly": ("kb", "main", made["nightly"]),
+        "weekly": ("kb", "side", made["weekly"]),
+    }
+    assert files.status(3).pipelines == (), "an earlier state opens no graph"
 
 
 def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: ClusterFiles) -> None:

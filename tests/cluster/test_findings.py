@@ -32,6 +32,7 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from tests.cluster.test_configuration import CASES_OF_CONFIG
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
+    PIPELINE,
     POLICY,
     QUERIES,
     SCHEMA,
@@ -184,7 +185,10 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
     lock = acquire(files.store, "apply")
     report = files.plan()
-    assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid)))
+    assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid), "held for "))
+    seen = report.state_observations
+    assert (seen.locked, seen.lock_acquired, seen.lock_id) == (True, False, lock.lock_id)
+    assert (seen.acquired_lock_id, seen.lock_operation, seen.lock_pid) == (None, "apply", lock.pid)
     return report
 
 
@@ -324,6 +328,18 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     report = files.refresh()
     assert files.state.resource_statuses["graph.kb"].conditions == ("graph_observation_error",)
     assert report.state_observations.state_revision == 3
+    return report
+
+
+@provokes("graph_observation_error", WARNING)
+def _(files: ClusterFiles, refuse: Refuse) -> Any:
+    """What the state says can be told, also when a graph does not open; only the last run of its pipeline can't."""
+    files.file("load.yaml", PIPELINE)
+    files.write(KB, **RULES, pipelines={"load": {"file": "load.yaml", "graph": "kb"}})
+    assert files.apply().converged
+    (files.directory / "graphs/kb.omni/__manifest/graph.json").write_text("{")
+    report = files.status()
+    assert [(pipeline.name, pipeline.last_commit) for pipeline in report.pipelines] == [("load", None)]
     return report
 
 
@@ -528,6 +544,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         "query.kb.find": "delete blocked approval_required",
         "schema.kb": "delete blocked approval_required",
     }
+    assert "run `omnigraph cluster approve graph.kb --as <name>`" in report.diagnostics[-1].message
     return report
 
 

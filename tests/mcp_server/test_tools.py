@@ -362,6 +362,36 @@ def test_a_stored_mutation_keeps_to_branches_and_its_parameters_keep_their_names
     assert found["name"] == "a name"
 
 
+def test_every_stored_query_is_a_tool_whatever_its_name(library: omnigraph.Graph) -> None:
+    names = ["search", "stored_search", "stored_search_2", "x" * 70, f"{'x' * 70}y"]
+    texts = (f'query {name}() {{ match {{ $b: Book }} return {{ "{name}" as name }} limit 1 }}' for name in names)
+
+    async def script(agent: Agent) -> None:
+        offered = (await agent.tools()).keys() - READING - WRITING
+        assert offered == {"stored_search", "stored_search_2", "stored_search_3", "x" * 64, f"{'x' * 60}_2"}
+        told = {tool: (await agent.call(tool))["rows"][0]["name"] for tool in offered}
+        assert sorted(told.values()) == sorted(names)
+        assert (told["stored_search"], told["stored_search_3"]) == ("stored_search", "search")
+
+    run(with_query_files(library, [("q.gq", "\n".join(texts))]), script)
+
+
+def test_many_stored_queries_do_not_fill_the_context_of_a_model(library: omnigraph.Graph) -> None:
+    """Clients show a model the whole list, every time."""
+    text = TITLES.replace(
+        "titles()", 'titles{}($author: String, $year: I32?) @description("Books of an author, newest")'
+    )
+    graph = with_query_files(library, [("q.gq", "\n".join(text.replace("{}", str(n), 1) for n in range(100)))])
+
+    async def script(agent: Agent) -> None:
+        tools = (await agent.tools()).values()
+        sizes = [len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools]
+        assert len(sizes) == 113
+        assert sum(sizes) < 13_000 + 100 * 430
+
+    run(graph, script)
+
+
 def test_queries_of_files_must_fit_and_have_one_name_each(library: omnigraph.Graph) -> None:
     with pytest.raises(omnigraph.BadRequestError, match="unknown node type 'Bok'"):
         with_query_files(library, [("q.gq", "query q() { match { $b: Bok } return { $b.title } }")])

@@ -25,12 +25,14 @@ from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application, with_origins
 from omnigraph.server.call import Services
+from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.services import Admission, RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import States
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 from omnigraph.server.stream_slots import StreamSlots
+from omnigraph.server.surroundings import Draining
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
@@ -71,6 +73,12 @@ class Recorder:
 
     def conflicted(self, graph_id: str) -> None:
         self.counts["conflicts"] += 1
+
+    def record_of(self, request_id: str) -> RequestRecord:
+        """A request is recorded when its answer is out, so the client may know sooner."""
+        wait_until(lambda: any(r.request_id == request_id for r in self.records), f"{request_id} is recorded")
+        [record] = [r for r in self.records if r.request_id == request_id]
+        return record
 
     def exposition(self) -> bytes:
         return b"# nothing is counted here\n"
@@ -130,15 +138,7 @@ def running(
     application = wrap(
         Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )
-    config = uvicorn.Config(
-        with_origins(application, origins),
-        http="httptools",
-        loop="uvloop",
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(GuardedConfig(with_origins(application, origins), limits, Draining()))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -151,6 +151,14 @@ def running(
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+@contextlib.contextmanager
+def faultless(graphs: Mapping[str, Graph], **options: Any) -> Iterator[RunningServer]:
+    """As `running`, for tests that may ask for anything: in the end the server has not failed once."""
+    with running(graphs, **options) as server:
+        yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:

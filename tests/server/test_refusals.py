@@ -102,6 +102,34 @@ def test_whom_no_rule_allows_is_refused_by_every_route(ruled: RunningServer, gra
     assert before == (graph.resolve_snapshot(), graph.list_branches())
 
 
+def of_branch(server: RunningServer, name: str) -> Iterator[httpx.Response]:
+    """What somebody without any rule is told of a branch, by each route that takes its name."""
+    url, headers = server.graph(), bearer("e")
+    for path in ("snapshot", "schema", "commits", "history", "changes"):
+        yield server.client.get(f"{url}/{path}", params={"branch": name}, headers=headers)
+    for path in (f"entity?{QUERIES['getEntity']}&branch={name}", f"diff?from={name}&to=main"):
+        yield server.client.get(f"{url}/{path}", headers=headers)
+    for operation in ("query", "read", "mutate", "load", "planSchema", "applySchema"):
+        route = next(route for route in OF_GRAPH if route.operation_id == operation)
+        path = route.full_path.replace("{graph_id}", "kb")
+        yield server.client.post(path, json={**BODIES[operation], "branch": name}, headers=headers)
+    for path, body in (
+        ("export", {"branch": name}),
+        ("changes/baseline", {"branch": name}),
+        ("branches", {"name": "new", "from": name}),
+        ("branches/merge", {"source": name}),
+        ("branches/merge/preview", {"source": name}),
+    ):
+        yield server.client.post(f"{url}/{path}", json=body, headers=headers)
+    yield server.client.delete(f"{url}/branches/{name}", headers=headers)
+
+
+def test_whether_a_branch_exists_is_not_told_to_strangers(ruled: RunningServer) -> None:
+    for there, absent in zip(of_branch(ruled, "side"), of_branch(ruled, "nope"), strict=True):
+        assert there.status_code == absent.status_code == 403, (there.url, there.text, absent.text)
+        assert there.text.replace("side", "nope") == absent.text
+
+
 WRITES = [route for route in OF_GRAPH if route.admission or route.operation_id == "invoke_query"]
 
 
@@ -133,9 +161,11 @@ def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
     with Board(1) as board, running({"kb": graph}, admission=Admission(board, 0, 16, 300)) as server:
         branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
         assert branch.status_code == 200, "an operation on branches counts 256"
-        refused = server.client.post("/graphs/kb/load", json={"data": person("New", tags=["x" * 300])})
-    assert refused.status_code == 429
-    assert "byte budget" in refused.json()["error"]
+        for tag in ("x" * 300, "日" * 100):
+            data = json.dumps({"type": "Person", "data": {"name": "New", "tags": [tag]}}, ensure_ascii=False)
+            refused = server.client.post("/graphs/kb/load", json={"data": data})
+            assert refused.status_code == 429
+            assert "byte budget" in refused.json()["error"]
 
 
 def test_changes_that_were_reclaimed_are_gone(tmp_path: Path) -> None:

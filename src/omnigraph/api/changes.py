@@ -205,10 +205,6 @@ class ChangeRecord(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "EntityChangeOutput"
 
     @property
-    def type_id(self) -> str:
-        return self.type.id
-
-    @property
     def type_name(self) -> str:
         return self.type.name
 

@@ -31,7 +31,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
         super().__init__(address, binder)
-        self._transport = AsyncTransport(settings or Settings())
+        self._transport = AsyncTransport(settings or Settings(), encrypted=address.is_encrypted)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -36,7 +36,7 @@ class RemoteGraph(NeedsStorage, Remote):
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
         super().__init__(address, binder)
-        self._transport = Transport(settings or Settings())
+        self._transport = Transport(settings or Settings(), encrypted=address.is_encrypted)
 
     def close(self) -> None:
         """Close the connections."""

@@ -15,6 +15,7 @@ from typing import Final
 import httpx
 
 from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.retry_after import retry_after_seconds
 from omnigraph.api.routes import MIN_COMMIT_HEADER
 from omnigraph.api.wire import decode
 from omnigraph.client.messages import Reply, Request
@@ -39,7 +40,8 @@ _MOST_REPEATS: Final = 8
 """Some ten seconds of pauses: a server that starts again is waited for, one that is gone is reported."""
 _TO_CATCH_UP: Final = 5.0
 """Seconds that another worker may take to see a commit that was made through this client."""
-_GATEWAY: Final = frozenset({502, 503, 504})
+_GATEWAY: Final = frozenset({429, 502, 503, 504})
+"""What stands before a server answers so for it, in words of its own."""
 _SAYS_NOTHING_OF_BEFORE: Final = frozenset({401, 403, 404, 408, 413, 415, 429})
 """Refusals that come before the server looks an idempotency key up."""
 _DID_NOTHING: Final = frozenset({TooManyRequestsError.error_type(), UnavailableError.error_type()})
@@ -100,7 +102,7 @@ class Attempts:
         if reply.status == 412 and MIN_COMMIT_HEADER in self.request.headers:
             return self._pause() if self.clock() - self._began < _TO_CATCH_UP else None
         if kind in _DID_NOTHING or reply.status in _GATEWAY:
-            return self._pause(_retry_after(reply))
+            return self._pause(retry_after_seconds(reply.header("retry-after")))
         if kind == CommitOutcomeUnknownError.error_type() and self.request.key is not None:
             return self._pause()
         return None
@@ -130,8 +132,3 @@ def _told_type(reply: Reply) -> str | None:
         return decode(reply.body, ErrorOutput).type
     except BadRequestError:
         return None
-
-
-def _retry_after(reply: Reply) -> float | None:
-    told = (reply.header("retry-after") or "").strip()
-    return float(told) if told.isascii() and told.isdigit() else None

@@ -84,9 +84,7 @@ class Remote:
 
     def reading(self, request: Request, point: ReadPoint) -> Request:
         """The same of a branch's head, no older than what this client wrote there."""
-        made = None
-        if point.snapshot is None and point.version is None and point.at is None:
-            made = self._made.get(branch_of(point.branch))
+        made = self._made.get(branch_of(point.branch)) if point.is_head else None
         return request if made is None else request.with_headers({MIN_COMMIT_HEADER: made})
 
     def writing(
@@ -123,6 +121,4 @@ def branch_of(name: str | None) -> str:
 
 
 def target_of(point: ReadPoint) -> ReadTarget:
-    if point.snapshot is not None:
-        return ReadTarget(None, point.snapshot)
-    return ReadTarget(branch_of(point.branch), None)
+    return ReadTarget.of(point, branch_of(point.branch))

@@ -36,15 +36,21 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import (
     ErrorCode,
     OmniGraphError,
-    QueryCancelledError,
-    ResourceLimitError,
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.agents import ASKED_BY_BROWSERS, Agents, LoadEndpoint, graph_of, refuse_strangers
-from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
+from omnigraph.server.answers import (
+    Answer,
+    AnyAnswer,
+    StreamAnswer,
+    error_answer,
+    error_output,
+    in_words_of_limits,
+    too_long,
+)
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
-from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
+from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type, refuse_encoded
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import Feeds
 from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
@@ -172,6 +178,8 @@ class Application:
         if route.of_graph:
             call = replace(call, target=state.serving.graph(path.pop("graph_id")))
             exchange.graph_id = call.served.graph_id
+        if route.body is not Body.NONE:
+            refuse_encoded(exchange.headers.get("content-encoding"))
         match route.operation_id:
             case "loadNdjson":
                 await self._load(exchange, call)
@@ -244,9 +252,8 @@ class Application:
                 return await self._in_time(exchange, called, work)
             except Exception as error:
                 self._failed(exchange, error)
-                if isinstance(error, QueryCancelledError | TimeoutError):
-                    raise _too_long(self._limits.query_seconds) from error
-                raise error_output(error, exchange.request_id, call.route).rebuilt() from error
+                told = in_words_of_limits(error, self._limits.query_seconds)
+                raise error_output(told, exchange.request_id, call.route).rebuilt() from error
 
         seconds = self._limits.body_seconds
         body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
@@ -270,13 +277,12 @@ class Application:
         running.add_done_callback(lambda done: _put_away(done, held))
         if gone.done():
             raise ClientGoneError
-        raise _too_long(self._limits.query_seconds)
+        raise too_long(self._limits.query_seconds)
 
     # Failures and records
 
     async def _refused(self, exchange: Exchange, route: Route, error: Exception) -> None:
-        if isinstance(error, QueryCancelledError | TimeoutError):
-            error = _too_long(self._limits.query_seconds)
+        error = in_words_of_limits(error, self._limits.query_seconds)
         answer = error_answer(error, exchange.request_id, route)
         self._failed(exchange, error)
         if exchange.status:
@@ -284,7 +290,7 @@ class Application:
             raise BrokenStreamError from error
         # What is left of a body that was refused must not be taken for the next request.
         unread = route.body is not Body.NONE and exchange.has_body
-        if unread and answer.status not in (408, 413):
+        if unread and answer.status not in (408, 413) and not exchange.awaits_go_ahead:
             unread = not await is_received(exchange.receive, exchange.declared_length)
         headers = {**answer.headers, **_CLOSES} if unread else answer.headers
         await exchange.answer(replace(answer, headers=headers), route)
@@ -362,12 +368,6 @@ def _held(answer: StreamAnswer, state: HeldState) -> StreamAnswer:
             held.release()
 
     return replace(answer, release=release)
-
-
-def _too_long(seconds: float) -> OmniGraphError:
-    return ResourceLimitError(
-        "query seconds", round(seconds), round(seconds), "make the query smaller, or raise --query-seconds"
-    )
 
 
 def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Answer:

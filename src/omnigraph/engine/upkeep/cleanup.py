@@ -1,4 +1,4 @@
-"""Cleanup: mark what every retained snapshot names, sweep the rest. The only code that deletes table data.
+"""Cleanup: mark what every retained snapshot names, sweep the rest. Only here is published table data deleted.
 
 Roots are the head and the whole private history of every live branch, the commits those build on, the part of main's
 history that the policy retains, what writes in flight have pinned, and branches deleted within the grace period. A file
