@@ -73,7 +73,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
 
 
 def _key_of_deletion(request: MergeRequest, intent: Intent) -> KeyUse | None:
-    """What the deletion of the source is known by where nothing was to be merged: it is all that such a merge leaves."""
+    """What the deletion of the source is known by where nothing was to be merged: all that such a merge leaves."""
     if request.idempotency_key is None or intent.request_digest is None or not request.delete_branch:
         return None
     return KeyUse(request.idempotency_key, intent.request_digest, request.actor)
