@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class RemoteGraph(NeedsStorage, Remote):
     """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
 
-    A handle may be shared between threads; it keeps connections. Reads, and writes, each under an idempotency key, are
-    repeated when an answer is lost, within `timeout`. What a handle has written it also reads. Errors are those of the
-    engine, with their fields.
+    A handle may be shared between threads; it keeps connections. Reads are repeated when an answer is lost, within
+    `timeout`, and so are writes, each of which has an idempotency key. What a handle has written it also reads. Errors
+    are those of the engine, with their fields.
     """
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
