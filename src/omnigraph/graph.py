@@ -330,9 +330,9 @@ class Graph:
         **parameters: Any,
     ) -> OperatorProfile:
         """Run a read query, drop its rows and tell what each operator did."""
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
-        state, _ = self._read_state(branch, snapshot, version, at)
-        return profile_query(state, asked, options)
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        return profile_query(self._workspace.state_at(point), asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
