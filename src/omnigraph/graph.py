@@ -36,7 +36,7 @@ from omnigraph.api.graph import GraphApi
 from omnigraph.api.limits import Limits
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
-from omnigraph.api.query import ReadPoint, ReadTarget
+from omnigraph.api.query import OperatorProfile, ReadPoint, ReadTarget
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
@@ -53,7 +53,7 @@ from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.history.log_walk import CommitPage
 from omnigraph.engine.listing import listing as tables_of
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
-from omnigraph.engine.query.read import ReadOptions, explain_query, run_query, stream_query
+from omnigraph.engine.query.read import ReadOptions, explain_query, profile_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.rows.kernels import Grammar
@@ -315,6 +315,24 @@ class Graph:
         point = ReadPoint(branch, snapshot, version, at)
         asked = _asked(source, name, params, parameters, point, options)
         return explain_query(self._workspace.state_at(point), asked, options)
+
+    def profile(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        **parameters: Any,
+    ) -> OperatorProfile:
+        """Run a read query, drop its rows and tell what each operator did."""
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        return profile_query(self._workspace.state_at(point), asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cluster.serving import read_serving
 from omnigraph.cluster.state import GraphObservation, GraphTombstone
 from omnigraph.engine.managed_graph import schema_made_by
 from tests.server.test_pipeline_route import ran
@@ -80,6 +81,26 @@ def test_a_graph_that_was_removed_by_hand_is_not_replaced_without_a_word(files: 
     assert "graph.kb" not in refreshed.resource_digests
     assert refreshed.resource_statuses["graph.kb"].conditions == ("graph_missing",)
     assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
+
+
+def test_a_loss_that_was_accepted_keeps_nobody_from_serving_the_rest(files: ClusterFiles) -> None:
+    """What is still recorded of the graph (queries, rules, pipelines) waits for the apply that makes it again."""
+    files.file("p.yaml", POLICY)
+    files.file("load.yaml", PIPELINE)
+    files.write(
+        {"kb": Declared(queries={"people.gq": QUERIES}), "lab": Declared()},
+        policies={"p": {"file": "p.yaml", "applies_to": ["kb"]}},
+        pipelines={"load": {"file": "load.yaml", "graph": "kb"}},
+    )
+    assert files.apply().converged
+    shutil.rmtree(files.graph_uri("kb"))
+    assert files.refresh().ok
+    served = read_serving(files.root)
+    assert [graph.graph_id for graph in served.graphs] == ["lab"]
+    assert (served.queries, served.policies, served.pipelines) == ((), (), ())
+    assert [pipeline.last_commit for pipeline in files.status().pipelines] == [None]
+    assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
+    assert len(read_serving(files.root).queries) == 2
 
 
 def test_a_change_of_a_comment_is_a_change_of_the_text(files: ClusterFiles) -> None:
@@ -247,6 +268,24 @@ def test_who_made_a_schema_is_found_below_later_commits(files: ClusterFiles) -> 
         for number in range(5):
             assert schema_made_by(files.graph_uri("kb")) is None
             graph.load([{"name": f"q{number}"}], type="Person", mode="append")
+
+
+def test_a_pipeline_that_moves_away_from_a_graph_that_goes(files: ClusterFiles) -> None:
+    """Where it moves to is in doubt, so the move is held up; what it loaded is gone. The others must be served."""
+    files.file("load.yaml", PIPELINE)
+    graphs = {"kb": Declared(), "lab": Declared(), "third": Declared()}
+    files.write(graphs, pipelines={"load": {"file": "load.yaml", "graph": "kb"}})
+    assert files.apply().converged
+    with omnigraph.open(files.graph_uri("lab")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    del graphs["kb"]
+    files.write(graphs, pipelines={"load": {"file": "load.yaml", "graph": "lab"}})
+    assert files.approve("graph.kb").ok
+    found = outcomes(files.apply())
+    assert (found["graph.kb"], found["pipeline.load"]) == ("delete applied", "update blocked cluster_recovery_pending")
+    assert [graph.graph_id for graph in read_serving(files.root).graphs] == ["third"]
+    assert files.refresh().ok
+    assert outcomes(files.apply())["pipeline.load"] == "create applied"
 
 
 def test_rules_that_move_to_another_file_move_together(files: ClusterFiles) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -624,25 +625,40 @@ def during_apply(files: ClusterFiles, meant: Callable[[str, str], bool], action:
     return report
 
 
-def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
-    def other() -> None:
-        ledger = Ledger(ObjectStore.open(files.root))
-        before = ledger.newest()
-        assert before is not None
-        ledger.create(before.state, before)
+def make_next_state(files: ClusterFiles) -> None:
+    """As another command does, whatever it changes."""
+    ledger = Ledger(ObjectStore.open(files.root))
+    before = ledger.newest()
+    assert before is not None
+    ledger.create(before.state, before)
 
-    return during_apply(files, meant, other)
+
+def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
+    return during_apply(files, meant, lambda: make_next_state(files))
+
+
+def test_what_others_delete_meanwhile_is_not_taken_for_a_loss(files: ClusterFiles) -> None:
+    """Their state stands before they remove anything. Whoever still has the one before must not advise a refresh."""
+
+    def delete() -> None:
+        make_next_state(files)
+        shutil.rmtree(files.graph_uri("kb"))
+
+    assert codes(during_apply(files, lambda kind, path: (kind, path) == ("list", "graphs"), delete)) == [
+        "state_cas_mismatch"
+    ]
 
 
 # The list is whole
 
 SOURCES = Path(omnigraph.__file__).parent / "cluster"
+PAGE = Path(__file__).parents[2] / "docs/user/cluster-diagnostics.md"
 SERVED = {"serving.py", "applied.py", "stored_queries.py"}
 """What a server finds has its own cases in `test_serving`."""
 
 
-def codes_in_sources() -> Iterator[str]:
-    trees = {path.name: ast.parse(path.read_text()) for path in SOURCES.glob("*.py") if path.name not in SERVED}
+def codes_in_sources(without: Collection[str]) -> Iterator[str]:
+    trees = {path.name: ast.parse(path.read_text()) for path in SOURCES.glob("*.py") if path.name not in without}
     constants = {
         node.target.id: node.value.value
         for tree in trees.values()
@@ -681,4 +697,10 @@ def codes_assigned(tree: ast.Module) -> Iterator[str]:
 def test_every_code_is_provoked() -> None:
     provoked = {case.split(" ")[0] for case in CASES} | {case[0] for case in CASES_OF_CONFIG}
     elsewhere = {"config_dir_not_found", "query_dir_unreadable", "pipeline_not_applied"}
-    assert provoked | elsewhere == set(codes_in_sources())
+    assert provoked | elsewhere == set(codes_in_sources(SERVED))
+
+
+def test_every_code_is_explained() -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    explained = [code for row in rows for code in re.findall("`([a-z_]+)`", row)]
+    assert sorted(explained) == sorted(set(codes_in_sources({"stored_queries.py"})))

@@ -118,7 +118,7 @@ def test_a_place_without_a_state(tmp_path: Path, revision: int | None) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "path"),
     [
-        (with_members("pipeline.nightly", pipeline_graph="graph.gone"), "unknown_pipeline_graph", "pipeline.nightly"),
+        (with_members("pipeline.nightly", pipeline_graph="schema.kb"), "unknown_pipeline_graph", "pipeline.nightly"),
         (with_members("pipeline.nightly", pipeline_graph=None), "unknown_pipeline_graph", "pipeline.nightly"),
         (with_members("pipeline.nightly", digest="a" * 64), "catalog_payload_missing", "pipeline.nightly"),
         (with_members("graph.kb", embedding_provider="schema.kb"), "wrong_kind_reference", "graph.kb"),

@@ -23,8 +23,9 @@ from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application, with_origins
+from omnigraph.server.application import Application
 from omnigraph.server.call import Services
+from omnigraph.server.origins import with_origins
 from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.services import Admission, RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
@@ -133,7 +134,13 @@ def running(
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
     services = Services(
-        States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
+        States(serving),
+        limits,
+        admission or Unlimited(),
+        recorder,
+        StreamSlots(limits.streams_per_graph),
+        threading.Semaphore(limits.write_threads),
+        "0.0.0-test",
     )
     application = wrap(
         Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)

@@ -197,13 +197,14 @@ def test_nothing_is_made_for_a_client_that_left(large: RunningServer, path: str)
     assert large.recorder.counts["streams"] == 0
 
 
-def test_a_client_that_never_reads_is_given_up(large_root: Path) -> None:
+def test_a_client_that_never_reads_is_given_up(large_root: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(send_seconds=0.05)) as server:
         with paused(server):
             wait_until(lambda: server.recorder.records, "the stream is over")
             wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
         assert server.recorder.records[0].broke_off
         assert server.recorder.records[0].sent_bytes < TOTAL / 2
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "its client is to blame"
 
 
 # Streams that break off

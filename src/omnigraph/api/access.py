@@ -34,5 +34,5 @@ class Gate(Protocol):
     """The rules of one scope: the server, or one graph."""
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-        """Whether the actor may do it. Raises when the rules can't be evaluated, which is not a denial."""
+        """Whether the actor may do it. Raises `PolicyEvaluationError` when that can't be told, which is no denial."""
         ...

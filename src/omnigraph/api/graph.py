@@ -23,7 +23,7 @@ from omnigraph.api.enums import Integers
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.api.query import ReadOutput, ReadTarget, StoredQueries
+from omnigraph.api.query import OperatorProfile, ReadOutput, ReadTarget, StoredQueries
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.snapshots import SnapshotListing
 
@@ -120,6 +120,19 @@ class GraphApi(Protocol):
         at: datetime | None = None,
         **parameters: Any,
     ) -> list[str]: ...
+
+    def profile(
+        self,
+        source: str,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        **parameters: Any,
+    ) -> OperatorProfile: ...
 
     def entity(
         self,

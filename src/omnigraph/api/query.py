@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -112,6 +112,15 @@ class OperatorProfile(Struct, frozen=True):
     requests: int
     notes: tuple[str, ...]
     inputs: tuple[OperatorProfile, ...]
+
+    def lines(self, depth: int = 0) -> Iterator[str]:
+        """A readable tree, the last operator first."""
+        cost = f"{self.rows} rows, {self.milliseconds:.2f} ms, {self.requests} requests"
+        yield f"{'  ' * depth}{self.operator}  [{cost}]"
+        for note in self.notes:
+            yield f"{'  ' * depth}    {note}"
+        for child in self.inputs:
+            yield from child.lines(depth + 1)
 
 
 class QueryPlan(Struct, frozen=True):

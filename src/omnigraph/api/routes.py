@@ -24,6 +24,7 @@ from omnigraph.api.query import (
     InvokeStoredQueryRequest,
     LegacyReadOutput,
     LegacyReadRequest,
+    OperatorProfile,
     QueryPlan,
     QueryRequest,
     ReadOutput,
@@ -225,6 +226,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         PolicyAction.READ,
         request=QueryRequest,
         response=(QueryPlan,),
+    ),
+    _post(
+        "/query/profile",
+        "profile",
+        "Run a read query, and tell what each of its operators did instead of the rows",
+        "queries",
+        PolicyAction.READ,
+        request=QueryRequest,
+        response=(OperatorProfile,),
     ),
     _post(
         "/read",

@@ -44,6 +44,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
 
     query = awaited(reads.query)
     explain = awaited(reads.explain)
+    profile = awaited(reads.profile)
     entity = awaited(reads.entity)
     listing = awaited(reads.listing)
 

@@ -49,6 +49,7 @@ class RemoteGraph(NeedsStorage, Remote):
 
     query = sent(reads.query)
     explain = sent(reads.explain)
+    profile = sent(reads.profile)
     entity = sent(reads.entity)
     listing = sent(reads.listing)
 

@@ -53,6 +53,8 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
     else:
         views = observe(session.store, recorded.state, desired.file.config.graphs)
         settlement = settle(Draft.of(recorded.state), views, desired_schemas(desired), actor)
+        if settlement.found:
+            session.ledger.refuse_overtaken(recorded)
     before = settlement.draft.state().resources
     after = desired.resources
     changes = difference(before, after)

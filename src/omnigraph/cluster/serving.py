@@ -147,7 +147,7 @@ class _Verification:
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
             queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
             policies = list(readers.map(self._policy, *_columns(self._policies_of(served))))
-            pipelines = list(readers.map(self._pipeline, *_columns(self._pipelines_of(quarantined))))
+            pipelines = list(readers.map(self._pipeline, *_columns(self._pipelines_of(served))))
         if self._found:
             raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
         return ServingSnapshot(
@@ -204,16 +204,15 @@ class _Verification:
         return ((address, query) for address, query in self._state.of_kind(Kind.QUERY) if address.graph in served)
 
     def _policies_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
-        """Rules without their bindings to graphs that are set apart; those that have no other are not looked at."""
+        """Rules without their bindings to graphs that are not served; those that have no other are not looked at."""
         for address, policy in self._state.of_kind(Kind.POLICY):
-            scopes = tuple(scope for scope in policy.applies_to or () if not _is_set_apart(scope, served))
+            scopes = tuple(scope for scope in policy.applies_to or () if not _is_unserved_graph(scope, served))
             if scopes or not policy.applies_to:
                 yield address, msgspec.structs.replace(policy, applies_to=scopes)
 
-    def _pipelines_of(self, quarantined: Mapping[str, str]) -> Iterable[tuple[Address, Resource]]:
-        apart = {graph_address(graph_id) for graph_id in quarantined}
+    def _pipelines_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
         pipelines = self._state.of_kind(Kind.PIPELINE)
-        return ((address, pipeline) for address, pipeline in pipelines if pipeline.pipeline_graph not in apart)
+        return ((a, pipeline) for a, pipeline in pipelines if not _is_unserved_graph(pipeline.pipeline_graph, served))
 
     def _query(self, address: Address, resource: Resource) -> ClusterQuery | None:
         graph_id = address.graph or ""
@@ -230,8 +229,8 @@ class _Verification:
 
     def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
         graph = Address.parse(resource.pipeline_graph or "")
-        if graph is None or graph.kind is not Kind.GRAPH or str(graph) not in self._state.resources:
-            message = f"'{resource.pipeline_graph}' is no graph of the applied state; run `omnigraph cluster apply`"
+        if graph is None or graph.kind is not Kind.GRAPH:
+            message = f"'{resource.pipeline_graph}' is no graph; run `omnigraph cluster apply`"
             self._found.append(error("unknown_pipeline_graph", str(address), message))
             return None
         source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
@@ -252,10 +251,10 @@ class _Verification:
         return None
 
 
-def _is_set_apart(scope: str, served: list[str]) -> bool:
-    """Whether rules are bound to a graph that is not served. A binding of another form stays: it has to be refused by
-    who binds it, not lost here."""
-    address = Address.parse(scope)
+def _is_unserved_graph(scope: str | None, served: list[str]) -> bool:
+    """Whether something is for a graph that is set apart, or that a refresh found gone. What is no graph stays: it has
+    to be refused, not lost here."""
+    address = Address.parse(scope or "")
     return address is not None and address.kind is Kind.GRAPH and address.name not in served
 
 

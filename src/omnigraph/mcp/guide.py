@@ -8,8 +8,8 @@ from typing import Final
 import mcp_types as types
 
 _READING: Final = """\
-This is a versioned graph of typed nodes and edges. Read `schema` first. Ask with `query` (.gq text; the guide is \
-the resource omnigraph://guide), `search`, `entity` and `neighbours`, or with the stored queries that are offered as \
+This is a versioned graph of typed nodes and edges. Read `schema` first. Ask with `query` (.gq text; `guide` tells \
+how it is written), `search`, `entity` and `neighbours`, or with the stored queries that are offered as \
 tools. Reads are of `branch`, main when it is left out, and answers name the commit that was read; given as \
 `snapshot`, it reads the same state again. Answers are cut to a budget: repeat the call with the `continuation` that \
 came with one to get the rest. Errors say what to mend."""

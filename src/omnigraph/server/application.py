@@ -10,35 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from omnigraph.api import wire
 from omnigraph.api.error_output import ErrorOutput
 from omnigraph.api.parameters import LoadParameters
-from omnigraph.api.routes import (
-    COMMIT_HEADER,
-    IDEMPOTENCY_HEADER,
-    IF_COMMIT_HEADER,
-    MIN_COMMIT_HEADER,
-    QUERY_HEADER,
-    REQUEST_ID_HEADER,
-    SNAPSHOT_HEADER,
-    Body,
-    Media,
-    Route,
-)
+from omnigraph.api.routes import Body, Media, Route
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import (
     ErrorCode,
     OmniGraphError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.agents import ASKED_BY_BROWSERS, Agents, LoadEndpoint, graph_of, refuse_strangers
+from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
 from omnigraph.server.answers import (
     Answer,
     AnyAnswer,
@@ -57,8 +45,9 @@ from omnigraph.server.handlers import blobs, changes, pipelines, reads, service,
 from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
+from omnigraph.server.origins import refuse_strangers, refuse_unasked
 from omnigraph.server.pools import Pools
-from omnigraph.server.router import ROUTER, WrongMethod
+from omnigraph.server.router import ROUTER, Match, WrongMethod
 from omnigraph.server.services import RequestRecord
 from omnigraph.server.states import HeldState
 from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
@@ -70,20 +59,6 @@ HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, 
 Result = TypeVar("Result")
 
 _CLOSES: Final = {"Connection": "close"}
-_TOLD_TO_BROWSERS: Final = (
-    *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
-    *("Content-Range", "Accept-Ranges", QUERY_HEADER),
-)
-_ASKED_BY_BROWSERS: Final = (
-    "Authorization",
-    "Content-Type",
-    IDEMPOTENCY_HEADER,
-    IF_COMMIT_HEADER,
-    MIN_COMMIT_HEADER,
-    REQUEST_ID_HEADER,
-    *("If-Match", "If-None-Match", "If-Range", "Range"),
-    *ASKED_BY_BROWSERS,
-)
 
 
 class Application:
@@ -135,30 +110,35 @@ class Application:
 
     async def _exchange(self, exchange: Exchange) -> None:
         matched = ROUTER.match(exchange.raw_path, exchange.method)
-        if matched is None:
-            await exchange.answer(Answer(status=404, media=None), None)
+        try:
+            match matched:
+                case Match():
+                    await self._routed(exchange, matched)
+                case WrongMethod():
+                    await exchange.answer(_wrong_method(exchange, matched), None)
+                case None:
+                    await exchange.answer(Answer(status=404, media=None), None)
+        except ClientGoneError:
+            exchange.broke_off = True
+            if exchange.status:
+                raise BrokenStreamError from None
+        finally:
             self._record(exchange)
-            return
-        if isinstance(matched, WrongMethod):
-            await exchange.answer(_wrong_method(exchange, matched), None)
-            self._record(exchange)
-            return
+
+    async def _routed(self, exchange: Exchange, matched: Match) -> None:
         route = matched.route
         exchange.operation_id = route.operation_id
         self._services.observer.began(route.operation_id)
         state = self._services.states.hold()
         try:
             await self._answered(exchange, route, dict(matched.path), state)
-        except ClientGoneError:
-            exchange.broke_off = True
-        except BrokenStreamError:
+        except (ClientGoneError, BrokenStreamError):
             raise
         except Exception as error:
             await self._refused(exchange, route, error)
         finally:
             exchange.close()
             state.release()
-            self._record(exchange)
 
     async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldState) -> None:
         if state.serving.requires_token and not route.public:
@@ -180,6 +160,8 @@ class Application:
             exchange.graph_id = call.served.graph_id
         if route.body is not Body.NONE:
             refuse_encoded(exchange.headers.get("content-encoding"))
+        if route.request_is_optional:
+            refuse_unasked(exchange.headers, self._origins)
         match route.operation_id:
             case "loadNdjson":
                 await self._load(exchange, call)
@@ -242,7 +224,7 @@ class Application:
 
     async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
         """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
-        refuse_strangers(call, self._origins)
+        refuse_strangers(call.headers, self._origins)
         if call.target is None:
             call = replace(call, target=graph_of(call, call.held.serving))
             exchange.graph_id = call.served.graph_id
@@ -325,19 +307,6 @@ class Application:
                 return Ceiling("graph_batch_request_bytes", limits.load_bytes, "--load-bytes")
             case _:
                 return Ceiling("request body bytes", limits.body_bytes, "--body-bytes")
-
-
-def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """The application for pages of other origins too. Without any, browsers keep them out."""
-    if not origins:
-        return application
-    return CORSMiddleware(
-        application,
-        allow_origins=list(origins),
-        allow_methods=["GET", "HEAD", "POST", "DELETE"],
-        allow_headers=list(_ASKED_BY_BROWSERS),
-        expose_headers=list(_TOLD_TO_BROWSERS),
-    )
 
 
 def _decoded(call: Call, exchange: Exchange, body: bytes) -> Call:

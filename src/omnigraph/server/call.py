@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ class Services:
     admission: Admission
     observer: Observer
     streams: StreamSlots
+    write_turns: threading.Semaphore
     version: str
     source_version: str | None = None
 
@@ -166,9 +168,11 @@ class Call:
         self.services.observer.decided(self.request_id, self.actor, request, decision)
         return decision
 
-    def admitted(self, size: int) -> AbstractContextManager[None]:
-        """Count this write against its actor's budget while it runs."""
-        return self.services.admission.admitted(self.actor, size)
+    @contextmanager
+    def admitted(self, size: int) -> Iterator[None]:
+        """Count this write against its actor's budget while it waits for its turn and runs."""
+        with self.services.admission.admitted(self.actor, size), self.services.write_turns:
+            yield
 
     @property
     def idempotency_key(self) -> str | None:

@@ -105,8 +105,9 @@ class InProcessGraph:
         )
         return self._answer("getEntity", dict[str, Any], parameters=parameters)
 
-    def schema_text(self, branch: str = "main") -> str:
-        return self._answer("getSchema", SchemaSource, parameters=PointParameters(branch=branch)).schema_source
+    def schema_text(self, branch: str | None = None, *, snapshot: str | None = None, version: int | None = None) -> str:
+        point = PointParameters(branch=branch, snapshot=snapshot, version=version)
+        return self._answer("getSchema", SchemaSource, parameters=point).schema_source
 
     def stored_queries(self) -> StoredQueries:
         return self._answer("list_queries", StoredQueries)

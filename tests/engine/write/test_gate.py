@@ -11,7 +11,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
-from omnigraph.errors import BadRequestError, IdempotencyKeyReusedError, PolicyError
+from omnigraph.errors import IdempotencyKeyReusedError, PolicyError, PolicyEvaluationError
 from tests.support.receipts import replayed
 
 SCHEMA = "node Person { name: String @key }"
@@ -109,9 +109,9 @@ def test_a_merge_may_be_allowed_and_its_deletion_not(graph: Graph) -> None:
 def test_rules_that_can_not_be_evaluated_are_no_permission(graph: Graph) -> None:
     class Broken:
         def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-            raise BadRequestError("policy evaluation failed: overflow")
+            raise PolicyEvaluationError(["overflow"])
 
-    with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow"):
+    with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow$"):
         graph.with_gate(Broken()).mutate(ADD, actor="ana")
 
 

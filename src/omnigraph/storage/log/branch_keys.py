@@ -34,6 +34,13 @@ class BranchKeys:
         uses = (*ref.earlier_keys, ref.key if has_lived else None, None if end is None else end.key)
         return tuple(use for use in uses if use is not None)[-IDEMPOTENCY_WINDOW:]
 
+    def earlier_use(self, lives: Sequence[Life], wanted: KeyUse | None) -> KeyUse | None:
+        """What the same request did to a name before, given all its lives."""
+        use = None if wanted is None else earlier_use(self.of(lives), wanted)
+        if use is not None:
+            self.confirm(lives)
+        return use
+
     def confirm(self, lives: Sequence[Life]) -> None:
         """Make sure that what the keys of a name were read from is durable, before a repeat is told of it."""
         life, ref = self._newest_written(lives)

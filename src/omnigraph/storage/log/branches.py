@@ -14,7 +14,13 @@ from datetime import datetime
 
 import msgspec
 
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    CommitOutcomeUnknownError,
+    ConflictError,
+    StorageError,
+)
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import (
     MAIN,
@@ -143,7 +149,12 @@ class Branches:
             self._log.confirm(ref.fork.branch_id, ref.fork.version)
         self._trace.reached("branch.create.before")
         held_since.refuse_overdue()
-        claimed = self._claim(ref)
+        try:
+            claimed = self._claim(ref)
+        except StorageError as error:
+            if error.may_have_happened:
+                raise CommitOutcomeUnknownError(f"creation of {ref.branch}", str(error)) from error
+            raise
         if isinstance(claimed, KeyUse):
             return claimed
         ref = claimed
@@ -178,17 +189,15 @@ class Branches:
                     self._lives.void(life)
                 continue
             lives_on = self._lives_on(life)
-            # Asked for afterwards: a branch that is gone stays so, and the key that ended it is then among them.
-            keys = self._keys.of(lives)
-            if (earlier := earlier_use(keys, ref.key)) is not None:
-                self._keys.confirm(lives)
+            # Keys are read afterwards: a branch that is gone stays so, and the key that ended it is then among them.
+            if (earlier := self._keys.earlier_use(lives, ref.key)) is not None:
                 return earlier
             if lives_on:
                 raise ConflictError(f"branch '{ref.branch}' exists already")
             if life.is_path:
                 self._refuse_beneath(ref.branch)
             number, contested = life.number + 1, life.is_path
-            ref = msgspec.structs.replace(ref, earlier_keys=keys)
+            ref = msgspec.structs.replace(ref, earlier_keys=self._keys.of(lives))
         raise ConflictError(f"branch '{ref.branch}' is being created and deleted by others; try again")
 
     def _confirm(self, life: Life) -> None:
@@ -248,9 +257,7 @@ class Branches:
             lives = [] if key is None else self._lives.of(checked_branch_name(name))
         except BadRequestError:
             return None
-        if (earlier := earlier_use(self._keys.of(lives), key)) is not None:
-            self._keys.confirm(lives)
-        return earlier
+        return self._keys.earlier_use(lives, key)
 
     def _delete(self, name: str, actor: str | None, key: KeyUse | None) -> KeyUse | None:
         ref = self.head(name).ref

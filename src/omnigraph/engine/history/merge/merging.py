@@ -56,9 +56,10 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
         try:
             with _discreet(workspace, request), held_source(workspace.root, request.source) as held:
                 if earlier_use(held.ref.earlier_keys, key) is not None:
-                    return _deleted_before(request)
+                    raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
                 published = _publish(workspace, request, held, intent)
         except BranchNotFoundError:
+            # A merge that had nothing to commit is known by the deletion of its source.
             if workspace.root.branches.earlier_use(request.source, key) is None:
                 raise
             return _deleted_before(request)
@@ -72,7 +73,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
 
 
 def _key_of_deletion(request: MergeRequest, intent: Intent) -> KeyUse | None:
-    """What the deletion of the source is known by. Where nothing was to be merged, it is all that a merge leaves."""
+    """What the deletion of the source is known by where nothing was to be merged: all that such a merge leaves."""
     if request.idempotency_key is None or intent.request_digest is None or not request.delete_branch:
         return None
     return KeyUse(request.idempotency_key, intent.request_digest, request.actor)
@@ -264,6 +265,8 @@ def _delete_source(
         if published is not None and published.replayed and not _is_as_merged(workspace, request, published):
             return False, f"branch '{request.source}' is no longer the one that was merged"
         workspace.require(request.actor, PolicyAction.BRANCH_DELETE, target_branch=request.source)
+        # A commit holds the key already, beside what it did.
+        key = key if published is None else None
         workspace.root.branches.delete(request.source, actor=request.actor, key=key)
     except BranchNotFoundError as error:
         return (True, None) if published is not None and published.replayed else (False, str(error))

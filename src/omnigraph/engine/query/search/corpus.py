@@ -55,10 +55,10 @@ class Corpus:
             self.indexed, covered = indexed_texts(table, column, contents)
         loose = [content for content in contents if content.fragment_id not in covered]
         self.analysed = [fragment_postings(table, column, content) for content in loose]
-        self._fragments: frozenset[int] | None = frozenset(content.fragment_id for content in loose)
+        self._counted_in: frozenset[int] | None = frozenset(content.fragment_id for content in loose)
         if self.indexed is not None and self.indexed.moved.size:
             self.analysed.append(self.indexed.moved_postings)
-            self._fragments = None
+            self._counted_in = None
         self.counted: Sequence[Documents] = self.analysed
 
     @cached_property
@@ -77,7 +77,7 @@ class Corpus:
 
     def counted_rows(self, filter: str) -> RowIds:
         """The rows of the counted documents that pass a filter, perhaps with others."""
-        return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=self._fragments))
+        return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=self._counted_in))
 
 
 class SeenCorpus(Corpus):
@@ -92,7 +92,7 @@ class SeenCorpus(Corpus):
         parts: list[Documents] = list(self.analysed)
         if self.indexed is not None:
             parts.append(_IndexedWords(table, self.indexed, terms))
-            self.indexed = self._fragments = None
+            self.indexed = self._counted_in = None
         self.counted = [_SeenTexts(part, seen) for part in parts]
 
 
