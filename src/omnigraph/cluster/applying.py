@@ -27,7 +27,7 @@ from omnigraph.cluster.catalog import payload_path
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
 from omnigraph.cluster.diff import difference
-from omnigraph.cluster.dispositions import RECOVERY_PENDING, demoted, held_up, parsed
+from omnigraph.cluster.dispositions import RECOVERY_PENDING, blocked, demoted, held_up, parsed
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.ledger import Recorded, graph_folder
 from omnigraph.cluster.lock import timestamp
@@ -50,7 +50,11 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
         recorded = require_state(session)
         refuse_uncovered(recorded.state)
         run = _Run(session, desired, recorded, actor)
-        run.carry_out()
+        try:
+            run.carry_out()
+        except ClusterError as problem:
+            run.give_up(problem.codes[0])
+            raise
 
     attempt.run("apply", read_pipeline, carry_out)
     changes = run.changes if run is not None else ()
@@ -95,6 +99,7 @@ class _Run:
             session.ledger.refuse_overtaken(self.base)
         moves.run(prospect.changes)
         if moves.failed:
+            session.ledger.refuse_overtaken(self.base)
             moves.skip_deletes(prospect.changes)
         else:
             moves.refuse_exported(prospect.changes)
@@ -112,6 +117,13 @@ class _Run:
         self._remove(prospect, deleted)
         for approval in approvals.values():
             session.found += mark_spent(session.store, approval, draft.approvals[approval.approval_id])
+
+    def give_up(self, reason: str) -> None:
+        """No state was made, so nothing counts as applied. What was moved, the next apply finds."""
+        self.changes = tuple(
+            blocked(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
+            for change in self.changes
+        )
 
     def _store_payloads(self, prospect: Prospect) -> None:
         """The texts that the next state names, and those of the last one that were damaged."""
