@@ -1,4 +1,4 @@
-"""One command from its start to its report: whatever it comes to, and wherever it ends, it can be told."""
+"""One run of a cluster command, from its start to its report. A run that fails anywhere still has a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next state of a cluster while it is worked out: parts of a state that can be changed, and made one again."""
+"""A draft of the next state of a cluster: the parts of a state while they change, and the state made of them."""
 
 from __future__ import annotations
 
