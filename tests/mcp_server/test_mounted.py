@@ -109,6 +109,7 @@ def test_pages_from_elsewhere_are_kept_out(library: omnigraph.Graph) -> None:
     """Even of an open server, which a page can reach by a name of its own that leads here."""
     app = "https://app.example.org"
     with running({"kb": library}, agents=endpoint, origins=(app,)) as server:
+        assert called(server, "branches", headers={"Origin": "http://["}).status_code == 403
         refused = called(server, "branches", headers={"Origin": "https://evil.example"})
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
         assert "--allow-origin https://evil.example" in refused.json()["error"]

@@ -389,6 +389,9 @@ def test_a_write_that_is_repeated_by_its_key_writes_once(library: omnigraph.Grap
         assert again["replayed"] is True
         stale = await agent.refused("mutate", **{**add, "idempotency_key": "two", "if_commit": "01NOTTHEHEAD"})
         assert stale["type"] == "precondition_failed"
+        side = {"name": "side", "source": "work", "idempotency_key": "made"}
+        assert await agent.call("branch_create", **side) == {"branch": "side", "from": "work"}
+        assert await agent.call("branch_create", **side) == {"branch": "side", "from": "work", "replayed": True}
 
     run(library, script)
 

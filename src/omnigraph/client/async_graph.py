@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self
 
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
@@ -40,13 +39,12 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     query = awaited(reads.query)
     explain = awaited(reads.explain)
+    profile = awaited(reads.profile)
     entity = awaited(reads.entity)
     listing = awaited(reads.listing)
 

@@ -1,7 +1,7 @@
 """When a request is sent again, when not, and what its caller is told in the end.
 
-Pure but for its clock. A request is repeated when that can't do anything twice: it reads, it carries an idempotency
-key, it never left this machine, or the server said that it did nothing. What remains open is told as open.
+Pure but for its clock. Repeating a request can't do anything twice: it reads, or it carries an idempotency key. What
+can't be sent again, or is not answered in its time, is told as open if it may have happened.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Attempts:
         was_sent = not isinstance(error, NEVER_SENT)
         if self.request.writes and was_sent:
             self._lost = cause
-        pause = self._pause() if self.request.repeatable or not was_sent else None
+        pause = self._pause()
         if pause is None:
             raise self._given_up(cause, was_sent) from error
         return pause
@@ -101,7 +101,7 @@ class Attempts:
         kind = _told_type(reply)
         if reply.status == 412 and MIN_COMMIT_HEADER in self.request.headers:
             return self._pause() if self.clock() - self._began < _TO_CATCH_UP else None
-        if kind in _DID_NOTHING or (reply.status in _GATEWAY and self.request.repeatable):
+        if kind in _DID_NOTHING or reply.status in _GATEWAY:
             return self._pause(retry_after_seconds(reply.header("retry-after")))
         if kind == CommitOutcomeUnknownError.error_type() and self.request.key is not None:
             return self._pause()
