@@ -29,7 +29,7 @@ from omnigraph.api.changes import (
     CommitChangesPage,
     PollRequest,
 )
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, required_commit
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.graph import GraphApi
@@ -411,7 +411,8 @@ class Graph:
         from omnigraph.engine.write.mutate import MutationRequest
         from omnigraph.engine.write.mutate import mutate as run_mutation
 
-        request = MutationRequest(*asked, target, if_commit, self._author(actor), idempotency_key)
+        required = None if if_commit is None else required_commit(if_commit, "if_commit")
+        request = MutationRequest(*asked, target, required, self._author(actor), idempotency_key)
         return run_mutation(self._acting(PolicyAction.CHANGE, target), request)
 
     def load(
