@@ -234,9 +234,10 @@ def test_colours_are_for_terminals_whose_owner_wants_them(
     [
         (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["checking and writing", "243/? bytes"]),
         (["export", "g.omni"], ["exporting", "/s"]),
-        (["optimize", "g.omni"], ["optimize"]),
-        (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["removing old versions"]),
-        (["repair", "g.omni"], ["verifying"]),
+        (["export", "g.omni", "--format", "parquet", "--out", "files"], ["exporting: ", "5/5", "/s"]),
+        (["optimize", "g.omni"], ["optimize: ", "4/4", "/s"]),
+        (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["cleanup: marking tables", "4/4", "/s"]),
+        (["repair", "g.omni"], ["repair: checking ", "4/4", "/s"]),
     ],
 )
 def test_progress_has_a_rate_and_goes_to_stderr(
