@@ -276,10 +276,16 @@ def test_short_work_draws_nothing(cli: Cli, g: str, monkeypatch: pytest.MonkeyPa
         (["schema", "plan", "g.omni", "--schema", "-"], "node Person { name: String @key }"),
         (["load", "g.omni", "--data", "-", "--mode", "merge"], '{"type":"City","data":{"name":"Bonn"}}'),
         (["fmt", "-"], "node Person { name: String @key }"),
+        (["branch", "merge", "b", "--uri", "g.omni", "--resolutions", "-", "--preview"], '{"kinds": {}}'),
+        (
+            ["pipeline", "validate", "-", "--store", "g.omni"],
+            "{version: 1, sources: {r: {format: graph, path: d.jsonl}}}",
+        ),
     ],
 )
 def test_a_dash_is_stdin(arguments: list[str], text: str, cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert cli("branch", "create", "b", "--uri", g).code == 0
     done = cli(*arguments)
     assert done.code == 0, done.err
     assert done.out

@@ -123,7 +123,7 @@ def test_repair_and_cleanup_tell_how_far_they_are(graph: Graph) -> None:
     told.clear()
     report = graph.cleanup(keep_versions=1, progress=lambda *step: told.append(step))
     assert report.versions_removed > 0
-    assert [step for step in dict.fromkeys(what for what, _, _ in told)] == [
+    assert list(dict.fromkeys(what for what, _, _ in told)) == [
         "listing tables",
         "marking tables",
         "looking again",
