@@ -63,6 +63,27 @@ def test_every_command_tells_wrong_usage_in_one_way(path: str, cli: Cli) -> None
     assert (told.code, told.json["code"]) == (2, "bad_request")
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("branch list g.omni", "Got unexpected extra argument(s) (g.omni); the graph is given with --uri"),
+        ("load g.omni d.jsonl --mode merge", "Got unexpected extra argument(s) (d.jsonl); data are given with --data"),
+        ("query people q.gq", "Got unexpected extra argument(s) (q.gq); a file of queries is given with --query"),
+        ("load g.omni --data d.jsonl", "Missing option '--mode'. Choose from: append, merge, overwrite"),
+        ("export g.omni --json", "No such option: --json"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_helps(line: str, told: str, cli: Cli) -> None:
+    refused = cli(*line.split())
+    assert (refused.code, refused.err.splitlines()[0]) == (2, f"Error: {told}")
+
+
+def test_a_query_that_is_not_there_is_told_with_those_that_are(cli: Cli, g: str) -> None:
+    asked = ["query", "--query", "q.gq", "--store", g]
+    assert cli(*asked, "peple").err == "Error: query 'peple' not found; did you mean 'people'?\n"
+    assert cli(*asked, "x").err == "Error: query 'x' not found; the source has: people, by_name, add, grow, remove\n"
+
+
 def remedies(path: str, capability: Capability) -> list[str]:
     """What the specification wants to be named, by class."""
     family = path.split()[0]
