@@ -308,7 +308,7 @@ def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, con
     with omnigraph.open(place) as graph, running({"a": graph, "b": graph}, server_gate=_Open()) as two:
         refused = cli("snapshot", "--server", two.url)
         assert refused.code == 1
-        assert f"server scope '{two.url}' has 2 graphs: [a, b]; pass --graph <id>" in refused.err
+        assert f"server scope '{two.url}' has 2 graph(s): [a, b]; pass --graph <id>" in refused.err
         assert cli("snapshot", "--server", two.url + "/", "--graph", "b").code == 0
         assert cli("snapshot", "--server", two.graph("a")).code == 0
         listed = cli("graphs", "list", "--server", two.url)
@@ -319,7 +319,7 @@ def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, con
         config(f"servers: {{two: {{url: '{two.url}'}}}}\nprofiles: {{there: {{server: two, default_graph: a}}}}")
         assert cli("snapshot", "--profile", "there").code == 0
         assert cli("graphs", "list", "--profile", "there").code == 0
-        assert "server scope 'two' has 2 graphs" in cli("snapshot", "--server", "two").err
+        assert "server scope 'two' has 2 graph(s)" in cli("snapshot", "--server", "two").err
 
 
 class _Open:
