@@ -75,6 +75,12 @@ class Recorder:
     def conflicted(self, graph_id: str) -> None:
         self.counts["conflicts"] += 1
 
+    def record_of(self, request_id: str) -> RequestRecord:
+        """A request is recorded when its answer is out, so the client may know sooner."""
+        wait_until(lambda: any(r.request_id == request_id for r in self.records), f"{request_id} is recorded")
+        [record] = [r for r in self.records if r.request_id == request_id]
+        return record
+
     def exposition(self) -> bytes:
         return b"# nothing is counted here\n"
 
@@ -152,6 +158,14 @@ def running(
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+@contextlib.contextmanager
+def faultless(graphs: Mapping[str, Graph], **options: Any) -> Iterator[RunningServer]:
+    """As `running`, for tests that may ask for anything: in the end the server has not failed once."""
+    with running(graphs, **options) as server:
+        yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:

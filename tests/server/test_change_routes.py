@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -17,12 +16,11 @@ from omnigraph import Graph
 from omnigraph.server import feed_delivery
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
-from tests.server.running import RunningServer, running
+from tests.server.running import RunningServer, faultless, running
 from tests.server.sample import SCHEMA, Rules, bearer, ndjson, people, person
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
-_names = itertools.count()
 EVENTS = {"Accept": "text/event-stream"}
 
 
@@ -34,16 +32,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 @pytest.fixture(scope="module")
 def server(graph: Graph) -> Iterator[RunningServer]:
-    with running({"kb": graph}) as server:
+    with faultless({"kb": graph}) as server:
         yield server
-        assert not server.recorder.failures, "what clients ask for is never a fault"
-
-
-@pytest.fixture
-def branch(graph: Graph) -> str:
-    name = f"b{next(_names)}"
-    graph.create_branch(name)
-    return name
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ BODIES: dict[str, Any] = {
     "query": {"query": EVERYBODY},
     "read": {"query_source": EVERYBODY},
     "explain": {"query": EVERYBODY},
+    "profile": {"query": EVERYBODY},
     "mutate": {"query": ADD, "params": {"name": "New"}},
     "change": {"query": ADD, "params": {"name": "New"}},
     "mutate_if_graph_commit": {"query": ADD, "params": {"name": "New"}},
@@ -104,6 +105,34 @@ def test_whom_no_rule_allows_is_refused_by_every_route(ruled: RunningServer, gra
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), refused.text
         assert "policy denied action '" in refused.json()["error"]
     assert before == (graph.resolve_snapshot(), graph.list_branches())
+
+
+def of_branch(server: RunningServer, name: str) -> Iterator[httpx.Response]:
+    """What somebody without any rule is told of a branch, by each route that takes its name."""
+    url, headers = server.graph(), bearer("e")
+    for path in ("snapshot", "schema", "commits", "history", "changes"):
+        yield server.client.get(f"{url}/{path}", params={"branch": name}, headers=headers)
+    for path in (f"entity?{QUERIES['getEntity']}&branch={name}", f"diff?from={name}&to=main"):
+        yield server.client.get(f"{url}/{path}", headers=headers)
+    for operation in ("query", "read", "mutate", "load", "planSchema", "applySchema"):
+        route = next(route for route in OF_GRAPH if route.operation_id == operation)
+        path = route.full_path.replace("{graph_id}", "kb")
+        yield server.client.post(path, json={**BODIES[operation], "branch": name}, headers=headers)
+    for path, body in (
+        ("export", {"branch": name}),
+        ("changes/baseline", {"branch": name}),
+        ("branches", {"name": "new", "from": name}),
+        ("branches/merge", {"source": name}),
+        ("branches/merge/preview", {"source": name}),
+    ):
+        yield server.client.post(f"{url}/{path}", json=body, headers=headers)
+    yield server.client.delete(f"{url}/branches/{name}", headers=headers)
+
+
+def test_whether_a_branch_exists_is_not_told_to_strangers(ruled: RunningServer) -> None:
+    for there, absent in zip(of_branch(ruled, "side"), of_branch(ruled, "nope"), strict=True):
+        assert there.status_code == absent.status_code == 403, (there.url, there.text, absent.text)
+        assert there.text.replace("side", "nope") == absent.text
 
 
 WRITES = [route for route in OF_GRAPH if route.admission or route.operation_id == "invoke_query"]

@@ -20,6 +20,7 @@ from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, BY_AGE, EVERYBODY, EVERYTHING, Rules, bearer, people, person
+from tests.support.waiting import wait_until
 
 TOKEN, READER = "token-of-ana-5f1c", "token-of-rob-77aa"
 ANA, ROB = bearer(TOKEN), bearer(READER)
@@ -465,6 +466,7 @@ def test_secrets_stay_out_of_records_and_logs(guarded: RunningServer, caplog: py
         guarded.client.get(f"/graphs/kb/entity?entity=node&type=Person&id={row}", headers=ANA),
     ]
     assert [response.status_code for response in calls] == [400, 200, 400, 401, 200]
+    wait_until(lambda: len(guarded.recorder.records) >= len(calls), "all are recorded")
     # The client's own log, and the access log, which only pytest listens to: the server switches it off.
     others = ("httpx", "httpcore", "uvicorn.access")
     logged = [record.getMessage() for record in caplog.records if not record.name.startswith(others)]
@@ -476,7 +478,7 @@ def test_secrets_stay_out_of_records_and_logs(guarded: RunningServer, caplog: py
 
 def test_what_is_recorded_of_a_request(guarded: RunningServer) -> None:
     guarded.client.post("/graphs/kb/query", json={"query": EVERYBODY}, headers={**ANA, "X-Request-Id": "recorded"})
-    record = next(r for r in guarded.recorder.records if r.request_id == "recorded")
+    record = guarded.recorder.record_of("recorded")
     assert (record.operation_id, record.method, record.status) == ("query", "POST", 200)
     assert (record.graph_id, record.actor, record.broke_off) == ("kb", "ana", False)
     assert record.received_bytes > len(EVERYBODY)

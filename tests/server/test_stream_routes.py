@@ -191,8 +191,7 @@ def test_nothing_is_made_for_a_client_that_left(large: RunningServer, path: str)
         for _ in range(5):
             assert large.client.get("/healthz").status_code == 200
     wait_until(lambda: large.services.streams.open_streams() == 0, "the slot is given back")
-    wait_until(lambda: [r for r in large.recorder.records if r.request_id == f"left-{path}"], "it is recorded")
-    [record] = [r for r in large.recorder.records if r.request_id == f"left-{path}"]
+    record = large.recorder.record_of(f"left-{path}")
     assert record.broke_off
     assert record.sent_bytes < TOTAL / 2
     assert large.recorder.counts["streams"] == 0
@@ -241,8 +240,8 @@ def test_a_stream_that_fails_midway_says_so_and_never_looks_complete(
     assert str(root) not in json.dumps(told)
     assert not [line for line in lines if "baseline" in line]
     wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
+    record = server.recorder.record_of("torn-1")
     assert len(server.recorder.failures) == 1
-    record = next(r for r in server.recorder.records if r.request_id == "torn-1")
     assert (record.status, record.broke_off) == (200, True)
 
 

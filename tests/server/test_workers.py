@@ -244,6 +244,7 @@ def test_every_worker_follows_and_one_that_dies_meanwhile_harms_nobody(light: Li
     assert set(revisions(server).values()) == {7}
     room.put("go-8")
     wait_until(lambda: list(revisions(server).values()) == [8, 8], "both serve the new state")
+    wait_until(lambda: server.errors().count("revision 8 is served") == 2, "the supervisor was told")
     os.kill(left, signal.SIGKILL)
     wait_until(lambda: server.errors().count("serves again") == 2, "another one serves")
     wait_until(lambda: list(revisions(server).values()) == [8, 8], "both serve")
@@ -262,7 +263,8 @@ def test_a_state_that_can_not_be_built_changes_nothing_until_a_newer_one_can(lig
     assert 'omnigraph_state_changes_total{outcome="failed"}' in failing
     room.put("go-9")
     room.put("newest", "9")
-    wait_until(lambda: set(revisions(server).values()) == {9}, "the newer one is served")
+    wait_until(lambda: "revision 9 is served" in server.errors(), "the newer one is served")
+    assert set(revisions(server).values()) == {9}
     served = fetched(server, "/metrics")
     assert "omnigraph_workers_behind 0.0" in served
     assert "omnigraph_revision 9.0" in served

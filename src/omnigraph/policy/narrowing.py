@@ -163,4 +163,4 @@ def _combined(shown: Sequence[_Shown], actor: str, catalog: Catalog) -> Lens:
         everything = len(filters) < len(shown)
         type_ = catalog.type_named(key)
         lenses.append(TypeLens(type_, hidden=hidden) if everything else TypeLens(type_, any_of(filters), hidden))
-    return narrowed(lenses)
+    return narrowed(lenses, catalog)

@@ -194,7 +194,7 @@ class Call:
     def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The state that a read is of, once the actor may read it."""
         point = checked_point(point)
-        return self._recent_enough(point, self._allowed_state(point, action))
+        return self._recent_enough(point, self.allowed_state(point, action))
 
     def read(
         self,
@@ -216,8 +216,8 @@ class Call:
         if point.snapshot is None:
             graph = self.require(action, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
-            return graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
-        state = self._allowed_state(point, action)
+            return graph.workspace.read(state_read, point)
+        state = self.allowed_state(point, action)
         if not immutable or state.lens.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
@@ -227,11 +227,11 @@ class Call:
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})
 
-    def _allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
+    def allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
         """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
         if point.snapshot is None:
             graph = self.require(action, point.branch)
-            return graph.workspace.snapshot(point.branch, version=point.version, at=point.at)
+            return graph.workspace.state_at(point)
         return self.seen(self.whole.workspace.snapshot(snapshot=point.snapshot), action)
 
     def seen(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:

@@ -24,7 +24,7 @@ from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
 from omnigraph.engine.history.commits import summary
 from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
-from omnigraph.engine.query.read import Asked, explain_query, run_query, stream_query
+from omnigraph.engine.query.read import Asked, explain_query, profile_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
@@ -94,6 +94,18 @@ def explain(call: Call) -> AnyAnswer:
     def run(state: Snapshot) -> AnyAnswer:
         lines = explain_query(state, (request.query, request.name, request.params), call.read_options())
         return json_answer(QueryPlan(tuple(lines)), call.saw(state))
+
+    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    return call.read(point, run, immutable=False)
+
+
+@handles("profile")
+def profile(call: Call) -> AnyAnswer:
+    request: QueryRequest = call.body
+
+    def run(state: Snapshot) -> AnyAnswer:
+        measured = profile_query(state, (request.query, request.name, request.params), call.read_options())
+        return json_answer(measured, call.saw(state))
 
     point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
     return call.read(point, run, immutable=False)

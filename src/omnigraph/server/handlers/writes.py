@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted
+from omnigraph.api.branches import BranchCreateRequest
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest
@@ -249,7 +249,11 @@ def apply_schema(call: Call) -> AnyAnswer:
         call,
         size_of(request.schema_source),
         lambda: graph.apply_schema(
-            request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss, actor=call.actor
+            request.schema_source,
+            branch=branch,
+            allow_data_loss=request.allow_data_loss,
+            actor=call.actor,
+            idempotency_key=call.idempotency_key,
         ),
     )
     return _receipt_answer(applied)
@@ -260,16 +264,24 @@ def create_branch(call: Call) -> AnyAnswer:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
     graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: graph.create_branch(name, source=source, actor=call.actor))
-    return json_answer(BranchCreated(call.whole.uri, source, name, call.actor))
+    key = call.idempotency_key
+    created = written(
+        call,
+        BRANCH_OPERATION_BYTES,
+        lambda: graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key),
+    )
+    return json_answer(created)
 
 
 @handles("deleteBranch")
 def delete_branch(call: Call) -> AnyAnswer:
     name = branch_name(call.path["branch"])
     graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor))
-    return json_answer(BranchDeleted(call.whole.uri, name, call.actor))
+    key = call.idempotency_key
+    deleted = written(
+        call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor, idempotency_key=key)
+    )
+    return json_answer(deleted)
 
 
 @handles("mergeBranches")
