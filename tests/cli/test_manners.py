@@ -104,6 +104,64 @@ def test_an_interrupt_is_one_line_and_130(g: str) -> None:
     assert (load.returncode, out, err) == (130, "", "Error: interrupted\n")
 
 
+def begun(program: str, tmp_path: Path) -> subprocess.Popen[str]:
+    """A process that has said that it is where it should be interrupted."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "here\n"
+    return process
+
+
+def test_an_interrupt_is_one_line_while_the_program_is_still_being_imported(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import sys\nprint('here', flush=True)\nsys.stdin.read()\n")
+    process = begun("from omnigraph.cli.entry import main; main()", tmp_path)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1] == "Error: interrupted\n"
+    assert process.returncode == 130
+
+
+VERSION_INSTEAD = """
+import os, signal, sys, threading
+from omnigraph.cli.commands import version
+from omnigraph.cli.entry import main
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(1000))
+
+def instead():
+    print("here", flush=True)
+    {body}
+
+version.version = instead
+main(["version"])
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Python drops what is raised in a finalizer, and would wait for stdin.
+        "Finalized(); sys.stdin.read()",
+        # A thread that goes on is left behind.
+        "threading.Thread(target=sys.stdin.read).start(); os.kill(os.getpid(), signal.SIGINT); sum(range(1000))",
+    ],
+)
+def test_an_interrupt_is_never_lost_and_waits_for_nobody(body: str, tmp_path: Path) -> None:
+    process = begun(VERSION_INSTEAD.format(body=body), tmp_path)
+    process.wait()
+    assert process.stderr is not None
+    assert (process.returncode, process.stderr.read()) == (130, "Error: interrupted\n")
+
+
 class Faulty:
     """Fails where it is printed, as no error of ours does."""
 

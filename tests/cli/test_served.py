@@ -161,6 +161,16 @@ def test_a_blob_goes_to_a_file(cli: Cli, server: RunningServer) -> None:
     assert Path("photo").read_bytes() == PHOTO, "a failed read leaves an existing file alone"
 
 
+def test_a_profile_of_what_a_server_did_is_that_of_the_rows(cli: Cli, server: RunningServer) -> None:
+    asked = ["query", "-e", EVERYBODY, "--format", "jsonl"]
+    profiled = cli(*asked, "--profile-query", "--server", server.graph())
+    assert (profiled.code, profiled.out) == (0, cli(*asked, "--server", server.graph()).out)
+    assert profiled.err.startswith(f"query  [{len(profiled.lines) - 1} rows, ")
+    assert "Scan $p: Person  [" in profiled.err
+    gone = cli(*asked, "--profile-query", "--branch", "none", "--server", server.graph())
+    assert (gone.code, gone.out) == (1, "")
+
+
 def test_a_conversation_with_a_server(cli: Cli, server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     statements = (
         ":format csv\n:queries\neverybody\n:branch side\nmatch { $p: Person } return { count($p) as n }\n"
@@ -171,8 +181,9 @@ def test_a_conversation_with_a_server(cli: Cli, server: RunningServer, monkeypat
     shown = cli("shell", "--server", server.graph())
     assert shown.code == 1
     errors = [line for line in shown.err.splitlines() if line.startswith("Error:")]
-    for fragment, error in zip(("'everybody' is the server's", "a server does not say", "Nope"), errors, strict=True):
+    for fragment, error in zip(("'everybody' is the server's", "Nope"), errors, strict=True):
         assert fragment in error
+    assert "Scan $p: Person  [" in shown.err, "what the operators of the server did"
     assert shown.lines[:2] == ["mutation add($name, $age)", "read     everybody()"]
     assert shown.lines[-3:] == ["changed talk: 1 nodes, 0 edges", "n", "Zoe"]
     assert cli("shell", "--server", server.graph(), "--as", "me").code == 1

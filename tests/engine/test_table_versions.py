@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from omnigraph import Graph
+from tests.support.costs import settle
 
 SCHEMA = "node A { name: String @key }\nnode B { name: String @key }\nedge E: A -> B\n"
 ADD = "query a($n: String) { insert A { name: $n } }\nquery b($n: String) { insert B { name: $n } }"
@@ -120,6 +121,7 @@ def test_finding_it_reads_few_entries(graph: Graph) -> None:
 
 def test_reading_it_costs_nothing_when_entries_say_it(graph: Graph) -> None:
     add(graph, "a", "x")
+    settle(graph)
     state = graph.snapshot()
     before = dict(graph.workspace.root.objects.counts)
     state.listing()

@@ -150,6 +150,7 @@ CALLS: dict[str, Callable[[Graph], object]] = {
     "query": lambda g: g.query(NOTES),
     "stream": lambda g: list(g.stream(NOTES)),
     "explain": lambda g: g.explain(NOTES),
+    "profile": lambda g: g.profile(NOTES),
     "entity": lambda g: g.entity("node:Person", "ana"),
     "read_blob": lambda g: g.read_blob("node", "Person", "ana", "photo"),
     "export": lambda g: list(g.export()),

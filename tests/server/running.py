@@ -23,14 +23,17 @@ from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application, with_origins
+from omnigraph.server.application import Application
 from omnigraph.server.call import Services
+from omnigraph.server.origins import with_origins
+from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.services import Admission, RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import States
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 from omnigraph.server.stream_slots import StreamSlots
+from omnigraph.server.surroundings import Draining
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
@@ -71,6 +74,12 @@ class Recorder:
 
     def conflicted(self, graph_id: str) -> None:
         self.counts["conflicts"] += 1
+
+    def record_of(self, request_id: str) -> RequestRecord:
+        """A request is recorded when its answer is out, so the client may know sooner."""
+        wait_until(lambda: any(r.request_id == request_id for r in self.records), f"{request_id} is recorded")
+        [record] = [r for r in self.records if r.request_id == request_id]
+        return record
 
     def exposition(self) -> bytes:
         return b"# nothing is counted here\n"
@@ -125,20 +134,18 @@ def running(
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
     services = Services(
-        States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
+        States(serving),
+        limits,
+        admission or Unlimited(),
+        recorder,
+        StreamSlots(limits.streams_per_graph),
+        threading.Semaphore(limits.write_threads),
+        "0.0.0-test",
     )
     application = wrap(
         Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )
-    config = uvicorn.Config(
-        with_origins(application, origins),
-        http="httptools",
-        loop="uvloop",
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(GuardedConfig(with_origins(application, origins), limits, Draining()))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -151,6 +158,14 @@ def running(
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+@contextlib.contextmanager
+def faultless(graphs: Mapping[str, Graph], **options: Any) -> Iterator[RunningServer]:
+    """As `running`, for tests that may ask for anything: in the end the server has not failed once."""
+    with running(graphs, **options) as server:
+        yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:

@@ -47,7 +47,7 @@ post /changes/baseline captureChangeBaseline changes
 """
 OURS = {
     *("cluster_getEntity", "cluster_diff", "cluster_explain", "cluster_planSchema", "cluster_getCommitSummary"),
-    *("cluster_getHistory", "cluster_previewMerge", "cluster_listPipelines", "ready", "metrics"),
+    *("cluster_getHistory", "cluster_previewMerge", "cluster_listPipelines", "cluster_profile", "ready", "metrics"),
 }
 """Operations that the contract does not know."""
 
@@ -157,6 +157,16 @@ def test_a_guarded_server_asks_for_a_token_everywhere_but_for_its_health(guarded
 def test_deprecated_operations_say_so(opened: dict[str, Any]) -> None:
     found = {name for name, (_, _, operation) in operations(opened).items() if operation.get("deprecated")}
     assert found == {"cluster_read", "cluster_change", "cluster_ingest"}
+
+
+def test_every_write_takes_a_key(opened: dict[str, Any]) -> None:
+    found = {
+        name.removeprefix("cluster_")
+        for name, (_, _, operation) in operations(opened).items()
+        if "Idempotency-Key" in [parameter["name"] for parameter in operation.get("parameters", ())]
+    }
+    assert found == {route.operation_id for route in ROUTES if route.writes} | {"invoke_query"}
+    assert found >= {"mutate", "load", "loadNdjson", "mergeBranches", "createBranch", "deleteBranch", "applySchema"}
 
 
 def test_media_types_and_error_forms(opened: dict[str, Any]) -> None:

@@ -34,13 +34,14 @@ def calls(graph: Graph, branch: str) -> dict[str, tuple[str, str, Any]]:
     commit = graph.resolve_snapshot(branch)
     return {
         "explain": ("POST", "query/explain", {"query": EVERYBODY, "branch": branch}),
+        "profile": ("POST", "query/profile", {"query": EVERYBODY, "branch": branch}),
         "planSchema": ("POST", "schema/plan", {"schema_source": WIDER, "branch": branch}),
         "getHistory": ("GET", f"history?branch={branch}&limit=2", None),
         "getCommitSummary": ("GET", f"commits/{commit}/summary", None),
     }
 
 
-@pytest.mark.parametrize("operation", ["explain", "planSchema", "getHistory", "getCommitSummary"])
+@pytest.mark.parametrize("operation", ["explain", "profile", "planSchema", "getHistory", "getCommitSummary"])
 def test_whoever_may_read_a_branch_may_look_ahead_and_back_on_it(
     server: RunningServer, graph: Graph, operation: str
 ) -> None:

@@ -4,7 +4,10 @@ are gone."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.routes import ROUTES, Route
 from omnigraph.server.admission import Admission
 from omnigraph.server.board import Board
+from omnigraph.server.settings import ServerLimits
 from tests.conftest import Place
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, EVERYBODY, EVERYTHING, SCHEMA, Rules, bearer, people, person
@@ -25,6 +29,7 @@ BODIES: dict[str, Any] = {
     "query": {"query": EVERYBODY},
     "read": {"query_source": EVERYBODY},
     "explain": {"query": EVERYBODY},
+    "profile": {"query": EVERYBODY},
     "mutate": {"query": ADD, "params": {"name": "New"}},
     "change": {"query": ADD, "params": {"name": "New"}},
     "mutate_if_graph_commit": {"query": ADD, "params": {"name": "New"}},
@@ -161,9 +166,53 @@ def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
     with Board(1) as board, running({"kb": graph}, admission=Admission(board, 0, 16, 300)) as server:
         branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
         assert branch.status_code == 200, "an operation on branches counts 256"
-        refused = server.client.post("/graphs/kb/load", json={"data": person("New", tags=["x" * 300])})
-    assert refused.status_code == 429
-    assert "byte budget" in refused.json()["error"]
+        for tag in ("x" * 300, "日" * 100):
+            data = json.dumps({"type": "Person", "data": {"name": "New", "tags": [tag]}}, ensure_ascii=False)
+            refused = server.client.post("/graphs/kb/load", json={"data": data})
+            assert refused.status_code == 429
+            assert "byte budget" in refused.json()["error"]
+
+
+def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
+    """An actor is refused at its cap, not made to wait for a thread, and another one is not refused."""
+    inside, go = threading.Semaphore(0), threading.Event()
+
+    class Held(Admission):
+        @contextmanager
+        def admitted(self, actor: str | None, size: int) -> Iterator[None]:
+            with super().admitted(actor, size):
+                inside.release()
+                go.wait()
+                yield
+
+    tokens = {"ana": "t-ana", "rob": "t-rob"}
+    rules = Rules(dict.fromkeys(tokens, EVERYTHING))
+    with (
+        Board(1) as board,
+        running(
+            {"kb": graph},
+            tokens=tokens,
+            gates={"kb": rules},
+            admission=Held(board, 0, 2, 1 << 30),
+            limits=ServerLimits(write_threads=1),
+        ) as server,
+        ThreadPoolExecutor() as clients,
+    ):
+
+        def load(actor: str) -> int:
+            body = {"data": person(f"Of {actor}"), "mode": "merge"}
+            return httpx.post(
+                f"{server.graph()}/load", json=body, headers=bearer(tokens[actor]), timeout=120
+            ).status_code
+
+        try:
+            under_way = [clients.submit(load, actor) for actor in ("ana", "ana", "rob")]
+            for _ in under_way:
+                assert inside.acquire(timeout=120), "each of them is counted, whoever else waits"
+            assert load("ana") == 429
+        finally:
+            go.set()
+        assert [write.result() for write in under_way] == [200, 200, 200]
 
 
 def test_changes_that_were_reclaimed_are_gone(tmp_path: Path) -> None:

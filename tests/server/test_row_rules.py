@@ -136,6 +136,7 @@ SWEEP: dict[str, Ask] = {
         c.post("/query", json=asked(SEARCH)),
     ],
     "explain": lambda c, g: [c.post("/query/explain", json=asked(ALL))],
+    "profile": lambda c, g: [c.post("/query/profile", json=asked(ALL))],
     "read": lambda c, g: [c.post("/read", json={"query_source": ALL})],
     "export": lambda c, g: [c.post("/export", json={}), c.post("/export", json={"branch": "side"})],
     "getSchema": lambda c, g: [c.get("/schema")],

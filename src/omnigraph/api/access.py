@@ -1,4 +1,4 @@
-"""What is asked before anything happens, and the answer. Who answers, and by which rules, is `omnigraph.policy`."""
+"""Access requests and decisions: what is asked before anything is done, and the answer. `omnigraph.policy` answers."""
 
 from __future__ import annotations
 

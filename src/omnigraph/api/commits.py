@@ -22,14 +22,17 @@ class CommitReceipt(Struct, frozen=True):
 
     @property
     def id(self) -> str:
+        """The id of the commit."""
         return self.graph_commit_id
 
     @property
     def commit_id(self) -> str:
+        """The same as `id`."""
         return self.graph_commit_id
 
     @property
     def version(self) -> int:
+        """The version of the graph that the commit made on its branch."""
         return self.graph_manifest_version
 
 
@@ -52,6 +55,7 @@ class CommitSummary(CommitReceipt, frozen=True):
 
     @property
     def commit(self) -> CommitReceipt:
+        """The commit without what it did."""
         return CommitReceipt(
             self.graph_commit_id,
             self.graph_branch,

@@ -24,6 +24,7 @@ from omnigraph.api.query import (
     InvokeStoredQueryRequest,
     LegacyReadOutput,
     LegacyReadRequest,
+    OperatorProfile,
     QueryPlan,
     QueryRequest,
     ReadOutput,
@@ -86,7 +87,6 @@ class Route:
     errors: type[Any] = ErrorOutput
     body: Body = Body.NONE
     admission: bool = False
-    idempotent_by_key: bool = False
     if_commit: bool = False
     successor: str | None = None
     public: bool = False
@@ -107,6 +107,11 @@ class Route:
     @property
     def writes(self) -> bool:
         return self.admission
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it changes the graph, or could: of a stored query only its name tells. It takes a key then."""
+        return self.writes or self.operation_id == "invoke_query"
 
 
 _ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
@@ -147,7 +152,6 @@ def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
             "request": ChangeRequest,
             "response": (MutationReceipt,),
             "admission": True,
-            "idempotent_by_key": True,
             **more,
         },
     )
@@ -222,6 +226,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         PolicyAction.READ,
         request=QueryRequest,
         response=(QueryPlan,),
+    ),
+    _post(
+        "/query/profile",
+        "profile",
+        "Run a read query, and tell what each of its operators did instead of the rows",
+        "queries",
+        PolicyAction.READ,
+        request=QueryRequest,
+        response=(OperatorProfile,),
     ),
     _post(
         "/read",
@@ -356,7 +369,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         request_is_optional=True,
         response=(ReadOutput, MutationReceipt),
         media=_ROWS_AS,
-        idempotent_by_key=True,
     ),
     _post(
         "/queries/{name}/if-graph-commit",
@@ -369,7 +381,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         request_is_optional=True,
         response=(MutationReceipt,),
         admission=True,
-        idempotent_by_key=True,
         if_commit=True,
     ),
     _post(
@@ -438,7 +449,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         request=BranchMergeRequest,
         response=(MergeResult,),
         admission=True,
-        idempotent_by_key=True,
     ),
 )
 

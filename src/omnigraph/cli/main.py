@@ -26,13 +26,12 @@ from omnigraph.cli.completion.scripts import VARIABLE
 from omnigraph.cli.deprecated import spelled_out
 from omnigraph.cli.failures import described, show_traces, tell
 from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
+from omnigraph.cli.interrupts import INTERRUPTED, MESSAGE, raise_in_commands
 from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
 from omnigraph.cli.quick_start import collect_rarely, leave, leave_pandas_out
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, OmniGraphError
-
-INTERRUPTED = 128 + signal.SIGINT
 
 
 class GuardedCommand(PlainCommand):
@@ -169,6 +168,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     collect_rarely()
     _open_closed_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
+    raise_in_commands()
     try:
         code = complete(arguments) if VARIABLE in os.environ else run(arguments)
         # Nothing is left to interrupt but the end of the process, which would answer with a stack trace.
@@ -178,7 +178,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         # The reader went away (`omnigraph … | head`). Nothing may be written at exit, or Python complains about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
-    leave(code)
+    # Whoever interrupts does not wait for work that goes on in threads; a commit is whole or is not there.
+    leave(code, wait=code != INTERRUPTED)
 
 
 def _open_closed_streams() -> None:
@@ -222,7 +223,7 @@ def run(arguments: list[str]) -> int:
         return tell(error)
     # Outside of standalone mode the exit code of `typer.Exit` comes back as the result; an interrupt is made one.
     if outcome == INTERRUPTED:
-        print("Error: interrupted", file=sys.stderr)
+        print(MESSAGE, file=sys.stderr)
     return outcome if isinstance(outcome, int) else 0
 
 

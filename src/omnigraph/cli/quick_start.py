@@ -42,10 +42,11 @@ def collect_rarely() -> None:
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTING)
 
 
-def leave(code: int) -> NoReturn:
-    """End the process as the interpreter would, up to where it would free every module: threads end, exit functions
-    run, streams are flushed. It is how processes of `multiprocessing` end."""
-    threading._shutdown()  # type: ignore[attr-defined]
+def leave(code: int, *, wait: bool = True) -> NoReturn:
+    """End the process as the interpreter would, up to where it would free every module: threads end, unless nobody
+    waits for them, exit functions run, streams are flushed. It is how processes of `multiprocessing` end."""
+    if wait:
+        threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:

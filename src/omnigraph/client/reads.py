@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec import structs
+
 from omnigraph.api import parameters as api_parameters
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
-from omnigraph.api.query import QueryPlan, QueryRequest, ReadPoint, StoredQueries
+from omnigraph.api.query import OperatorProfile, QueryPlan, QueryRequest, ReadPoint, StoredQueries
 from omnigraph.api.routes import COMMIT_HEADER, MIN_COMMIT_HEADER, Media
 from omnigraph.api.schema import SchemaPlan, SchemaPlanRequest, SchemaSource
 from omnigraph.api.service import GraphInfo, GraphList
@@ -54,13 +56,12 @@ def query_request(
     given: Mapping[str, Any],
     operation_id: str = "query",
 ) -> Request:
-    """A query, to be answered with rows or with its plan."""
-    options = {"branch": point.branch, "snapshot": point.snapshot, "version": point.version, "at": point.at}
-    asked = remote.asked(source, name, params, given, options)
+    """A query, to be answered with rows, with its plan or with its profile."""
+    asked = remote.asked(source, name, params, given, structs.asdict(point))
     plain = None if asked.params is None else dict(asked.params)
     body = QueryRequest(asked.source, asked.name, plain, point.branch, point.snapshot, point.version, point.at)
     request = remote.reading(remote.request(operation_id, body=body), point)
-    return request if operation_id == "explain" else request.with_headers(ROWS)
+    return request.with_headers(ROWS) if operation_id == "query" else request
 
 
 def explain(
@@ -80,6 +81,25 @@ def explain(
     point = ReadPoint(branch, snapshot, version, at)
     reply = yield from read(remote, query_request(remote, source, name, params, point, parameters, "explain"), point)
     return list(reply.decoded(QueryPlan).plan)
+
+
+def profile(
+    remote: Remote,
+    /,
+    source: Any,
+    name: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    *,
+    branch: str | None = None,
+    snapshot: str | None = None,
+    version: int | None = None,
+    at: datetime | None = None,
+    **parameters: Any,
+) -> Steps[OperatorProfile]:
+    """Run a read query, drop its rows and tell what each operator did."""
+    point = ReadPoint(branch, snapshot, version, at)
+    reply = yield from read(remote, query_request(remote, source, name, params, point, parameters, "profile"), point)
+    return reply.decoded(OperatorProfile)
 
 
 def entity(

@@ -29,7 +29,7 @@ from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
 from omnigraph.cluster.diff import difference
 from omnigraph.cluster.dispositions import RECOVERY_PENDING, demoted, held_up, parsed
 from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import Recorded, graph_folder, revision_path
+from omnigraph.cluster.ledger import Recorded, graph_folder
 from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.moves import DELETE, Moves, of_kind
 from omnigraph.cluster.payloads import Damage
@@ -92,7 +92,7 @@ class _Run:
         moves = Moves(desired, prospect.settlement.views, self.actor)
         deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
         if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
-            self._refuse_overtaken()
+            session.ledger.refuse_overtaken(self.base)
         moves.run(prospect.changes)
         if moves.failed:
             moves.skip_deletes(prospect.changes)
@@ -112,17 +112,6 @@ class _Run:
         self._remove(prospect, deleted)
         for approval in approvals.values():
             session.found += mark_spent(session.store, approval, draft.approvals[approval.approval_id])
-
-    def _refuse_overtaken(self) -> None:
-        """Before the first graph is moved: what was seen of the graphs goes with the state they were compared with."""
-        following = self.base.revision + 1
-        if (other := self.session.ledger.revision(following)) is not None:
-            raise ClusterError.of(
-                "state_cas_mismatch",
-                revision_path(following),
-                f"another writer has changed the state since revision {self.base.revision} was read, and made revision "
-                f"{following} ({other.state_cas}); nothing was changed, run the command again",
-            )
 
     def _store_payloads(self, prospect: Prospect) -> None:
         """The texts that the next state names, and those of the last one that were damaged."""

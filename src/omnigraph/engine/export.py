@@ -40,6 +40,11 @@ def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeS
             yield from entity_lines(state, _all_rows(state, snapshot))
 
 
+def export_text(snapshot: Snapshot, types: Collection[str] = ()) -> Iterator[str]:
+    """The same as text, each line with its line end."""
+    return (f"{line.decode()}\n" for line in export_lines(snapshot, types))
+
+
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
     """Write lines in chunks of at most 64 KiB, except for a longer line; how many lines that were."""
     count, pending = 0, bytearray()

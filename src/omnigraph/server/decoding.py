@@ -28,7 +28,8 @@ def decoded_parameters(route: Route, query_string: bytes) -> Any:
             query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
         )
     except ValueError:
-        raise BadRequestError(f"{route.bad_parameters}: the query string must be URL-encoded UTF-8") from None
+        form = f"the query string must be URL-encoded UTF-8, with at most {_MOST_PARAMETERS} parameters"
+        raise BadRequestError(f"{route.bad_parameters}: {form}") from None
     given: dict[str, Any] = {}
     known, repeatable = _names(cast(Hashable, shape))
     for name, value in pairs:
@@ -61,6 +62,12 @@ def decoded_body(route: Route, body: bytes, content_type: str | None) -> Any:
         if route.bad_body is not None:
             raise BadRequestError(f"{route.bad_body}: {str(error).partition(': ')[2]}") from None
         raise
+
+
+def refuse_encoded(content_encoding: str | None) -> None:
+    """A body is read as it comes: unpacking one could make it any size."""
+    if content_encoding is not None and content_encoding.lower() not in ("", "identity"):
+        raise UnsupportedMediaTypeError(f"the body is sent as '{content_encoding}': send it without Content-Encoding")
 
 
 def is_json(content_type: str | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.output import print_json, print_lines, print_note
 from omnigraph.cli.progress import reading
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
@@ -66,10 +66,10 @@ def embed(
     size = os.path.getsize(job.input) if os.path.exists(job.input) else 0
     with reading(os.path.basename(job.input), size) as advance:
         outcome = embed_file(job, selection, mode, os.environ, advance)
+    usage = outcome.usage
     if json:
         from omnigraph.cli.reports import EmbedReport
 
-        usage = outcome.usage
         print_json(
             EmbedReport(
                 input=job.input,
@@ -91,6 +91,10 @@ def embed(
         return
     done = f"embedded {outcome.embedded} records (selected {outcome.selected}, cleaned {outcome.cleaned})"
     print_lines([f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"])
+    if usage.requests:
+        tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
+        asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"
+        print_note(f"asked for {asked}: {usage.requests:,} requests, {usage.retries:,} retries{tokens}")
 
 
 def _check_files(seed: str | None, input: str | None, output: str | None, spec: str | None) -> None:

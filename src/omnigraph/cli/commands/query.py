@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,13 +20,11 @@ from omnigraph.cli.options import (
     ReadBranch,
 )
 from omnigraph.cli.output import print_lines
+from omnigraph.cli.profiled import show_profiled
 from omnigraph.cli.query_input import parameters, query_source, stored_rows
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.usage import UsageError, at_most_one
-
-if TYPE_CHECKING:
-    from omnigraph.graph import Graph
 
 
 def query(
@@ -65,29 +62,14 @@ def query(
             raise UsageError("--explain and --profile-query take the source of the query, --query <file> or -e '<gq>'")
         printer.show(stored_rows(invocation, str(name), given, point))
         return
-    if profile_query and not explain:
-        _, embedded = invocation.open_storage()
-        with embedded:
-            _show_profiled(embedded, source, name, given, point, printer)
-        return
     _, graph = invocation.open()
     with graph:
         if explain:
             print_lines(graph.explain(source, name, given, **point.pinned), _plain)
+        elif profile_query:
+            show_profiled(graph, source, name, given, point, printer)
         else:
             printer.show(graph.query(source, name, given, **point.pinned))
-
-
-def _show_profiled(
-    graph: Graph, source: str, name: str | None, given: dict[str, Any], point: ReadingPoint, printer: ReadPrinter
-) -> None:
-    """The rows, and what each operator did, which only the process that runs the query can say."""
-    from omnigraph.engine.query.read import ReadOptions
-
-    result = graph.query(source, name, given, **point.pinned, options=ReadOptions(profile=True))
-    printer.show(result)
-    for line in result.profile.lines():
-        print(line, file=sys.stderr)
 
 
 def _plain(line: str) -> str:

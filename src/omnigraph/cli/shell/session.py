@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from omnigraph.api.graph import GraphApi
 from omnigraph.cli.files import read_source
 from omnigraph.cli.json_input import json_object
 from omnigraph.cli.output import print_lines, print_text
+from omnigraph.cli.profiled import show_profiled
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.shell.names import Names
@@ -212,17 +212,8 @@ class Session:
         print_lines(self.graph.explain(source, name, given, **self.point.pinned), lambda _: "")
 
     def _profile(self, text: str) -> None:
-        from omnigraph.engine.query.read import ReadOptions
-        from omnigraph.graph import Graph
-
-        if not isinstance(self.graph, Graph):
-            raise BadRequestError("a server does not say what its operators did; :explain shows the plan")
         source, name, given = self._asked_text(text)
-        options = ReadOptions(profile=True)
-        result = self.graph.query(source, name, given, **self.point.pinned, options=options)
-        self.printer.show(result)
-        for line in result.profile.lines():
-            print(line, file=sys.stderr)
+        show_profiled(self.graph, source, name, given, self.point, self.printer)
 
     def _format(self, name: str) -> None:
         if not name:

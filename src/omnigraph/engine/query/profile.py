@@ -43,12 +43,7 @@ class OperatorProfile:
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""
-        cost = f"{self.rows} rows, {self.seconds * 1000:.2f} ms, {self.requests} requests"
-        yield f"{'  ' * depth}{self.operator}  [{cost}]"
-        for note in self.notes:
-            yield f"{'  ' * depth}    {note}"
-        for child in self.inputs:
-            yield from child.lines(depth + 1)
+        return self.measured.lines(depth)
 
 
 class Profiler:
@@ -83,8 +78,14 @@ class Profiler:
             yield entry
         finally:
             self._open.pop()
-            entry.seconds += time.perf_counter() - started
-            entry.requests += self._requests() - requests
+            seconds, requests = time.perf_counter() - started, self._requests() - requests
+            entry.seconds += seconds
+            entry.requests += requests
+            if parent is self._top:
+                # The query is the sequence of these: it takes what they take, and gives what the last one gives.
+                parent.rows = entry.rows
+                parent.seconds += seconds
+                parent.requests += requests
 
     def note(self, text: str) -> None:
         """Something worth knowing about the operator that runs now."""

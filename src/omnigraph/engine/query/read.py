@@ -7,13 +7,13 @@ hands back a result, a stream, or a description of the plan.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.api.query import ReadTarget
+from omnigraph.api.query import OperatorProfile, ReadTarget
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
 from omnigraph.engine.query.operators.pushdown import split_pushed
@@ -89,6 +89,15 @@ def explain_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAU
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
     plan, context = _prepared(snapshot, asked, options)
     return list(_explained(plan.root, context, 0))
+
+
+def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
+    """What each operator did. The rows are made to be measured, and dropped."""
+    target = ReadTarget(snapshot.branch, None)
+    rows = stream_query(snapshot, target, asked, replace(options, profile=True))
+    for _ in rows:
+        pass
+    return rows.profile.measured
 
 
 def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:

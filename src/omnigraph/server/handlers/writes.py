@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted
+from omnigraph.api.branches import BranchCreateRequest
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest
@@ -29,6 +29,8 @@ _FORBIDDEN_IN_COMMIT_ID: Final = frozenset('"*,')
 def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
     """Run a write within its actor's budget; commits and conflicts are counted."""
     observer, graph_id = call.services.observer, call.served.graph_id
+    if not call.route.if_commit:
+        _refuse_condition(call)
     with call.admitted(size):
         try:
             result = write()
@@ -39,6 +41,11 @@ def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
     if getattr(result, "commit", None) is not None and not getattr(result, "replayed", False):
         observer.committed(graph_id)
     return result
+
+
+def size_of(text: str) -> int:
+    """The bytes of a text as it was sent."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _receipt_answer(receipt: Any) -> AnyAnswer:
@@ -82,7 +89,7 @@ def _run_mutation(
     target = branch_name(branch)
     graph = call.require(PolicyAction.CHANGE, target)
     key = call.idempotency_key
-    size = len(source) + len(msgspec.json.encode(params or {}))
+    size = size_of(source) + len(msgspec.json.encode(params or {}))
     receipt = written(
         call,
         size,
@@ -143,10 +150,11 @@ def _invoke_mutation(
     return _run_mutation(call, stored.source, stored.entry.name, request.params, request.branch, if_commit)
 
 
-def _refuse_condition(call: Call, conditional: str) -> None:
+def _refuse_condition(call: Call, conditional: str | None = None) -> None:
     """A precondition that nobody checks must never look as if it held."""
     if IF_COMMIT_HEADER.lower() in call.headers:
-        raise BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; send the request to POST {conditional}")
+        remedy = "leave it out" if conditional is None else f"send the request to POST {conditional}"
+        raise BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; {remedy}")
 
 
 def _expected_commit(call: Call) -> str:
@@ -168,7 +176,7 @@ def load(call: Call) -> AnyAnswer:
     target = load_target(call, request.branch, request.base)
     receipt = written(
         call,
-        len(request.data),
+        size_of(request.data),
         lambda: target.graph.load_lenient(
             request.data,
             mode=request.mode or LoadMode.MERGE,
@@ -239,9 +247,13 @@ def apply_schema(call: Call) -> AnyAnswer:
         )
     applied = written(
         call,
-        len(request.schema_source),
+        size_of(request.schema_source),
         lambda: graph.apply_schema(
-            request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss, actor=call.actor
+            request.schema_source,
+            branch=branch,
+            allow_data_loss=request.allow_data_loss,
+            actor=call.actor,
+            idempotency_key=call.idempotency_key,
         ),
     )
     return _receipt_answer(applied)
@@ -252,16 +264,24 @@ def create_branch(call: Call) -> AnyAnswer:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
     graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: graph.create_branch(name, source=source, actor=call.actor))
-    return json_answer(BranchCreated(call.whole.uri, source, name, call.actor))
+    key = call.idempotency_key
+    created = written(
+        call,
+        BRANCH_OPERATION_BYTES,
+        lambda: graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key),
+    )
+    return json_answer(created)
 
 
 @handles("deleteBranch")
 def delete_branch(call: Call) -> AnyAnswer:
     name = branch_name(call.path["branch"])
     graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor))
-    return json_answer(BranchDeleted(call.whole.uri, name, call.actor))
+    key = call.idempotency_key
+    deleted = written(
+        call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor, idempotency_key=key)
+    )
+    return json_answer(deleted)
 
 
 @handles("mergeBranches")
