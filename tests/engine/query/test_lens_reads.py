@@ -161,6 +161,31 @@ def test_a_hidden_property_can_not_be_named(seen: tuple[Snapshot, Graph], clause
         run_query(seen[0], ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
 
 
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "match { $d: Doc  $d $w:about $t } return { $w.weight as x }",
+        "match { $d: Doc  $d $w:about $t  $w.weight > 3 } return { $t.name as x }",
+        "match { $d: Doc  $d $w:about $t } return { $t.name as t, sum($w.weight) as x }",
+        "match { $d: Doc  $d $w:about $t } return { $t.name as t } order { $w.weight }",
+        "match { $d: Doc  not { $d $w:about $t  $w.weight > 3 } } return { $d.slug as x }",
+        'match { $d: Doc  search($d.text, "ocean") } return { $d.slug as x }',
+        'match { $d: Doc } return { fuzzy($d.text, "ocean", 1) as x }',
+        'match { $d: Doc } return { $d.slug as s, bm25($d.text, "ocean") as x }',
+        'match { $d: Doc } return { $d.slug as s } order { bm25($d.text, "ocean") } limit 3',
+        "match { $d: Doc  $e: Doc  $d.text = $e.text } return { $d.slug as x }",
+        "match { $d: Doc } return { $d.text as x, count($d) as n }",
+        "match { $d: Doc } return { count($d.text) as n }",
+    ],
+)
+def test_nor_one_of_an_edge_nor_by_a_search(seen: tuple[Snapshot, Graph], clause: str) -> None:
+    catalog = seen[0].catalog
+    doc, about = catalog.type_named("node:Doc"), catalog.type_named("edge:About")
+    lens = narrowed([TypeLens(doc, hidden=frozenset({"text"})), TypeLens(about, hidden=frozenset({"weight"}))])
+    with pytest.raises(PolicyError, match=r"'(Doc.text|About.weight)' is hidden"):
+        run_query(seen[0].through(lens), ReadTarget("main", None), (f"query q() {{ {clause} }}", "q", {}))
+
+
 @pytest.mark.parametrize("text", [QUERIES[0], QUERIES[5], QUERIES[7], QUERIES[9]])
 def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(seen: tuple[Snapshot, Graph], text: str) -> None:
     """Not what a rule compares, nor how many rows an index or a topology has, nor what was asked of the store."""

@@ -120,7 +120,7 @@ class AuthorSight:
 
 
 def _partly_hidden(type_: TableType) -> PolicyError:
+    remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
     return PolicyError(
-        f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of it; "
-        "update the others"
+        f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of it{remedy}"
     )
