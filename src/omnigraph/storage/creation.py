@@ -211,6 +211,8 @@ def _removing_objects(objects: Objects, prefix: str) -> Callable[[], None]:
 
 def _removing_directory(directory: Path) -> Callable[[], None]:
     def remove() -> None:
+        if (directory / IDENTITY).exists():
+            return  # another init was faster: what is empty here is part of its graph
         for child in (RECLAIMS_FOLDER, "__manifest/log", "__manifest/hints", "__manifest", "schemas", "nodes", "edges"):
             with contextlib.suppress(OSError):
                 os.rmdir(directory / child)
