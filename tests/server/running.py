@@ -47,12 +47,15 @@ class Recorder:
     decisions: list[tuple[str | None, AccessRequest, Decision]] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    go_on: threading.Event | None = None
+    """What handlers wait for before they begin, if anything."""
 
     def began(self, operation_id: str) -> None:
         self.counts[f"began {operation_id}"] += 1
 
     def around(self, operation_id: str, work: Callable[[], Any]) -> Callable[[], Any]:
-        return work
+        go_on = self.go_on
+        return work if go_on is None else lambda: go_on.wait() and work()
 
     def answered(self, record: RequestRecord) -> None:
         self.records.append(record)

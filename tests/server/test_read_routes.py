@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -325,7 +326,9 @@ def test_more_rows_than_one_answer_may_have(graph: Graph) -> None:
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson", "text/csv"])
 def test_a_query_without_time(graph: Graph, accept: str) -> None:
     with running({"kb": graph}, limits=ServerLimits(query_seconds=0)) as server:
+        server.recorder.go_on = threading.Event()
         refused = ask(server, {"query": EVERYBODY}, accept)
+        server.recorder.go_on.set()
     assert refused.status_code == 413
     assert refused.json()["resource_limit"]["resource"] == "query seconds"
     assert "--query-seconds" in refused.json()["error"]
