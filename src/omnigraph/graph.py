@@ -29,7 +29,7 @@ from omnigraph.api.changes import (
     CommitChangesPage,
     PollRequest,
 )
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, required_commit
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.graph import GraphApi
@@ -76,8 +76,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.api.pipeline import Progress as RunProgress
+    from omnigraph.engine.progress import Progress
     from omnigraph.engine.schema.apply import SchemaPreview
-    from omnigraph.engine.upkeep.optimize import Progress
     from omnigraph.pipeline import Pipeline, PipelineReport
 
 
@@ -411,7 +411,8 @@ class Graph:
         from omnigraph.engine.write.mutate import MutationRequest
         from omnigraph.engine.write.mutate import mutate as run_mutation
 
-        request = MutationRequest(*asked, target, if_commit, self._author(actor), idempotency_key)
+        required = None if if_commit is None else required_commit(if_commit, "if_commit")
+        request = MutationRequest(*asked, target, required, self._author(actor), idempotency_key)
         return run_mutation(self._acting(PolicyAction.CHANGE, target), request)
 
     def load(
@@ -727,10 +728,11 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        progress: Progress | None = None,
     ) -> list[ExportedFile]:
         """One Parquet or Arrow file per type in a local directory."""
         state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
-        return write_files(state, directory, format, types)
+        return write_files(state, directory, format, types, progress)
 
     def state_of(self, target: str | PinnedState) -> PinnedState:
         """The head of a branch, or a commit by its id; a snapshot is one already."""
@@ -779,19 +781,29 @@ class Graph:
         older_than: timedelta | str | int | None = None,
         grace: timedelta = upkeep.GRACE,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> upkeep.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
         span = None if older_than is None else upkeep.duration(older_than)
         from omnigraph.engine.upkeep.cleanup import cleanup
 
         workspace = self._acting(PolicyAction.ADMIN)
-        return cleanup(workspace, upkeep.Retention(keep_versions, span), grace=grace, dry_run=dry_run)
+        retention = upkeep.Retention(keep_versions, span)
+        return cleanup(workspace, retention, grace=grace, dry_run=dry_run, progress=progress)
 
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
+    def repair(
+        self,
+        *,
+        confirm: bool = False,
+        force: bool = False,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         from omnigraph.engine.upkeep.repair import repair
 
-        return repair(self._acting(PolicyAction.ADMIN), confirm=confirm, force=force, actor=self._author(actor))
+        workspace, author = self._acting(PolicyAction.ADMIN), self._author(actor)
+        return repair(workspace, confirm=confirm, force=force, actor=author, progress=progress)
 
     def maintain(
         self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import signal
@@ -63,6 +64,20 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 FILES = ("--input", "in.jsonl", "--output", "out.jsonl", "--spec", "spec.json")
 A, C = "type: Doc\nslug: a\nbody: Alpha\ntags: x, y", "type: Doc\nslug: c"
+
+
+def test_standard_streams_take_the_place_of_files(cli: Cli, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("embed", *FILES).code == 0
+    files = {"--input": "in.jsonl", "--spec": "spec.json"}
+    for flag, name in files.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((place / name).read_bytes())))
+        given = [each for pair in {**files, flag: "-", "--output": "-"}.items() for each in pair]
+        ran = cli("embed", *given)
+        assert (ran.code, ran.out) == (0, (place / "out.jsonl").read_text())
+        assert ran.err.startswith("embedded 2 records (selected 4, cleaned 0) from ")
+    assert not list(place.glob("-*")), "nothing is kept beside a stream"
+    for wrong in (["--spec", "-"], ["--spec", "spec.json", "--json"]):
+        assert cli("embed", "--input", "-", "--output", "-", *wrong).code == 2
 
 
 def test_missing_vectors_are_filled(cli: Cli, place: Path) -> None:

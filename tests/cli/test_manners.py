@@ -63,6 +63,27 @@ def test_every_command_tells_wrong_usage_in_one_way(path: str, cli: Cli) -> None
     assert (told.code, told.json["code"]) == (2, "bad_request")
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("branch list g.omni", "Got unexpected extra argument(s) (g.omni); the graph is given with --uri"),
+        ("load g.omni d.jsonl --mode merge", "Got unexpected extra argument(s) (d.jsonl); data are given with --data"),
+        ("query people q.gq", "Got unexpected extra argument(s) (q.gq); a file of queries is given with --query"),
+        ("load g.omni --data d.jsonl", "Missing option '--mode'. Choose from: append, merge, overwrite"),
+        ("export g.omni --json", "No such option: --json"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_helps(line: str, told: str, cli: Cli) -> None:
+    refused = cli(*line.split())
+    assert (refused.code, refused.err.splitlines()[0]) == (2, f"Error: {told}")
+
+
+def test_a_query_that_is_not_there_is_told_with_those_that_are(cli: Cli, g: str) -> None:
+    asked = ["query", "--query", "q.gq", "--store", g]
+    assert cli(*asked, "peple").err == "Error: query 'peple' not found; did you mean 'people'?\n"
+    assert cli(*asked, "x").err == "Error: query 'x' not found; the source has: people, by_name, add, grow, remove\n"
+
+
 def remedies(path: str, capability: Capability) -> list[str]:
     """What the specification wants to be named, by class."""
     family = path.split()[0]
@@ -234,9 +255,10 @@ def test_colours_are_for_terminals_whose_owner_wants_them(
     [
         (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["checking and writing", "243/? bytes"]),
         (["export", "g.omni"], ["exporting", "/s"]),
-        (["optimize", "g.omni"], ["optimize"]),
-        (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["removing old versions"]),
-        (["repair", "g.omni"], ["verifying"]),
+        (["export", "g.omni", "--format", "parquet", "--out", "files"], ["exporting: ", "5/5", "/s"]),
+        (["optimize", "g.omni"], ["optimize: ", "4/4", "/s"]),
+        (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["cleanup: marking tables", "4/4", "/s"]),
+        (["repair", "g.omni"], ["repair: checking ", "4/4", "/s"]),
     ],
 )
 def test_progress_has_a_rate_and_goes_to_stderr(
@@ -275,10 +297,16 @@ def test_short_work_draws_nothing(cli: Cli, g: str, monkeypatch: pytest.MonkeyPa
         (["schema", "plan", "g.omni", "--schema", "-"], "node Person { name: String @key }"),
         (["load", "g.omni", "--data", "-", "--mode", "merge"], '{"type":"City","data":{"name":"Bonn"}}'),
         (["fmt", "-"], "node Person { name: String @key }"),
+        (["branch", "merge", "b", "--uri", "g.omni", "--resolutions", "-", "--preview"], '{"kinds": {}}'),
+        (
+            ["pipeline", "validate", "-", "--store", "g.omni"],
+            "{version: 1, sources: {r: {format: graph, path: d.jsonl}}}",
+        ),
     ],
 )
 def test_a_dash_is_stdin(arguments: list[str], text: str, cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert cli("branch", "create", "b", "--uri", g).code == 0
     done = cli(*arguments)
     assert done.code == 0, done.err
     assert done.out

@@ -78,7 +78,6 @@ profiles:
         (["graphs", "list", "--profile", "here"], "requires a server"),
         (["graphs", "list", "--profile", "boxed"], "cluster status"),
         (["graphs", "list"], "needs a server scope"),
-        (["query", "--profile-query", "-e", "x", "--profile", "there"], "needs direct storage access"),
         (["export", "--format", "parquet", "--out", "x", "--profile", "there"], "needs direct storage access"),
         (["load", "--data", "d.csv", "--type", "Person", "--mode", "append", "--profile", "there"], "needs direct"),
         (["load", "--data", "d.jsonl", "--mode", "append", "--profile", "there", "--as", "x"], "on a served write"),

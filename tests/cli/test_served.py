@@ -112,6 +112,11 @@ READS = [
     ["blob", "get", "node", "Person", "Ada", "photo", "--offset", "5000"],
     ["blob", "stat", "node", "Person", "Ada", "photo", "--branch", "none", "--json"],
     ["schema", "show", "--branch", "none"],
+    ["commit", "changes", "{commit}", "--limit", "0", "--json"],
+    ["commit", "changes", "{commit}", "--limit", "9000", "--json"],
+    ["changes", "poll", "--start", "later", "--json"],
+    ["diff", "side", "main", "--type", "Nope", "--json"],
+    ["branch", "merge", "side", "--preview", "--theirs", "nonsense", "--json"],
 ]  # fmt: skip
 
 
@@ -213,12 +218,16 @@ WRITES = [
     ["mutate", "-e", EVERYBODY],
     ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", "01M7GW98VK00000019F8ZGQ2TW", "--json"],
     ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", "01M7GW98VK00000019F8ZGQ2TW"],
+    ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", "*", "--json"],
+    ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", " "],
     ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--branch", "none"],
     ["load", "--data", "d.jsonl", "--mode", "append", "--json"],
     ["load", "--data", "d.jsonl", "--mode", "append", "--json"],
     ["load", "--data", "d.jsonl", "--mode", "merge", "--branch", "new", "--from", "main"],
     ["load", "--data", "d.jsonl", "--mode", "overwrite", "--yes", "--quiet"],
     ["load", "--data", "bad.jsonl", "--mode", "append", "--json"],
+    ["load", "--data", "d.jsonl", "--mode", "append", "--branch", "none", "--json"],
+    ["load", "--data", "d.jsonl", "--mode", "append", "--branch", "other", "--from", "none", "--json"],
     ["load", "--data", "absent.jsonl", "--mode", "append"],
     ["ingest", "--data", "loose.jsonl", "--branch", "loose", "--json"],
     ["ingest", "--data", "loose.jsonl"],
@@ -299,7 +308,7 @@ def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, con
     with omnigraph.open(place) as graph, running({"a": graph, "b": graph}, server_gate=_Open()) as two:
         refused = cli("snapshot", "--server", two.url)
         assert refused.code == 1
-        assert f"server scope '{two.url}' has 2 graphs: [a, b]; pass --graph <id>" in refused.err
+        assert f"server scope '{two.url}' has 2 graph(s): [a, b]; pass --graph <id>" in refused.err
         assert cli("snapshot", "--server", two.url + "/", "--graph", "b").code == 0
         assert cli("snapshot", "--server", two.graph("a")).code == 0
         listed = cli("graphs", "list", "--server", two.url)
@@ -310,7 +319,7 @@ def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, con
         config(f"servers: {{two: {{url: '{two.url}'}}}}\nprofiles: {{there: {{server: two, default_graph: a}}}}")
         assert cli("snapshot", "--profile", "there").code == 0
         assert cli("graphs", "list", "--profile", "there").code == 0
-        assert "server scope 'two' has 2 graphs" in cli("snapshot", "--server", "two").err
+        assert "server scope 'two' has 2 graph(s)" in cli("snapshot", "--server", "two").err
 
 
 class _Open:

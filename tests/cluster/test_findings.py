@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
 import shutil
@@ -512,6 +513,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         files, lambda kind, path: kind == "list", lambda: files.file("kb/people.gq", QUERIES + "// two\n")
     )
     assert revision_file(files) == before
+    assert outcomes(report)["query.kb.find"] == "update blocked resource_content_changed"
     return report
 
 
@@ -637,16 +639,31 @@ def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
     return during_apply(files, meant, lambda: make_next_state(files))
 
 
-def test_what_others_delete_meanwhile_is_not_taken_for_a_loss(files: ClusterFiles) -> None:
-    """Their state stands before they remove anything. Whoever still has the one before must not advise a refresh."""
+def before_looking() -> Callable[[str, str], bool]:
+    return lambda kind, path: (kind, path) == ("list", "graphs")
+
+
+def before_changing() -> Callable[[str, str], bool]:
+    """A graph is opened to be looked at, and opened again to be changed."""
+    openings = itertools.count(1)
+    return lambda kind, path: (kind, path) == ("get", "__manifest/graph.json") and next(openings) == 2
+
+
+@pytest.mark.parametrize("moment", [before_looking, before_changing])
+def test_what_others_delete_meanwhile_is_not_taken_for_a_loss(
+    files: ClusterFiles, moment: Callable[[], Callable[[str, str], bool]]
+) -> None:
+    """Their state stands before they remove anything. Whoever still has the one before must not advise a refresh, or
+    tell of failures: it comes too late, that is all."""
 
     def delete() -> None:
         make_next_state(files)
         shutil.rmtree(files.graph_uri("kb"))
 
-    assert codes(during_apply(files, lambda kind, path: (kind, path) == ("list", "graphs"), delete)) == [
-        "state_cas_mismatch"
-    ]
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES})}, **RULES)
+    report = during_apply(files, moment(), delete)
+    assert codes(report) == ["state_cas_mismatch"]
+    assert (report.applied_count, report.state_written, report.converged) == (0, False, False)
 
 
 # The list is whole

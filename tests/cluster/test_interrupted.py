@@ -21,7 +21,7 @@ from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.digests import file_digest
 from omnigraph.cluster.observe import graph_folders
 from omnigraph.cluster.serving import read_serving
-from omnigraph.engine.managed_graph import Standing, look_at, make
+from omnigraph.engine.managed_graph import Standing, look_at
 from omnigraph.storage.log.fair_lock import FairLocks
 from tests.conftest import Place
 from tests.support.cluster_files import ClusterFiles, Declared, codes
@@ -332,20 +332,6 @@ def test_two_creators_of_one_graph(small: Path, tmp_path: Path) -> None:
         assert_is(files, {**SMALL, "new": (1, 0)})
 
     assert run_stalled(small, tmp_path, Race(prepare, meanwhile, check)) > 15
-
-
-def test_a_graph_that_is_made_while_it_is_looked_at_is_whole_or_not_there(tmp_path: Path) -> None:
-    """Leftovers of an init lie there, so an apply looks; another makes the graph between any two of its requests."""
-    for nth in itertools.count(1):
-        root = tmp_path / f"{nth}.omni"
-        (root / "schemas").mkdir(parents=True)
-        (root / "schemas/left.json").write_text("{}")
-        with watched(stop := Meanwhile(nth, partial(make, str(root), SCHEMAS[0], "operation", None))):
-            found = look_at(str(root))
-        if not stop.happened:
-            break
-        assert found.standing in (Standing.GRAPH, Standing.UNFINISHED), (nth, found)
-    assert nth > 2
 
 
 @pytest.mark.parametrize("nth", [3, 12, 18])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,20 @@ def test_what_the_schema_gets_later_is_shown_until_a_rule_names_it(place: Path) 
         graph.apply_schema("node Person { name: String @key  region: String } node Note { name: String @key }")
         graph.load('{"type": "Note", "data": {"name": "n"}}', mode="append")
         assert names(ana, "Note") == ["n"]
+
+
+def test_a_vector_that_a_later_schema_makes_of_what_is_hidden_is_hidden(place: Path) -> None:
+    schema = "node Person { name: String @key  ssn: String?  VECTOR }"
+    with (
+        omnigraph.init(place, schema.replace("VECTOR", "")) as graph,
+        opened(place, "ana", "hide: {Person: [ssn]}") as ana,
+    ):
+        graph.apply_schema(schema.replace("VECTOR", "made: Vector(2)? @embed(ssn)  other: Vector(2)?"))
+        record = {"name": "eva", "ssn": "1", "made": [1, 2], "other": [1, 2]}
+        graph.load(json.dumps({"type": "Person", "data": record}), mode="append")
+        near = (
+            "query q() { match { $p: Person } return { $p.name as n } order { nearest($p.NAME, [1.0, 2.0]) } limit 1 }"
+        )
+        assert ana.query(near.replace("NAME", "other")).rows() == [{"n": "eva"}]
+        with pytest.raises(PolicyError, match=r"'Person.made' is hidden"):
+            ana.query(near.replace("NAME", "made"))

@@ -70,6 +70,27 @@ def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_pla
     assert ids(graph) == ["ann"]
 
 
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_branch_that_a_silent_store_made_or_deleted_is_found_by_its_key(local_place: Place, happened: bool) -> None:
+    graph = new_graph(local_place.uri)
+
+    def never_answered(write: Callable[[], bool], rule: Callable[[str, str], bool]) -> None:
+        graph.workspace.root.objects.interceptor = LosesAnswers(rule, times=100, before=not happened)
+        with pytest.raises(CommitOutcomeUnknownError):
+            write()
+        graph.workspace.root.objects.interceptor = None
+        assert write() == happened
+        assert write()
+
+    def takes_a_name(kind: str, path: str) -> bool:
+        return kind == "create" and "/refs/" in path
+
+    never_answered(lambda: graph.create_branch("side", idempotency_key="made").replayed, takes_a_name)
+    assert "side" in graph.list_branches()
+    never_answered(lambda: graph.delete_branch("side", idempotency_key="ended").replayed, publishes)
+    assert graph.list_branches() == ["main"]
+
+
 def test_a_publish_repeated_after_success_is_recognised_as_our_own(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     published = append_one(graph, "ann")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from email.utils import parsedate_to_datetime
 
 
 def retry_after_seconds(header: str | None) -> float | None:
@@ -11,6 +10,8 @@ def retry_after_seconds(header: str | None) -> float | None:
     told = (header or "").strip()
     if told.isascii() and told.isdigit():
         return float(told)
+    from email.utils import parsedate_to_datetime  # as large as the whole contract, and hardly ever needed
+
     try:
         return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
     except ValueError:

@@ -23,7 +23,8 @@ def tell(error: BaseException) -> int:
     if _debugging:
         traceback.print_exception(error)
     if isinstance(error, OmniGraphError | UsageError):
-        print("\n".join([f"Error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        told = str(error).removeprefix("ERROR ")  # as a finding of a cluster begins
+        print("\n".join([f"Error: {told}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return error.exit_code if isinstance(error, OmniGraphError) else WRONG_USAGE
     hint = "" if _debugging else "; --debug shows where"
     print(f"Error: {described(error)}{hint}", file=sys.stderr)

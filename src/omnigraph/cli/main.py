@@ -31,6 +31,7 @@ from omnigraph.cli.limit_flags import KEY, LimitFlags
 from omnigraph.cli.output import print_json, print_json_line
 from omnigraph.cli.quick_start import collect_rarely, leave, leave_pandas_out
 from omnigraph.cli.usage import UsageError
+from omnigraph.cli.wrong_usage import explained
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 
@@ -232,8 +233,7 @@ def _report_usage(error: typer.TyperException, *, json: bool) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(context.get_help() if context is not None else error, file=sys.stderr)
         return 2
-    described = getattr(error, "format_message", None)
-    message = str(described() if described is not None else error)
+    message = explained(error)
     if json:
         print_error(UsageError(message))
     print(f"Error: {message}", file=sys.stderr)

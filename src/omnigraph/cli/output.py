@@ -1,7 +1,4 @@
-"""How commands speak: JSON as documented, lines for people, colour only on a terminal.
-
-Rich is imported only when stdout is a terminal: piped output is plain text and pays nothing for it.
-"""
+"""How commands speak: JSON as documented, lines for people, colour only on a terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +10,9 @@ from typing import Any
 
 # A style is found from the text of a line, so that what is piped and what is coloured can't differ.
 Style = Callable[[str], str]
+
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+"""The words a style is made of, as terminals know them."""
 
 _REPORT = {
     "OK": "green",
@@ -67,12 +67,13 @@ def print_lines(lines: Iterable[str], style: Style = report_style) -> None:
         for line in lines:
             print(line)
         return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False, soft_wrap=True)
     for line in lines:
-        console.print(Text(line, style=style(line)))
+        print(_coloured(line, style(line)))
+
+
+def _coloured(line: str, style: str) -> str:
+    codes = ";".join(str(_CODES[word]) for word in style.split())
+    return f"\x1b[{codes}m{line}\x1b[0m" if codes else line
 
 
 def print_text(text: str) -> None:

@@ -1,51 +1,129 @@
 """Progress on a terminal, drawn on stderr so that results can be piped. Without a terminal nothing is drawn.
 
-A bar comes up when the work has taken a second, with its rate and what is left where the end is known, and leaves
-nothing behind. Rich is imported only when somebody watches.
+A line comes up when the work has taken a second, with its rate and what is left where the end is known, and leaves
+nothing behind. Until then it costs a timer: Rich is imported when there is something to draw.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.errors import PolicyError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from omnigraph.api.export import ByteWriter
+    from omnigraph.api.graph import GraphApi
     from omnigraph.api.pipeline import StageEvent
 
 PATIENCE_SECONDS = 1.0
+_NARROW: Final = 70
+"""Columns of a terminal that has no room for a bar and for the time that has passed."""
 
 
 def _is_watched() -> bool:
     return sys.stderr.isatty()
 
 
-@contextmanager
-def _drawn(*columns: ProgressColumn) -> Iterator[Progress]:
-    """A display of these columns between a spinner with its text and the time, once the work is no short one."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _no_amounts() -> list[ProgressColumn]:
+    return []
 
-    begin, end = (SpinnerColumn(), TextColumn("{task.description}")), TimeElapsedColumn()
-    progress = Progress(*begin, *columns, end, console=Console(stderr=True), transient=True)
-    timer = threading.Timer(PATIENCE_SECONDS, progress.start)
-    timer.daemon = True
-    if PATIENCE_SECONDS:
-        timer.start()
-    else:
-        progress.start()
-    try:
-        yield progress
-    finally:
-        timer.cancel()
+
+def _counted() -> list[ProgressColumn]:
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed or 0:,.0f}/s")
+
+    return [BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn()]
+
+
+def _weighed() -> list[ProgressColumn]:
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    return [BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
+
+
+class _Line:
+    """What goes on, how much of it is done and of how much; told from any thread, drawn when somebody waits for it."""
+
+    def __init__(
+        self, what: str, total: int | None = None, amounts: Callable[[], list[ProgressColumn]] = _counted
+    ) -> None:
+        self._what = what
+        self._done = 0
+        self._total = total
+        self._amounts = amounts
+        self._drawn: Progress | None = None
+        self._is_over = False
+        self._since = monotonic()
+        self._lock = threading.Lock()
+
+    def tell(self, done: int, total: int | None = None, what: str | None = None) -> None:
+        with self._lock:
+            self._done, self._total, self._what = done, total, what or self._what
+            self._show()
+
+    def advance(self, count: int) -> None:
+        self.tell(self._done + count, self._total)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw the line from the first second on, until the work is done."""
+        timer = threading.Timer(PATIENCE_SECONDS, self._draw)
+        timer.daemon = True
         if PATIENCE_SECONDS:
-            timer.join()
-        progress.stop()
+            timer.start()
+        else:
+            self._draw()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with self._lock:
+                self._is_over = True
+                if self._drawn is not None:
+                    self._drawn.stop()
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
+
+        console = Console(stderr=True)
+        what = TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1))
+        columns = [SpinnerColumn(), what, *self._amounts(), TimeElapsedColumn()]
+        if console.width < _NARROW:
+            columns = [each for each in columns if not isinstance(each, BarColumn | TimeElapsedColumn)]
+        with self._lock:
+            if self._is_over:
+                return
+            self._drawn = Progress(*columns, console=console, transient=True)
+            self._begin()
+            self._drawn.start()
+
+    def _begin(self) -> None:
+        assert self._drawn is not None
+        self._drawn.add_task(self._what, total=self._total, completed=self._done)
+        self._drawn.tasks[0].start_time = self._since
+
+    def _show(self) -> None:
+        if self._drawn is None:
+            return
+        [task] = self._drawn.tasks
+        if self._total is None and task.total is not None:  # a task can't lose its end
+            self._drawn.remove_task(task.id)
+            self._begin()
+        else:
+            self._drawn.update(task.id, description=self._what, completed=self._done, total=self._total)
 
 
 @contextmanager
@@ -54,64 +132,63 @@ def reading(name: str, size: int | None) -> Iterator[Callable[[bytes], bytes]]:
     if not _is_watched():
         yield lambda piece: piece
         return
-    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+    line, read = _Line(f"reading {name}", size, _weighed), 0
 
-    with _drawn(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as progress:
-        task = progress.add_task(f"reading {name}", total=size)
-        read = 0
+    def advance(piece: bytes) -> bytes:
+        nonlocal read
+        read += len(piece)
+        if size is not None and read >= size:
+            # How long the rest takes is not known, and a bar at its end stands still.
+            line.tell(read, None, "checking and writing")
+        else:
+            line.tell(read, size)
+        return piece
 
-        def advance(piece: bytes) -> bytes:
-            nonlocal read
-            before, read = read, read + len(piece)
-            progress.update(task, completed=read)
-            if size is not None and before < size <= read:
-                # How long the rest takes is not known, and a bar at its end stands still.
-                progress.update(task, visible=False)
-                progress.add_task("checking and writing", completed=read, total=None)
-            return piece
-
+    with line.shown():
         yield advance
 
 
 @contextmanager
-def writing(writer: ByteWriter, total: Callable[[], int | None]) -> Iterator[ByteWriter]:
+def writing(writer: ByteWriter, total: Callable[[], int | None], what: str = "exporting") -> Iterator[ByteWriter]:
     """A bar over the lines that go through a writer; how many there will be is asked for when somebody watches."""
     if not _is_watched():
         yield writer
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TimeRemainingColumn
-    from rich.text import Text
+    line = _Line(what, total())
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed or 0:,.0f}/s")
+    class Counted:
+        def write(self, piece: bytes) -> object:
+            line.advance(piece.count(b"\n"))
+            return writer.write(piece)
 
-    with _drawn(BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn()) as progress:
-        task = progress.add_task("exporting", total=total())
-
-        class Counted:
-            def write(self, piece: bytes) -> object:
-                progress.update(task, advance=piece.count(b"\n"))
-                return writer.write(piece)
-
+    with line.shown():
         yield Counted()
 
 
+def entities(
+    graph: GraphApi, *, types: Collection[str] | None = None, kinds: Collection[str] | None = None, **point: Any
+) -> int | None:
+    """How many entities of these types and kinds a state has; None for somebody who may not look at it."""
+    try:
+        tables = graph.listing(**point).datasets
+    except PolicyError:
+        return None
+    return sum(
+        table.entity_count
+        for table in tables
+        if (not types or table.type_name in types) and (not kinds or table.entity_kind in kinds)
+    )
+
+
 @contextmanager
-def tables(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar over the tables of a graph, told after each one; None when nobody watches."""
+def steps(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar over each step of work on a graph, which tells how far it is; None when nobody watches."""
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-
-    with _drawn(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        task = progress.add_task(what, total=None)
-
-        def told(type_key: str, done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total, description=f"{what} {type_key}")
-
-        yield told
+    line = _Line(what)
+    with line.shown():
+        yield lambda step, done, total: line.tell(done, total, f"{what}: {step}")
 
 
 @contextmanager
@@ -120,8 +197,7 @@ def working(what: str) -> Iterator[None]:
     if not _is_watched():
         yield
         return
-    with _drawn() as progress:
-        progress.add_task(what, total=None)
+    with _Line(what, amounts=_no_amounts).shown():
         yield
 
 

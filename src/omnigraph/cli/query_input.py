@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.json_input import json_object
+from omnigraph.cli.progress import working
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.scope import StoreScope
 from omnigraph.cli.served import open_served
@@ -48,7 +49,7 @@ def open_stored(invocation: Invocation, name: str, kind: str) -> RemoteGraph:
 
 def stored_rows(invocation: Invocation, name: str, given: dict[str, Any], point: ReadingPoint) -> QueryRows:
     """The rows of a read that the server has under this name."""
-    with open_stored(invocation, name, "query") as graph:
+    with open_stored(invocation, name, "query") as graph, working("running the query"):
         rows = graph.invoke(name, given, **point.pinned, expect_mutation=False)
     return cast("QueryRows", rows)
 

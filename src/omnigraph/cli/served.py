@@ -36,5 +36,5 @@ def require_graph(scope: ServerScope, config: OperatorConfig) -> None:
     except OmniGraphError:
         return
     if ids:
-        counted = f"{len(ids)} graph{'' if len(ids) == 1 else 's'}"
-        raise BadRequestError(f"server scope '{scope.given}' has {counted}: [{', '.join(ids)}]; pass --graph <id>")
+        found = f"has {len(ids)} graph(s): [{', '.join(ids)}]"
+        raise BadRequestError(f"server scope '{scope.given}' {found}; pass --graph <id>")

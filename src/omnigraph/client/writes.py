@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from omnigraph.api import parameters as api_parameters
 from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted
+from omnigraph.api.commits import required_commit
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.graph import LoadInput
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
@@ -27,7 +28,7 @@ from omnigraph.api.parameter_values import plain_parameters
 from omnigraph.api.query import InvokeStoredQueryRequest, ReadPoint
 from omnigraph.api.routes import IF_COMMIT_HEADER, Media
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest
-from omnigraph.client.messages import Request, Steps, Upload, header_text
+from omnigraph.client.messages import Request, Steps, Upload
 from omnigraph.client.reads import ROWS, read
 from omnigraph.client.remote import MAIN, Remote, branch_of, target_of
 from omnigraph.client.rows import RemoteRows
@@ -68,7 +69,7 @@ def mutate(
 
 
 def _conditional(request: Request, if_commit: str) -> Request:
-    return request.with_headers({IF_COMMIT_HEADER: header_text(if_commit, "if_commit")})
+    return request.with_headers({IF_COMMIT_HEADER: required_commit(if_commit, "if_commit")})
 
 
 def load(

@@ -26,7 +26,7 @@ def create_branch(
     name, source = name.strip(), source.strip()
     workspace.require(actor, PolicyAction.BRANCH_CREATE, source, name)
     branches = workspace.root.branches
-    key = _key_use(idempotency_key, actor, "branch_create", name, source)
+    key = key_use(workspace, idempotency_key, actor, "branch_create", name, source)
     try:
         with held_source(workspace.root, source) as fork:
             ref = branches.draft(name, fork.ref, fork.entry, actor=actor, key=key)
@@ -68,9 +68,11 @@ def delete_branch(
     """End a branch; the earlier use of the key when that has ended it before."""
     name = name.strip()
     workspace.require(actor, PolicyAction.BRANCH_DELETE, target_branch=name)
-    key = _key_use(idempotency_key, actor, "branch_delete", name)
+    key = key_use(workspace, idempotency_key, actor, "branch_delete", name)
     return workspace.root.branches.delete(name, actor=actor, key=key)
 
 
-def _key_use(key: str | None, actor: str | None, *asked: str) -> KeyUse | None:
-    return None if key is None else KeyUse(key, RequestDigest(*asked).text, actor)
+def key_use(workspace: Workspace, key: str | None, actor: str | None, kind: str, *asked: str) -> KeyUse | None:
+    """What a request leaves with the name of a branch. Under rules a key is its actor's."""
+    whose = () if workspace.gate is None else (actor,)
+    return None if key is None else KeyUse(key, RequestDigest(kind, *asked, *whose).text, actor)

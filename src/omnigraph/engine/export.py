@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from omnigraph.api.changes import EVERYTHING, ChangeScope
 from omnigraph.api.enums import FileFormat
 from omnigraph.api.export import ByteWriter, ExportedFile
+from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.export_form import record_lines
@@ -60,7 +61,11 @@ def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
 
 
 def export_files(
-    snapshot: Snapshot, directory: str | Path, format: str, types: Collection[str] = ()
+    snapshot: Snapshot,
+    directory: str | Path,
+    format: str,
+    types: Collection[str] = (),
+    progress: Progress | None = None,
 ) -> list[ExportedFile]:
     """One file per type, `node.<Type>.parquet` or `edge.<Type>.arrow`, with property names as columns."""
     try:
@@ -71,7 +76,9 @@ def export_files(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
-            return [_write_file(state, snapshot, folder, chosen) for state in _chosen(snapshot, types, EVERYTHING)]
+            states = _chosen(snapshot, types, EVERYTHING)
+            tally = Tally(progress, "entities", sum(state.state.rows for state in states))
+            return [_write_file(state, snapshot, folder, chosen, tally) for state in states]
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
@@ -108,7 +115,7 @@ def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
         yield from record_lines(state.type, rows)
 
 
-def _write_file(state: TypeState, snapshot: Snapshot, folder: Path, format: FileFormat) -> ExportedFile:
+def _write_file(state: TypeState, snapshot: Snapshot, folder: Path, format: FileFormat, tally: Tally) -> ExportedFile:
     path = folder / f"{state.type.kind}.{state.type.name}.{format.value}"
     schema = _file_schema(state)
     written = 0
@@ -116,6 +123,7 @@ def _write_file(state: TypeState, snapshot: Snapshot, folder: Path, format: File
         for rows in entity_batches(state, _all_rows(state, snapshot)):
             writer.write_table(rows.rename_columns(schema.names).cast(schema))
             written += rows.num_rows
+            tally.add(rows.num_rows, state.type_key)
     return ExportedFile(state.type_key, str(path), written)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import obstore
 from obstore import exceptions as oops
@@ -23,6 +23,8 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.store_errors import reason_of, storage_failure
 
 Result = TypeVar("Result")
+DELETED_AT_ONCE: Final = 1_000
+"""How many objects a store deletes with one request."""
 
 
 class Interceptor(Protocol):
@@ -148,12 +150,12 @@ class Objects:
         self._request("delete", path, remove)
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """As `delete`, for many objects; one request per 1,000 where the store can do that.
+        """As `delete`, for many objects; one request per `DELETED_AT_ONCE` where the store can do that.
 
         One batch at a time: on a disk each keeps ten threads busy, and sixteen tables may be swept at once.
         """
-        for start in range(0, len(paths), 1_000):
-            batch = list(paths[start : start + 1_000])
+        for start in range(0, len(paths), DELETED_AT_ONCE):
+            batch = list(paths[start : start + DELETED_AT_ONCE])
             try:
                 with self._deleting:
                     self._request("delete", batch[0], lambda b=batch: obstore.delete(self._store, b))  # type: ignore[misc]

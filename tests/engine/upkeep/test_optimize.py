@@ -106,8 +106,32 @@ def test_only_some_types(graph: Graph) -> None:
 def test_progress_is_told_per_table(graph: Graph) -> None:
     told: list[tuple[str, int, int]] = []
     graph.optimize(progress=lambda key, done, of: told.append((key, done, of)))
-    assert sorted(key for key, _, _ in told) == ["edge:Borrowed", "node:Book", "node:Reader"]
-    assert sorted(done for _, done, _ in told) == [1, 2, 3]
+    assert told[0] == ("tables", 0, 3)
+    assert sorted(key for key, _, _ in told[1:]) == ["edge:Borrowed", "node:Book", "node:Reader"]
+    assert [(done, of) for _, done, of in told[1:]] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_repair_and_cleanup_tell_how_far_they_are(graph: Graph) -> None:
+    told: list[tuple[str, int, int]] = []
+    graph.repair(progress=lambda *step: told.append(step))
+    assert told[:2] == [("reading logs", 0, 1), ("reading logs", 1, 1)]
+    assert told[2] == ("checking tables", 0, 3)
+    assert sorted(what for what, _, _ in told[3:]) == [
+        f"checking {key} on branch main" for key in ("edge:Borrowed", "node:Book", "node:Reader")
+    ]
+    graph.optimize()
+    told.clear()
+    report = graph.cleanup(keep_versions=1, progress=lambda *step: told.append(step))
+    assert report.versions_removed > 0
+    assert list(dict.fromkeys(what for what, _, _ in told)) == [
+        "listing tables",
+        "marking tables",
+        "looking again",
+        "removing files",
+    ]
+    for what in ("listing tables", "removing files"):
+        *_, (_, done, of) = [step for step in told if step[0] == what]
+        assert 0 < done == of
 
 
 def test_blobs_are_unaffected(tmp_path: Path) -> None:

@@ -127,6 +127,11 @@ def test_the_receipt_of_a_write_is_for_its_author(graph: Graph) -> None:
         "mutation": lambda who: governed.mutate(ADD, actor=who, idempotency_key="mutation"),
         "load": lambda who: governed.load(RECORD, mode="merge", actor=who, idempotency_key="load"),
         "merge": lambda who: governed.merge("side", "main", actor=who, idempotency_key="merge"),
+        "schema": lambda who: governed.apply_schema(
+            SCHEMA + " node Place {}", actor=who, allow_data_loss=True, idempotency_key="schema"
+        ),
+        "branch": lambda who: governed.create_branch("new", actor=who, idempotency_key="branch"),
+        "deletion": lambda who: governed.delete_branch("new", actor=who, idempotency_key="deletion"),
     }
     for key, write in writes.items():
         first = write("ana")

@@ -11,6 +11,7 @@ import typer
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.operator_config import Alias, OperatorConfig, listed, load_config
 from omnigraph.cli.options import Json, Params, ParamsFile
+from omnigraph.cli.progress import working
 from omnigraph.cli.query_input import parameters
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.scope import server_scope
@@ -36,7 +37,7 @@ def alias(
     found = _declared(config, name)
     given = {**found.params, **_positional(found, args or []), **explicit}
     shown = ReadFormat.JSON if json else format or (None if found.format is None else ReadFormat(found.format))
-    with open_served(server_scope(found.server, found.graph, config), config) as graph:
+    with open_served(server_scope(found.server, found.graph, config), config) as graph, working("running the query"):
         rows = graph.invoke(found.query, given or None, expect_mutation=False)
     ReadPrinter.chosen(shown, config.defaults).show(rows)  # type: ignore[arg-type]  # a mutation was refused
 

@@ -15,6 +15,7 @@ from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import reading
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.errors import BadRequestError, OmniGraphError
 
@@ -55,7 +56,8 @@ def get(
             raise blob.description.not_downloaded()
         start, end = _range(offset, length, size)
         pieces = (blob.read_range(at, min(at + _READ_BYTES, end)) for at in range(start, end, _READ_BYTES))
-        _deliver(pieces, end - start, out)
+        with reading(f"{type_} {id}", end - start) as advance:
+            _deliver(map(advance, pieces), end - start, out)
 
 
 def stat(

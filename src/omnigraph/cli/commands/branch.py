@@ -13,6 +13,7 @@ from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.json_input import json_object
 from omnigraph.cli.options import Json, UriOption
 from omnigraph.cli.output import print_json, print_lines, print_warning
+from omnigraph.cli.progress import working
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def merge(
     target = invocation.target(uri)
     settled = _resolutions(ours or [], theirs or [], resolutions)
     if preview:
-        with invocation.opened(target) as graph:
+        with invocation.opened(target) as graph, working("comparing branches"):
             planned = graph.preview_merge(source, into, resolutions=settled)
         if json:
             print_json(planned)
@@ -109,7 +110,7 @@ def merge(
         return
     invocation.echo(target)
     try:
-        with invocation.opened(target) as graph:
+        with invocation.opened(target) as graph, working("merging"):
             actor = invocation.actor_of(target)
             merged = graph.merge(source, into, delete_branch=delete_branch, resolutions=settled, actor=actor)
     except MergeConflictsError as error:

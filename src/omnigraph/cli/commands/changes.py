@@ -13,6 +13,7 @@ from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, UriOption
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import entities, working, writing
 from omnigraph.cli.usage import UsageError, at_most_one
 
 
@@ -38,7 +39,7 @@ def poll(
     from omnigraph.api.changes import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)
-    with graph:
+    with graph, working("reading changes"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         poll = graph.poll_changes(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
         while (following := poll.next_page_token) is not None:
@@ -70,8 +71,11 @@ def baseline(
     _, graph = Invocation.of(ctx).open(uri)
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
-        with replacing(out) as file:
-            captured = graph.capture_baseline(file, branch=branch, scope=scope)
+        with (
+            replacing(out) as file,
+            writing(file, lambda: entities(graph, types=type_, kinds=kind, branch=branch), "writing") as lines,
+        ):
+            captured = graph.capture_baseline(lines, branch=branch, scope=scope)
     if json:
         print_json(captured)
     else:

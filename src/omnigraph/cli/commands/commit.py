@@ -12,6 +12,7 @@ from omnigraph.cli.history import counted, newest_first, reachable
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import working
 from omnigraph.cli.usage import at_most_one
 
 CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
@@ -86,7 +87,7 @@ def changes(
     from omnigraph.api.changes import ChangeScope, CommitChangesPage
 
     _, graph = Invocation.of(ctx).open(uri)
-    with graph:
+    with graph, working("comparing states"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         shown = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit)
         while page_token is None and (following := shown.next_page_token) is not None:

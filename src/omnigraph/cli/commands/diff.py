@@ -12,6 +12,7 @@ from omnigraph.cli.change_lines import diff_style
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json, Kinds, Ops, Types, UriOption
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import working
 
 if TYPE_CHECKING:
     from omnigraph.api.changes import ChangeSet
@@ -32,7 +33,7 @@ def diff(
     from omnigraph.api.changes import ChangeScope
 
     _, graph = Invocation.of(ctx).open(uri)
-    with graph:
+    with graph, working("comparing states"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         found = graph.diff(_state(graph, before), _state(graph, after), scope)
     if json:

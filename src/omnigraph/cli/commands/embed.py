@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+import sys
+from typing import Annotated, Final
 
 import typer
 
+from omnigraph.cli.files import STDIN
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_lines, print_note
 from omnigraph.cli.progress import reading
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
+
+STREAM: Final = str(STDIN)
 
 
 def embed(
@@ -19,9 +23,10 @@ def embed(
         str | None, typer.Option("--seed", help="A seed manifest: input, output and spec in one.", metavar="YAML")
     ] = None,
     input: Annotated[
-        str | None, typer.Option("--input", help="Graph records, one JSON object per line.", metavar="JSONL")
+        str | None,
+        typer.Option("--input", help="Graph records, one object per line; - is stdin.", metavar="JSONL"),
     ] = None,
-    output: Annotated[str | None, typer.Option("--output", help="Where they go.", metavar="JSONL")] = None,
+    output: Annotated[str | None, typer.Option("--output", help="Where they go; - is stdout.", metavar="JSONL")] = None,
     spec: Annotated[
         str | None,
         typer.Option("--spec", help="Which fields of which types are embedded, at which dimension.", metavar="JSON"),
@@ -49,6 +54,8 @@ def embed(
     """
     at_most_one(("--clean", clean), ("--reembed-all", reembed_all))
     _check_files(seed, input, output, spec)
+    if json and output == STREAM:
+        raise UsageError("--json and --output - would both be written to stdout")
 
     from omnigraph.embeddings.files.embedding_run import embed_file
     from omnigraph.embeddings.files.selection import Selection, Selector
@@ -63,7 +70,7 @@ def embed(
     else:
         flag = next(name for name, given in (("input", input), ("output", output), ("spec", spec)) if given is None)
         raise BadRequestError(f"--{flag} is required when --seed is not provided")
-    size = os.path.getsize(job.input) if os.path.exists(job.input) else 0
+    size = os.path.getsize(job.input) if os.path.exists(job.input) else None
     with reading(os.path.basename(job.input), size) as advance:
         outcome = embed_file(job, selection, mode, os.environ, advance)
     usage = outcome.usage
@@ -90,7 +97,11 @@ def embed(
         )
         return
     done = f"embedded {outcome.embedded} records (selected {outcome.selected}, cleaned {outcome.cleaned})"
-    print_lines([f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"])
+    told = f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"
+    if job.output == STREAM:
+        print(told, file=sys.stderr)
+    else:
+        print_lines([told])
     if usage.requests:
         tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
         asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"
@@ -107,3 +118,5 @@ def _check_files(seed: str | None, input: str | None, output: str | None, spec: 
     for flag in ("--input", "--spec"):
         if given[flag] is not None and missing:
             raise UsageError(f"{flag} requires {' and '.join(missing)}")
+    if input == spec == STREAM:
+        raise UsageError("stdin (-) can be given for one file only")

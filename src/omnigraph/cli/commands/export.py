@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +13,12 @@ import typer
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri
 from omnigraph.cli.output import print_lines, print_warning
-from omnigraph.cli.progress import stages, working, writing
+from omnigraph.cli.progress import entities, stages, steps, writing
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import PolicyError
 
 if TYPE_CHECKING:
-    from omnigraph.api.export import ExportedFile
+    from omnigraph.api.export import ByteWriter, ExportedFile
     from omnigraph.api.graph import GraphApi
     from omnigraph.graph import Graph
 
@@ -65,7 +65,7 @@ def export(
     if out is None:
         _, source = invocation.open(uri)
         with source:
-            with writing(sys.stdout.buffer, lambda: _entities(source, types or (), point)) as lines:
+            with _counted(source, types, point) as lines:
                 source.export_to(lines, **point.pinned, types=types or ())
             sys.stdout.buffer.flush()
         return
@@ -74,18 +74,17 @@ def export(
         if engine is Engine.SPARK:
             files = _from_executors(graph, out, format, types or (), point)
         else:
-            with working("writing files"):
-                files = graph.export_files(out, format=format.value, **point.pinned, types=types or ())
+            with steps("exporting") as told:
+                chosen = types or ()
+                files = graph.export_files(out, format=format.value, **point.pinned, types=chosen, progress=told)
     print_lines(f"{file.path}: {file.rows} entities" for file in files)
 
 
-def _entities(graph: GraphApi, types: Sequence[str], point: ReadingPoint) -> int | None:
-    """How many lines there will be; None for somebody who may export and not read."""
-    try:
-        tables = graph.listing(**point.pinned).datasets
-    except PolicyError:
-        return None
-    return sum(table.entity_count for table in tables if not types or table.type_name in types)
+def _counted(graph: GraphApi, types: list[str] | None, point: ReadingPoint) -> AbstractContextManager[ByteWriter]:
+    """Stdout, with a bar for whoever does not see the lines themselves."""
+    if sys.stdout.isatty():
+        return nullcontext(sys.stdout.buffer)
+    return writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point.pinned))
 
 
 def _check(engine: Engine, format: Format, out: str | None) -> None:

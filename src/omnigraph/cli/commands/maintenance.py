@@ -11,7 +11,7 @@ import typer
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Engine, Json, Uri
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.progress import stages, tables, working
+from omnigraph.cli.progress import stages, steps
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
 
@@ -45,7 +45,7 @@ def optimize(
 
 
 def _optimized(graph: Graph, branch: str) -> OptimizeReport:
-    with tables("optimize") as progress:
+    with steps("optimize") as progress:
         return graph.optimize(branch, progress=progress)
 
 
@@ -68,8 +68,8 @@ def repair(
         raise UsageError("--force only goes with --confirm; look at the preview first")
     invocation = Invocation.of(ctx)
     target, graph = invocation.maintain_storage(uri)
-    with graph, working("verifying"):
-        report = _named(graph.repair(confirm=confirm, force=force), target.uri)
+    with graph, steps("repair") as progress:
+        report = _named(graph.repair(confirm=confirm, force=force, progress=progress), target.uri)
     if json:
         print_json(report)
     else:
@@ -111,8 +111,8 @@ def cleanup(
     if confirm:
         invocation.echo(target)
         invocation.require_consent(target, "cleanup --confirm", json=json)
-    with open_graph(target) as graph, working("counting old versions" if dry_run else "removing old versions"):
-        done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run)
+    with open_graph(target) as graph, steps("cleanup") as progress:
+        done = graph.cleanup(keep_versions=keep, older_than=age, dry_run=dry_run, progress=progress)
         report = _named(done, target.uri)
     if json:
         print_json(report)

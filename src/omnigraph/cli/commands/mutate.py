@@ -9,6 +9,7 @@ import typer
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Params, ParamsFile, QueryFile, QueryString
 from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.progress import working
 from omnigraph.cli.query_input import open_stored, parameters, query_source
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def mutate(
         receipt = _stored(invocation, str(name), given, branch, if_commit)
     else:
         target, graph = invocation.open()
-        with graph:
+        with graph, working("changing the graph"):
             actor = invocation.actor_of(target)
             receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=actor)
     if json:
@@ -59,7 +60,7 @@ def _stored(
     """A mutation that the server has under this name."""
     from omnigraph.api.load import MutationReceipt
 
-    with open_stored(invocation, name, "mutation") as graph:
+    with open_stored(invocation, name, "mutation") as graph, working("changing the graph"):
         receipt = graph.invoke(name, given, branch=branch, if_commit=if_commit, expect_mutation=True)
     assert isinstance(receipt, MutationReceipt)
     return receipt

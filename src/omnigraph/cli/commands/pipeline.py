@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from omnigraph.cli.clusters import applied_pipeline
+from omnigraph.cli.files import STDIN, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_json_line, print_lines
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 PipelineFile: TypeAlias = Annotated[
     Path,
-    typer.Argument(help="A pipeline file; with --cluster, the name of a pipeline that was applied.", metavar="FILE"),
+    typer.Argument(
+        help="A pipeline file, - is stdin; with --cluster, the name of an applied pipeline.", metavar="FILE"
+    ),
 ]
 
 
@@ -101,7 +104,7 @@ def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
 class _Meant:
     """Which pipeline a command line means, and the graph it says to load. None: the file says it."""
 
-    pipeline: Path | Pipeline
+    pipeline: Pipeline
     target: str | Graph | None
     embedding: EmbeddingConfig | None = None
     applied: OpenPipeline | None = None
@@ -116,10 +119,19 @@ def _meant(invocation: Invocation, file: Path) -> Iterator[_Meant]:
     flags = invocation.flags
     at_most_one(("--cluster", flags.cluster), ("--store", flags.store))
     if flags.cluster is None:
-        yield _Meant(file, flags.store)
+        yield _Meant(_read(file), flags.store)
         return
     with applied_pipeline(invocation.cluster().root, str(file)) as applied:
         yield _Meant(applied.model, applied.graph, applied.embedding, applied)
+
+
+def _read(file: Path) -> Pipeline:
+    """The pipeline of a file, or of stdin, whose paths are then relative to the working directory."""
+    from omnigraph.pipeline import read_pipeline
+
+    text = read_source(file)
+    path = "stdin" if file == STDIN else str(file)
+    return read_pipeline(text, path=path, directory=str(file.absolute().parent))
 
 
 @contextmanager

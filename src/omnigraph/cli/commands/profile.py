@@ -23,11 +23,11 @@ def list_(json: Json = False) -> None:
     if json:
         print_json(rows)
         return
-    lines = []
+    lines, width = [], max((len(row.name) for row in rows), default=0)
     for row in rows:
         graph = f" (graph {row.default_graph})" if row.default_graph else ""
         described = row.binding + graph if row.valid else f"invalid: {row.error}"
-        lines.append(f"{'*' if row.active else ' '} {row.name}  {described}")
+        lines.append(f"{'*' if row.active else ' '} {row.name:<{width}}  {described}")
     print_lines(lines or [f"no profiles in {config.path}"])
 
 

@@ -21,6 +21,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import print_lines
 from omnigraph.cli.profiled import show_profiled
+from omnigraph.cli.progress import working
 from omnigraph.cli.query_input import parameters, query_source, stored_rows
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
@@ -69,7 +70,9 @@ def query(
         elif profile_query:
             show_profiled(graph, source, name, given, point, printer)
         else:
-            printer.show(graph.query(source, name, given, **point.pinned))
+            with working("running the query"):
+                rows = graph.query(source, name, given, **point.pinned)
+            printer.show(rows)
 
 
 def _plain(line: str) -> str:

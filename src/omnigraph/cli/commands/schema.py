@@ -12,6 +12,7 @@ from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_text
+from omnigraph.cli.progress import working
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.scope import StoreScope
 from omnigraph.cli.usage import at_most_one
@@ -105,7 +106,7 @@ def apply(
         refuse_inside_cluster(target.uri)
     invocation.echo(target)
     actor = invocation.actor_of(target)
-    with invocation.opened(target) as graph:
+    with invocation.opened(target) as graph, working("applying the schema"):
         applied = graph.apply_schema(source, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
     for note in applied.notes:
         print_note(note.render())

@@ -1,12 +1,14 @@
 """A run of `omnigraph embed`: records in, the same records with vectors out, all of them or none.
 
 Records pass in portions, so memory does not grow with the file. Vectors that were paid for are kept beside the output
-until it is complete: a run that died is repeated at the price of what it had not asked for yet.
+until it is complete: a run that died is repeated at the price of what it had not asked for yet. Standard streams have
+no place to keep anything beside.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from omnigraph.embeddings.client import EmbeddingClient, open_client
 from omnigraph.embeddings.configuration import config_from_environment
 from omnigraph.embeddings.files.records import Record, as_json, is_missing
 from omnigraph.embeddings.files.selection import EmbedMode, Selection
-from omnigraph.embeddings.files.specification import EmbedJob, EmbedSpec
+from omnigraph.embeddings.files.specification import STREAM, EmbedJob, EmbedSpec
 from omnigraph.embeddings.usage import Usage
 from omnigraph.embeddings.vector_store import VectorStore
 from omnigraph.errors import BadRequestError, ConflictError, NotFoundError
@@ -48,19 +50,20 @@ def embed_file(
     read: Callable[[bytes], bytes] = lambda line: line,
 ) -> EmbedOutcome:
     """Write the output. `read` is handed every line as it is read, for whoever watches."""
-    if not os.path.exists(job.input):
+    if job.input != STREAM and not os.path.exists(job.input):
         raise NotFoundError(f"seed input does not exist: {job.input}")
     outcome = EmbedOutcome(mode)
     client: EmbeddingClient | None = None
-    resumable = VectorStore(Path(job.output + RESUME_SUFFIX))
+    resumable = None if job.output == STREAM else VectorStore(Path(job.output + RESUME_SUFFIX))
     if mode is not EmbedMode.CLEAN:
-        client = open_client(config_from_environment(environment), environment, stores=[resumable])
+        client = open_client(config_from_environment(environment), environment, stores=[resumable] if resumable else [])
         outcome.model, outcome.usage = client.model, client.usage
-    with _replacing(job.output) as output, _opened(job.input) as lines:
+    with _destination(job.output) as output, _opened(job.input) as lines:
         for portion in _portions(_Run(job.spec, selection, outcome).prepared(map(read, lines))):
             _embed(portion, job.spec, client)
             output.writelines(each.line for each in portion)
-    resumable.remove()
+    if resumable is not None:
+        resumable.remove()
     return outcome
 
 
@@ -133,12 +136,25 @@ def _embed(portion: list[_Prepared], spec: EmbedSpec, client: EmbeddingClient | 
 
 @contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
+    if path == STREAM:
+        yield sys.stdin.buffer
+        return
     try:
         file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in this way)
     except OSError as error:
         raise BadRequestError(f"can't read '{path}': {error.strerror}") from None
     with file:
         yield file
+
+
+@contextmanager
+def _destination(path: str) -> Iterator[BinaryIO]:
+    if path != STREAM:
+        with _replacing(path) as file:
+            yield file
+        return
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
 
 
 @contextmanager

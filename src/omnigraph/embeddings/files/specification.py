@@ -6,6 +6,7 @@ Keys that are not known here belong to other tools and are ignored.
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
@@ -14,6 +15,8 @@ from msgspec import Meta, Struct
 
 from omnigraph.errors import BadRequestError, NotFoundError
 
+STREAM: Final = "-"
+"""The name of stdin where something is read, and of stdout where it is written."""
 _DEFAULT_ARTIFACT: Final = "./build/seed.embedded.jsonl"
 
 Model = TypeVar("Model")
@@ -96,6 +99,8 @@ def read_manifest(path: str) -> EmbedJob:
 
 
 def _content(path: str, what: str) -> bytes:
+    if path == STREAM:
+        return sys.stdin.buffer.read()
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -17,6 +17,7 @@ from typing import Final
 
 from omnigraph.api.upkeep import GRACE, CleanupReport, Retention, TableCleaned
 from omnigraph.engine.history import log_walk
+from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (
     ConflictError,
@@ -30,6 +31,7 @@ from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.pins import Pin
 from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
+from omnigraph.storage.objects import DELETED_AT_ONCE
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.lance_errors import attached_version, manifest_name
 from omnigraph.storage.tables.sweep import Doomed, TableFile, doomed_files, leaf_folders, table_file
@@ -40,10 +42,15 @@ _CLOCK_TOLERANCE: Final = timedelta(hours=1)
 
 
 def cleanup(
-    workspace: Workspace, retention: Retention, *, grace: timedelta = GRACE, dry_run: bool = False
+    workspace: Workspace,
+    retention: Retention,
+    *,
+    grace: timedelta = GRACE,
+    dry_run: bool = False,
+    progress: Progress | None = None,
 ) -> CleanupReport:
     """Delete what no retained snapshot needs; a dry run only counts it."""
-    rows = _Cleanup(workspace.root, retention, grace, dry_run=dry_run).run()
+    rows = _Cleanup(workspace.root, retention, grace, dry_run=dry_run, progress=progress).run()
     older_than = None if retention.older_than is None else int(retention.older_than.total_seconds())
     return CleanupReport(workspace.uri, retention.keep_versions, older_than, rows, dry_run)
 
@@ -118,7 +125,9 @@ class _Cleanup:
         folders: Collection[str] | None = None,
         *,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> None:
+        self.progress = progress
         self.root = root
         self.grace = grace
         self.folders = folders
@@ -136,10 +145,10 @@ class _Cleanup:
     def run(self) -> tuple[TableCleaned, ...]:
         tables = [_Table(folder) for folder in self.root.table_folders() if self._released_below(folder) > 0]
         # Files are listed before heads are read: what was published in between is then known to be needed.
-        self._each(tables, self._list)
+        self._each(tables, self._list, "listing tables")
         roots = self._roots()
         self._refuse_unreadable_heads(roots)
-        self._each(tables, lambda table: self._doom(table, roots))
+        self._each(tables, lambda table: self._doom(table, roots), "marking tables")
         if not self.dry_run and (self.unfinished or any(t.doomed.manifests or t.doomed.others for t in tables)):
             self._sweep(tables, roots)
         if not self.dry_run:
@@ -302,11 +311,12 @@ class _Cleanup:
         self.root.trace.reached("cleanup.record.after")
         # A writer that pinned, forked or published since the first look is seen now; nothing has been deleted yet.
         later = self._roots()
-        self._each(tables, lambda table: self._rescue(table, roots, later))
+        self._each(tables, lambda table: self._rescue(table, roots, later), "looking again")
         self.root.trace.reached("cleanup.look.after")
         if not self.root.reclaims.are_ours(records):
             return  # another cleanup finishes this one; what it has finished may be in use again
-        self._each(tables, self._delete)
+        removed = Tally(self.progress, "removing files", sum(len(table.doomed.files) for table in tables))
+        self._each(tables, lambda table: self._delete(table, removed))
         self.root.branches.note_deletions()
         if all(table.error is None for table in tables):
             # What a pin kept may still be deleted by the writer of the record, so the record stays.
@@ -321,16 +331,26 @@ class _Cleanup:
         if fresh:
             table.doomed = table.doomed.without(self._named(fresh, {file.named for file in table.files}))
 
-    def _delete(self, table: _Table) -> None:
+    def _delete(self, table: _Table, removed: Tally) -> None:
         for files in (table.doomed.manifests, table.doomed.others):
-            self.root.objects.delete_all([file.stored.path for file in files])
-            table.removed_bytes += sum(file.stored.size for file in files)
-            table.removed_versions += sum(file.version is not None for file in files)
+            for start in range(0, len(files), DELETED_AT_ONCE):
+                batch = files[start : start + DELETED_AT_ONCE]
+                self.root.objects.delete_all([file.stored.path for file in batch])
+                table.removed_bytes += sum(file.stored.size for file in batch)
+                table.removed_versions += sum(file.version is not None for file in batch)
+                removed.add(len(batch))
             self.root.trace.reached("cleanup.delete.after")
         self.root.remove_empty_folders(leaf_folders(table.doomed.others))
 
-    def _each(self, tables: list[_Table], step: Callable[[_Table], None]) -> None:
-        list(self.root.workers.map(lambda table: table.guarded(step), tables))
+    def _each(self, tables: list[_Table], step: Callable[[_Table], None], called: str | None = None) -> None:
+        """One step for every table at once; a named one is told as it goes on."""
+        tally = Tally(None if called is None else self.progress, called or "", len(tables))
+
+        def run(table: _Table) -> None:
+            table.guarded(step)
+            tally.add()
+
+        list(self.root.workers.map(run, tables))
 
     def _rows(self, tables: list[_Table], roots: _Roots) -> tuple[TableCleaned, ...]:
         rows = []

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, Retention
 from omnigraph.engine.history import log_walk
+from omnigraph.engine.progress import Progress
 from omnigraph.engine.schema.declared_indexes import declared_indexes, table_types
 from omnigraph.engine.upkeep.cleanup import cleanup, first_retained
-from omnigraph.engine.upkeep.optimize import Progress, optimize
+from omnigraph.engine.upkeep.optimize import optimize
 from omnigraph.engine.workspace import Workspace
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot

@@ -8,12 +8,13 @@ earlier versions keep their files, and the rewritten ones come on top, until cle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.api.upkeep import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
+from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.schema.declared_indexes import declared_indexes, pending_properties, table_types
 from omnigraph.engine.upkeep.topologies import refresh_topologies
 from omnigraph.engine.workspace import Workspace
@@ -25,9 +26,6 @@ from omnigraph.storage.tables.upkeep import UpkeepWork
 
 _TABLES_AT_ONCE: Final = 4
 _ROUNDS: Final = 6
-
-Progress = Callable[[str, int, int], None]
-"""Told after each table: its type key, how many tables are done, and of how many."""
 
 
 def optimize(
@@ -99,19 +97,16 @@ class _Upkeep:
         self, txn: WriteTxn, types: Mapping[str, TableType], finished: Mapping[str, UpkeepWork]
     ) -> dict[str, UpkeepWork]:
         """Work for every table on the captured head, finished work replayed where that is possible."""
-        upkeep, done = txn.root.upkeep, 0
+        upkeep, tally = txn.root.upkeep, Tally(self.progress, "tables", len(types))
 
         def work(item: tuple[str, TableType]) -> UpkeepWork:
-            nonlocal done
             type_key, type_ = item
             state, before = txn.base.tables[type_key], finished.get(type_key)
             made = upkeep.replay(before, state) if before is not None else None
             if made is None:
                 specs = declared_indexes(type_)
                 made = upkeep.tidy(state, specs) if self.compacts else upkeep.only_index(state, specs)
-            if self.progress is not None:
-                done += 1
-                self.progress(type_key, done, len(types))
+            tally.add(what=type_key)
             return made
 
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="omnigraph-upkeep") as workers:

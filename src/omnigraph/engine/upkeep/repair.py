@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from omnigraph.api.enums import Action, Classification, LoadMode
 from omnigraph.api.upkeep import METADATA_ROW, Problem, RepairReport, TableRepaired
+from omnigraph.engine.progress import Progress
 from omnigraph.engine.schema.declared_indexes import declared_indexes, table_types
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.upkeep.verify import CheckedLog, Examination, TableProblems, examine
@@ -53,11 +54,13 @@ class _Finding:
     damaged_segments: frozenset[str] = frozenset()
 
 
-def repair(workspace: Workspace, *, confirm: bool, force: bool, actor: str | None = None) -> RepairReport:
+def repair(
+    workspace: Workspace, *, confirm: bool, force: bool, actor: str | None = None, progress: Progress | None = None
+) -> RepairReport:
     """Classify every table of main and everything else that is damaged; act only as far as the flags allow."""
     if force and not confirm:
         raise BadRequestError("force requires confirm")
-    found = examine(workspace)
+    found = examine(workspace, progress)
     of_logs = [_torn_log(workspace.root, found, log, log.torn, confirm, force) for log in found.logs if log.torn]
     told = {log.torn for log in found.logs}
     main = next(log for log in found.logs if log.ref.branch == MAIN)

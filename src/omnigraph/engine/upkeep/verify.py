@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from omnigraph.api.upkeep import Problem, Verification
+from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import IntegrityError, OmniGraphError
 from omnigraph.storage.log.log import slot_path
@@ -65,21 +66,28 @@ def verify(workspace: Workspace) -> Verification:
     return examine(workspace).report
 
 
-def examine(workspace: Workspace) -> Examination:
+def examine(workspace: Workspace, progress: Progress | None = None) -> Examination:
     """Look at every branch. What moved on meanwhile, and was then cleaned up behind it, is looked at again."""
     root = workspace.root
     for _ in range(_ROUNDS):
-        found = _examined(root)
+        found = _examined(root, progress)
         if found.report.clean or all(max(root.log.slots(log.ref), default=0) <= log.newest for log in found.logs):
             break
     return found
 
 
-def _examined(root: GraphRoot) -> Examination:
+def _examined(root: GraphRoot, progress: Progress | None) -> Examination:
     """Every log and head of every live branch. A table version that several heads share is checked once."""
     refs, problems = _live_refs(root)
+    read = Tally(progress, "reading logs", len(refs))
+
+    def log_of(ref: BranchRef) -> CheckedLog:
+        log = _check_log(root, ref)
+        read.add()
+        return log
+
     with ThreadPoolExecutor(_LOGS_AT_ONCE, thread_name_prefix="omnigraph-verify") as threads:
-        logs = list(threads.map(lambda ref: _check_log(root, ref), refs))
+        logs = list(threads.map(log_of, refs))
     states: dict[tuple[str, str], tuple[str, TableState]] = {}
     digests: dict[str, str] = {}
     for log in logs:
@@ -89,7 +97,14 @@ def _examined(root: GraphRoot) -> Examination:
     for digest, branch in digests.items():
         problems += _schema_problems(root, f"branch {branch}", digest)
     reader = TableReader(root.location)
-    checked = root.workers.map(lambda item: _check_table(root, reader, *item), states.values())
+    looked_at = Tally(progress, "checking tables", len(states))
+
+    def table_of(item: tuple[str, TableState]) -> TableProblems:
+        checked = _check_table(root, reader, *item)
+        looked_at.add(what=f"checking {item[0]}")
+        return checked
+
+    checked = root.workers.map(table_of, states.values())
     return Examination(tuple(logs), dict(zip(states, checked, strict=True)), tuple(problems))
 
 

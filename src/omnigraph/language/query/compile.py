@@ -20,7 +20,7 @@ from omnigraph.language.query.lower import lower_query
 from omnigraph.language.query.operation import Operation, describe
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.resolved import ResolvedQuery
-from omnigraph.language.source import SourceText
+from omnigraph.language.source import SourceText, did_you_mean
 
 CACHE_SIZE = 256
 CACHE_CHARACTERS = 1 << 20
@@ -98,7 +98,9 @@ class CompiledFile:
             for query in self.queries:
                 if query.name == name:
                     return query
-            raise BadRequestError(f"query '{name}' not found")
+            known = [query.name for query in self.queries]
+            hint = did_you_mean(name, known) or (f"the source has: {', '.join(known)}" if known else "")
+            raise BadRequestError(f"query '{name}' not found" + (f"; {hint}" if hint else ""))
         if not self.queries:
             raise BadRequestError("the source holds no query")
         if len(self.queries) > 1:

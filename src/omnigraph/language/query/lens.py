@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -184,6 +185,12 @@ def narrowed(lenses: Iterable[TypeLens], schema: Catalog | None = None) -> Lens:
 OPEN: Final = Lens()
 
 
+def with_vectors(type_: NodeType | EdgeType, hidden: AbstractSet[str]) -> frozenset[str]:
+    """Hidden properties and the vectors that are made from them: a vector tells what its text says."""
+    made = {p.name for p in type_.property_list if p.embed is not None and p.embed.property in hidden}
+    return frozenset(hidden | made)
+
+
 def _written(test: RowFilter) -> object:
     """A filter as plain values, equal for equal filters."""
     if not isinstance(test, ir.Compare):
@@ -218,8 +225,8 @@ def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:
         return NO_ROW if left is None or right is None else ir.Compare(left, test.operator, right)
 
     hidden_births = {_birth(prop) for prop in lens.type.property_list if prop.name in lens.hidden}
-    hidden = frozenset(p.name for p in type_.property_list if _birth(p) in hidden_births or p.name in lens.hidden)
-    return TypeLens(type_, mapped(lens.rows, change), hidden)
+    hidden = {p.name for p in type_.property_list if _birth(p) in hidden_births or p.name in lens.hidden}
+    return TypeLens(type_, mapped(lens.rows, change), with_vectors(type_, hidden))
 
 
 def _without_dropped(lens: TypeLens, schema: Catalog) -> TypeLens:
@@ -231,9 +238,9 @@ def _without_dropped(lens: TypeLens, schema: Catalog) -> TypeLens:
     if known is None:
         return lens if lens.type.id >= schema.next_id else TypeLens(lens.type, NO_ROW)
     births = {_birth(prop) for prop in known.property_list}
-    dropped = frozenset(
+    dropped = {
         prop.name
         for prop in lens.type.property_list
         if prop.id < schema.next_id and _birth(prop) not in births and prop.name not in known.properties
-    )
-    return TypeLens(lens.type, lens.rows, lens.hidden | dropped)
+    }
+    return TypeLens(lens.type, lens.rows, with_vectors(lens.type, lens.hidden | dropped))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from omnigraph.api.branches import BranchCreateRequest
+from omnigraph.api.commits import required_commit
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest
@@ -15,6 +16,7 @@ from omnigraph.api.parameters import LoadParameters
 from omnigraph.api.query import InvokeStoredQueryRequest, QueryRequest
 from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER
 from omnigraph.api.schema import SchemaApplyRequest
+from omnigraph.engine.write.load import HOW_TO_CREATE
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError, OmniGraphError
 from omnigraph.server.answers import AnyAnswer, json_answer
 from omnigraph.server.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
@@ -22,8 +24,6 @@ from omnigraph.server.handlers.reads import answer_query
 from omnigraph.server.serving import StoredQuerySource
 
 Result = TypeVar("Result")
-
-_FORBIDDEN_IN_COMMIT_ID: Final = frozenset('"*,')
 
 
 def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
@@ -161,10 +161,7 @@ def _expected_commit(call: Call) -> str:
     values = call.all_of(IF_COMMIT_HEADER)
     if len(values) != 1:
         raise BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
-    commit = values[0].strip()
-    if not commit or commit.startswith("W/") or not _FORBIDDEN_IN_COMMIT_ID.isdisjoint(commit):
-        raise BadRequestError(f"the header {IF_COMMIT_HEADER} must hold one commit id and nothing else")
-    return commit
+    return required_commit(values[0], f"the header {IF_COMMIT_HEADER}")
 
 
 # Loads
@@ -226,7 +223,7 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     except BranchNotFoundError:
         if source is None:
             call.require(PolicyAction.CHANGE, target)
-            raise BranchNotFoundError(target, "pass `from` to create it") from None
+            raise BranchNotFoundError(target, HOW_TO_CREATE) from None
         call.require(PolicyAction.BRANCH_CREATE, source, target)
         return LoadTarget(target, source, source, call.require(PolicyAction.CHANGE, target))
     return LoadTarget(target, source, None, call.require(PolicyAction.CHANGE, target))

@@ -65,8 +65,12 @@ class Doomed:
     others: tuple[TableFile, ...] = ()
 
     @property
+    def files(self) -> tuple[TableFile, ...]:
+        return (*self.manifests, *self.others)
+
+    @property
     def bytes(self) -> int:
-        return sum(file.stored.size for file in (*self.manifests, *self.others))
+        return sum(file.stored.size for file in self.files)
 
     @property
     def versions(self) -> list[str]:

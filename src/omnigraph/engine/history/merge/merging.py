@@ -17,6 +17,7 @@ from msgspec import structs
 from omnigraph.api.changes import EntityChange
 from omnigraph.api.enums import MergeOutcome, PolicyAction
 from omnigraph.api.merge import MergeConflict, MergePreview, MergeRequest, MergeResult
+from omnigraph.engine.branches import key_use
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import diff
 from omnigraph.engine.history.merge.planning import MergePlan, ThreeStates, plan_merge
@@ -50,7 +51,7 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
     workspace.refuse_narrowed("a merge")
     intent = _intent(request)
-    key = _key_of_deletion(request, intent)
+    key = _key_of_deletion(workspace, request, intent)
     published = _earlier(workspace, request, intent)
     if published is None:
         try:
@@ -72,11 +73,11 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
 
 
-def _key_of_deletion(request: MergeRequest, intent: Intent) -> KeyUse | None:
+def _key_of_deletion(workspace: Workspace, request: MergeRequest, intent: Intent) -> KeyUse | None:
     """What the deletion of the source is known by where nothing was to be merged: all that such a merge leaves."""
-    if request.idempotency_key is None or intent.request_digest is None or not request.delete_branch:
+    if intent.request_digest is None or not request.delete_branch:
         return None
-    return KeyUse(request.idempotency_key, intent.request_digest, request.actor)
+    return key_use(workspace, request.idempotency_key, request.actor, intent.kind, intent.request_digest)
 
 
 def _deleted_before(request: MergeRequest) -> MergeResult:
