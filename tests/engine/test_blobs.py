@@ -8,7 +8,8 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.engine.blobs import LONGEST_READ, ExternalBlob, ManagedBlob
+from omnigraph.api.blobs import LONGEST_READ
+from omnigraph.engine.blobs import ExternalBlob, ManagedBlob
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError
 from tests.conftest import Place

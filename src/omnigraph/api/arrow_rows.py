@@ -24,7 +24,23 @@ MOST_SHOWN_ROWS: Final = 10
 _ROWS_AT_ONCE: Final = 4096
 
 
-class ArrowRows:
+class _Columns:
+    """What results and streams know of their query."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def query_name(self) -> str: ...
+        @property
+        def typed_columns(self) -> Columns: ...
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in projection order."""
+        return [name for name, _ in self.typed_columns]
+
+
+class ArrowRows(_Columns):
     """The rows of one query, in order.
 
     Iterating gives a dictionary per row; `result[0]` is one, `result[1:3]` is a list of them. Values are plain Python
@@ -34,20 +50,11 @@ class ArrowRows:
     if TYPE_CHECKING:
 
         @property
-        def query_name(self) -> str: ...
-        @property
         def target(self) -> ReadTarget: ...
         @property
         def graph_commit_id(self) -> str: ...
         @property
         def table(self) -> pa.Table: ...
-        @property
-        def typed_columns(self) -> Columns: ...
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns, in projection order."""
-        return [name for name, _ in self.typed_columns]
 
     @property
     def num_rows(self) -> int:
@@ -138,20 +145,8 @@ class ArrowRows:
         return self.typed_columns, len(self), values
 
 
-class ArrowBatches:
+class ArrowBatches(_Columns):
     """What all streams of rows say of themselves."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def query_name(self) -> str: ...
-        @property
-        def typed_columns(self) -> Columns: ...
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns, in projection order."""
-        return [name for name, _ in self.typed_columns]
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}: {type_}" for name, type_ in self.typed_columns)

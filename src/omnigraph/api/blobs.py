@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Final, Literal, Protocol
 
 from msgspec import Struct, field
+
+from omnigraph.errors import BadRequestError
+
+LONGEST_READ: Final = 4 << 20
+"""How many bytes of a value can be asked for at a time."""
 
 
 class BlobCell(Struct, frozen=True):
@@ -35,6 +40,12 @@ class BlobDescription(Struct, frozen=True, kw_only=True, omit_defaults=True):
     etag: str | None = None
     uri: str | None = None
     target: BlobTarget
+
+    def not_downloaded(self) -> BadRequestError:
+        """Why the bytes of an external value can't be had."""
+        return BadRequestError(
+            f"external Blob is not downloaded; URI: {self.uri}; see its reference with blob stat --json"
+        )
 
 
 class BlobValue(Protocol):

@@ -45,13 +45,21 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes | str, shape: type[Shape]) -> Shape:
     """JSON as a contract struct. Members that this version does not know are ignored."""
     try:
-        return _decoder(shape).decode(data)
+        return decoder_of(shape).decode(data)
     except msgspec.ValidationError as error:
         raise RequestShapeError(f"not a valid {wire_name(shape)}: {error}") from None
     except msgspec.DecodeError as error:
         raise BadRequestError(f"not a valid {wire_name(shape)}: {error}") from None
     except (RecursionError, UnicodeDecodeError):
         raise BadRequestError(f"not a valid {wire_name(shape)}: it is nested too deeply or is not UTF-8") from None
+
+
+def decoder_of(shape: type[Shape]) -> msgspec.json.Decoder[Shape]:
+    """A decoder that was made once, by one thread: msgspec crashes when two threads learn the same struct at a time."""
+    if shape not in _DECODERS:
+        with _LEARNING:
+            _DECODERS.setdefault(shape, msgspec.json.Decoder(shape))
+    return _DECODERS[shape]
 
 
 def convert(built: Any, shape: type[Shape], *, strict: bool = True) -> Shape:
@@ -155,14 +163,6 @@ def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
 def _reference(reference: str, names: Mapping[str, str]) -> str:
     front, _, name = reference.rpartition("/")
     return f"{front}/{names[name]}"
-
-
-def _decoder(shape: type[Shape]) -> msgspec.json.Decoder[Shape]:
-    """A decoder that was made once, by one thread: msgspec crashes when two threads learn the same struct at a time."""
-    if shape not in _DECODERS:
-        with _LEARNING:
-            _DECODERS.setdefault(shape, msgspec.json.Decoder(shape))
-    return _DECODERS[shape]
 
 
 _HOLDING_LOCAL: Final[dict[type[Any], bool]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
+from omnigraph.api.blobs import LONGEST_READ, BlobCell, BlobDescription, BlobTarget
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.parameters import BlobParameters
 from omnigraph.api.query import ReadPoint
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from omnigraph.client.async_transport import AsyncTransport
     from omnigraph.client.transport import Transport
 
-LONGEST_READ: Final = 4 << 20
 _FIRST_BYTE: Final = {"Range": "bytes=0-0"}
 
 
@@ -77,10 +76,7 @@ class FoundBlob:
     def _size(self) -> int:
         """How long the value is, when its bytes are the graph's own."""
         if self.description.size is None:
-            uri = self.description.uri
-            raise BadRequestError(
-                f"external Blob is not downloaded; URI: {uri}; see its reference with blob stat --json"
-            )
+            raise self.description.not_downloaded()
         return self.description.size
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Final
 
-from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
+from omnigraph.api.blobs import LONGEST_READ, BlobCell, BlobDescription, BlobTarget
 from omnigraph.api.query import ReadPoint
 from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.schema.declared_indexes import table_types
@@ -22,8 +21,6 @@ from omnigraph.language.query.lens import OPEN
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
-
-LONGEST_READ: Final = 4 << 20
 
 
 class BlobReader:
@@ -101,9 +98,7 @@ class BlobRead:
     def managed(self) -> ManagedBlob:
         """The value, when its bytes are the graph's own."""
         if isinstance(self.content, ExternalBlob):
-            raise BadRequestError(
-                f"external Blob is not downloaded; URI: {self.content.uri}; see its reference with blob stat --json"
-            )
+            raise self.description.not_downloaded()
         return self.content
 
     def read(self) -> bytes:

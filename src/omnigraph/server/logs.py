@@ -19,6 +19,8 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from omnigraph.engine.audit import FIELDS
+
 REQUESTS: Final = logging.getLogger("omnigraph.server.request")
 DECISIONS: Final = logging.getLogger("omnigraph.server.policy")
 
@@ -32,7 +34,6 @@ _LEVELS: Final = {
     "error": logging.ERROR,
     "off": logging.CRITICAL + 1,
 }
-FIELDS: Final = "fields"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _FRAMES: Final = 40
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)

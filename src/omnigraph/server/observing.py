@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.engine.audit import FIELDS
 from omnigraph.server import logs
 from omnigraph.server.metrics import UNMATCHED, Metrics
 from omnigraph.server.services import RequestRecord
@@ -61,7 +62,7 @@ class Observing:
 
     def failed(self, request_id: str, operation_id: str, error: BaseException) -> None:
         fields = {"request_id": request_id, "operation": operation_id}
-        logger.error("request failed", exc_info=error, extra={logs.FIELDS: fields})
+        logger.error("request failed", exc_info=error, extra={FIELDS: fields})
 
     def stream_opened(self, graph_id: str) -> None:
         self._metrics.stream_opened(graph_id)

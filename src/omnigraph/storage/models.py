@@ -6,11 +6,11 @@ and never half understood. A malformed object is an IntegrityError that names th
 
 from __future__ import annotations
 
-import threading
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
+from omnigraph.api.wire import decoder_of
 from omnigraph.errors import FormatVersionError, IntegrityError
 
 FORMAT_VERSION = 6
@@ -217,19 +217,9 @@ def decode(path: str, data: bytes, shape: type[Model]) -> Model:
     if found != FORMAT_VERSION:
         raise FormatVersionError(path, found, FORMAT_VERSION)
     try:
-        return _decoder(shape).decode(data)
+        return decoder_of(shape).decode(data)
     except msgspec.DecodeError as error:
         raise IntegrityError(path, f"is not a valid OmniGraph object ({error})") from None
 
 
-def _decoder(shape: type[Model]) -> msgspec.json.Decoder[Model]:
-    """A decoder that was made once, by one thread: msgspec crashes when two threads learn the same struct at a time."""
-    if shape not in _DECODERS:
-        with _LEARNING:
-            _DECODERS.setdefault(shape, msgspec.json.Decoder(shape))
-    return _DECODERS[shape]
-
-
 _VERSIONED: Final = msgspec.json.Decoder(_Versioned)
-_DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {}
-_LEARNING: Final = threading.Lock()

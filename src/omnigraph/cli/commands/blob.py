@@ -53,8 +53,7 @@ def get(
     with graph:
         blob = graph.read_blob(entity.value, type_, id, property, **point.pinned)
         if (size := blob.description.size) is None:
-            where = f"URI: {blob.description.uri}; see its reference with blob stat --json"
-            raise BadRequestError(f"external Blob is not downloaded; {where}")
+            raise blob.description.not_downloaded()
         start, end = _range(offset, length, size)
         pieces = (blob.read_range(at, min(at + _READ_BYTES, end)) for at in range(start, end, _READ_BYTES))
         with reading(f"{type_} {id}", end - start) as advance:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from omnigraph.api.blobs import BlobCell
+from omnigraph.api.blobs import LONGEST_READ, BlobCell
 from omnigraph.api.parameters import BlobParameters
 from omnigraph.api.routes import SNAPSHOT_HEADER, Media
-from omnigraph.engine.blobs import LONGEST_READ, ExternalBlob, ManagedBlob, blob_in
+from omnigraph.engine.blobs import ExternalBlob, ManagedBlob, blob_in
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, with_headers
 from omnigraph.server.blob_delivery import Delivery, delivery

@@ -6,7 +6,7 @@ traversing run on the same structure and can't disagree. Immutable; knows no tab
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -20,6 +20,11 @@ from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]
 """Indices, 32 bits wide wherever they fit: these arrays are most of a topology."""
+
+
+def joined(parts: Sequence[RowIds]) -> RowIds:
+    """Row ids that were found piece by piece."""
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 class Entries(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.traversal.adjacency import Adjacency, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Adjacency, joined, of_edges, of_pairs
 from omnigraph.engine.query.values.bindings import Indices, RowSpace
 from omnigraph.engine.query.values.properties import one_array
 from omnigraph.language.catalog import EdgeType, NodeType
@@ -95,7 +95,7 @@ class _Walk:
         return np.where(index < 0, -1, row_ids_of(found)[index])
 
     def adjacency(self, nodes: RowIds, *, one_type: bool) -> Adjacency:
-        source, end = _joined(self._source), _joined(self._end)
+        source, end = joined(self._source), joined(self._end)
         sources = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
         ends = sources if one_type else RowSpace.of(end)
         at, to = sources.positions(source), ends.positions(end)
@@ -104,13 +104,9 @@ class _Walk:
         ids = pa.concat_arrays(self._id) if self._id else pa.array([], pa.string())
         # An undirected edge was met from both sides and is one edge with one rank.
         order = pc.array_sort_indices(ids).to_numpy()
-        ordered = _joined(self._row)[order]
+        ordered = joined(self._row)[order]
         starts = np.ones(len(order), dtype=bool)
         starts[1:] = ordered[1:] != ordered[:-1]
         ranks: Indices = np.empty(len(order), np.int64)
         ranks[order] = np.cumsum(starts) - 1
         return of_edges(sources, ends, at, to, ranks, ordered[starts])
-
-
-def _joined(parts: list[RowIds]) -> RowIds:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

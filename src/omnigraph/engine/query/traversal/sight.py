@@ -14,7 +14,7 @@ import numpy as np
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.operators.filter import holds
 from omnigraph.engine.query.operators.pushdown import pushed_filter
-from omnigraph.engine.query.traversal.adjacency import Adjacency, of_edges, of_pairs
+from omnigraph.engine.query.traversal.adjacency import Adjacency, joined, of_edges, of_pairs
 from omnigraph.engine.query.traversal.layered import Neighbours
 from omnigraph.engine.query.traversal.seen_rows import at_hand, keep, pays
 from omnigraph.engine.query.values.bindings import Bindings, Mask, RowSpace
@@ -130,7 +130,7 @@ def _adjacency(
     plan: ir.Expand,
     found: Neighbours,
 ) -> Adjacency:
-    source, end = _joined(sources), _joined(ends)
+    source, end = joined(sources), joined(ends)
     one_type = plan.edge.is_symmetric
     near = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
     far = near if one_type else RowSpace.of(end)
@@ -139,8 +139,4 @@ def _adjacency(
         return of_pairs(near, far, at, to)
     assert isinstance(found, Adjacency)
     assert found.edges is not None
-    return of_edges(near, far, at, to, _joined(ranks), found.edges)
-
-
-def _joined(parts: list[RowIds]) -> RowIds:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return of_edges(near, far, at, to, joined(ranks), found.edges)
