@@ -10,6 +10,7 @@ import pytest
 
 from omnigraph.cluster.catalog import Catalog, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Severity
+from omnigraph.cluster.pipelines import find_pipeline
 from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, read_serving
 from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
 from omnigraph.embeddings.profile import EmbeddingProfile
@@ -254,3 +255,21 @@ def test_only_bases_for_servers_count_and_others_are_not_even_looked_at() -> Non
         ClusterGraph(
             "kb", "/x", blobs=BlobPolicy("allow", (BlobBase("file:///tmp/", Scope.SERVER_SAFE),))
         ).served_blobs()
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "folder"),
+    [
+        ("{nightly: {file: loads/n.yaml, graph: kb}}", "loads"),
+        ("{nightly: {file: n.yaml, novelty: 1}, nightly2: 7}", ""),
+        ("{nightly: loads/n.yaml}", ""),
+        ("[nightly]", ""),
+        ("", ""),
+    ],
+)
+def test_paths_of_a_pipeline_begin_where_the_configuration_has_its_file(
+    cluster: Cluster, tmp_path: Path, pipelines: str, folder: str
+) -> None:
+    (tmp_path / "cluster.yaml").write_text(f"version: 99\npipelines: {pipelines}\n")
+    assert find_pipeline(str(tmp_path), "nightly").directory == str(tmp_path / folder)
+    assert find_pipeline(f"file://{tmp_path}", "nightly").directory is None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from omnigraph.cluster.addresses import graph_address
+from omnigraph.cluster.config_text import Values, compose
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, ClusterPolicy, read_serving
-from omnigraph.cluster.storage_root import CONFIG_FILE
+from omnigraph.cluster.storage_root import CONFIG_FILE, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,10 @@ def find_pipeline(source: str, name: str) -> RunnablePipeline:
 
 
 def _directory(config: Path, name: str) -> str:
-    """Where the file of a pipeline lies, by the configuration as it is now."""
-    document: Any = yaml.safe_load((config / CONFIG_FILE).read_text("utf-8"))
-    declared = document.get("pipelines") if isinstance(document, dict) else None
-    file = declared.get(name, {}).get("file") if isinstance(declared, dict) else None
-    return str((config / file).parent if isinstance(file, str) else config)
+    """Where the file of a pipeline lies, by the configuration as it is now. What else is wrong with that is of no
+    concern to somebody who runs what was applied."""
+    values = Values()
+    node: yaml.Node | None = compose(read_text(config / CONFIG_FILE))
+    for key in ("pipelines", name, "file"):
+        node = dict(values.entries(node, key)).get(key)
+    return str(config if node is None else (config / values.text(node, "file")).parent)

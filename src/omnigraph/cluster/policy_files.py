@@ -72,9 +72,8 @@ def read_policy(
     for scope in scopes or [graph_address("graph")]:
         address = Address.parse(scope)
         graph_id = address.name if address is not None else None
-        kind = "graph" if graph_id is not None else "server"
         try:
-            gate = load_gate(source.text, "server" if kind == "server" else "graph", policy.file, graph_id)
+            gate = load_gate(source.text, "server" if graph_id is None else "graph", policy.file, graph_id)
             if graph_id is not None and (schema := schemas.get(graph_id)) is not None:
                 gate = gate.fitted(schema.catalog)
         except OmniGraphError as problem:
