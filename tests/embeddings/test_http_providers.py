@@ -209,9 +209,10 @@ def test_a_wrong_key_is_no_refusal_of_batches(provider: EmbeddingServer, quick: 
 
 def test_what_half_a_batch_answers_is_not_asked_again(provider: EmbeddingServer, quick: dict[str, str]) -> None:
     provider.faults.append(vectors(vector_of("a", 2), vector_of("c", 2), indexes=[0, 2]))
-    found = client(provider, quick).embed_documents(["a", "b", "c", "d"], 2)
-    assert np.allclose(found, [vector_of(text, 2) for text in "abcd"])
-    assert [asked.texts for asked in provider.asked] == [["a", "b", "c", "d"], ["b"], ["d"]]
+    asking = client(provider, quick)
+    assert np.allclose(asking.embed_documents(list("abcd"), 2), [vector_of(text, 2) for text in "abcd"])
+    asking.embed_documents(["e", "f"], 2)
+    assert [asked.texts for asked in provider.asked] == [["a", "b", "c", "d"], ["b"], ["d"], ["e", "f"]]
 
 
 def test_half_a_batch_of_gemini_is_nobodys(provider: EmbeddingServer, quick: dict[str, str]) -> None:

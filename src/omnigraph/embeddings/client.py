@@ -87,10 +87,7 @@ class EmbeddingClient:
         """A unit vector of the given dimension, from the provider itself."""
         _check_dimension(dimension)
         self.usage.count(texts=1)
-        (answer,) = self._ask([text], dimension, role)
-        if answer is None:
-            raise EmbeddingError("embedding response has no vector")
-        return answer
+        return self._alone(text, dimension, role)
 
     def _bought(self, batch: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
         """The vectors of a batch of texts. One that somebody else gets meanwhile is not paid for again."""
@@ -104,27 +101,28 @@ class EmbeddingClient:
         return found
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
-        """The vectors of a batch in as many pieces as it takes requests."""
-        together = len(batch) > 1 and not self._one_by_one
-        if together:
+        """The vectors of a batch in as many pieces as it takes requests. What an answer lacks is asked for alone."""
+        is_refused = False
+        if len(batch) > 1 and not self._one_by_one:
             try:
                 answers = self._ask(batch, dimension, Role.DOCUMENT)
             except BatchRefusedError as refusal:
-                answers = [None] * len(batch)
+                is_refused = True
                 logger.warning("provider=%s takes one text at a time: %s", self.config.provider.value, refusal)
-            yield {text: vector for text, vector in zip(batch, answers, strict=True) if vector is not None}
-            batch = [text for text, vector in zip(batch, answers, strict=True) if vector is None]
-            self._one_by_one = bool(batch)
+            else:
+                answered = {text: vector for text, vector in zip(batch, answers, strict=True) if vector is not None}
+                yield answered
+                batch = [text for text in batch if text not in answered]
         for text in batch:
-            try:
-                (vector,) = self._ask([text], dimension, Role.DOCUMENT)
-            except EmbeddingError:
-                if together:
-                    self._one_by_one = False  # it was this text that was refused, and not the batch
-                raise
-            if vector is None:
-                raise EmbeddingError("embedding response has no vector")
-            yield {text: vector}
+            yield {text: self._alone(text, dimension, Role.DOCUMENT)}
+        # Had one of the texts been refused, it would have failed alone: so it was that they came together.
+        self._one_by_one = self._one_by_one or is_refused
+
+    def _alone(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
+        (answer,) = self._ask([text], dimension, role)
+        if answer is None:
+            raise EmbeddingError("embedding response has no vector")
+        return answer
 
     def _ask(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32] | None]:
         """One call of the provider, checked and recorded. What came beside an unusable vector is kept all the same."""
