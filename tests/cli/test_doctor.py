@@ -119,7 +119,7 @@ def answering() -> Iterator[str]:
 def test_a_server(cli: Cli, answering: str, config: Callable[[str], None]) -> None:
     config(f"servers: {{prod: {{url: {answering}}}}}\ndefaults: {{server: prod, default_graph: kb}}\n")
     shown = cli("doctor", "--json")
-    assert shown.code == 0
+    assert (shown.code, checks(shown)["access"]["status"]) == (1, "broken"), "it has no graph kb"
     assert '"version": "0.10.0"' in checks(shown)["server"]["found"]
     assert checks(shown)["clock"]["status"] == "ok"
     nobody = cli("doctor", "--server", "http://127.0.0.1:1", "--json")

@@ -1,18 +1,14 @@
-"""Checks of what a command line addresses: storage that a graph can live on, the graph in it, or a server.
+"""Checks of the storage that a command line addresses, and of the graph in it.
 
 Probes write one small object and remove it. Nothing else is written, and a place that is not there is not made.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from time import perf_counter
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
 
 from omnigraph.cli.reports import Check
 from omnigraph.errors import OmniGraphError
@@ -22,7 +18,6 @@ from omnigraph.storage.objects import Objects
 from omnigraph.storage.probe import probe_create_if_absent, store_time
 
 TOLERATED_SECONDS = 5.0
-_WAIT_SECONDS = 10
 
 
 def storage_checks(uri: str) -> Iterator[Check]:
@@ -74,23 +69,3 @@ def _graph_check(uri: str) -> Check:
             return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {len(branches)} branches")
     except OmniGraphError as error:
         return Check.broken("graph", str(error), f"omnigraph repair {uri} explains damage")
-
-
-def server_checks(url: str) -> Iterator[Check]:
-    """Whether a server answers, which version it is, and what time it has."""
-    base = url.partition("/graphs/")[0].rstrip("/")
-    before = datetime.now(UTC)
-    try:
-        with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as answer:
-            health = json.loads(answer.read())
-            date = answer.headers.get("Date")
-    except HTTPError as error:
-        yield Check.broken("server", f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?")
-        return
-    except (URLError, OSError, ValueError) as error:
-        told = f"{base} does not answer: {getattr(error, 'reason', error)}"
-        yield Check.broken("server", told, "check the URL, the network, and that the server is running")
-        return
-    yield Check.fine("server", f"{base} answers: {json.dumps(health)}")
-    if date is not None:
-        yield clock_check(parsedate_to_datetime(date), before)
