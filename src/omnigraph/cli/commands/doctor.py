@@ -47,7 +47,7 @@ def _addressed(invocation: Invocation, uri: str | None) -> Iterator[Check]:
     if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
         return
     from omnigraph.cli.doctor.server import server_checks
-    from omnigraph.cli.doctor.storage import storage_checks
+    from omnigraph.cli.doctor.storage import cluster_checks, storage_checks
 
     # A local command has no class that a binding could be wrong for.
     scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)
@@ -57,7 +57,7 @@ def _addressed(invocation: Invocation, uri: str | None) -> Iterator[Check]:
         case ServerScope():
             yield from server_checks(scope, config)
         case ClusterScope():
-            yield from storage_checks(scope.root)
+            yield from cluster_checks(scope)
 
 
 def _lines(report: DoctorReport) -> Iterator[str]:
