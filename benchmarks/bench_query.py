@@ -10,7 +10,6 @@ figures, in docs/dev/benchmarks.md.
 from __future__ import annotations
 
 import random
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.contest import Report, Running, Timed, all_running, arguments, installed, machine, restarted
+from benchmarks.contest import Report, Running, Timed, all_running, arguments, installed, machine, restarted, workplace
 from benchmarks.graph_systems import KNOWS, PEOPLE, SYSTEMS, Edge, GraphSystem, KuzuShortest
 
 PEOPLE_AT_SCALE_1, FRIENDS = 50_000, 10
@@ -153,9 +152,7 @@ def after_restarts(report: Report, chosen: Sequence[type[GraphSystem]], folder: 
 
 def main() -> None:
     options = arguments(__doc__ or "", rounds=7).parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-query-") as temporary:
-        folder: Path = options.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+    with workplace(options.folder) as folder:
         chosen = installed(SYSTEMS)
         people = round(PEOPLE_AT_SCALE_1 * options.scale)
         print(f"{machine()}; {people} people with about {FRIENDS} friends each; medians of {options.rounds} rounds")

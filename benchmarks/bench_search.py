@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.contest import Contender, Report, Running, all_running, arguments, installed, machine
+from benchmarks.contest import Contender, Report, Running, all_running, arguments, installed, machine, workplace
 
 # Otherwise LanceDB's hybrid query warns about itself, twice per question.
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -225,9 +224,7 @@ def compare(report: Report, systems: list[Running], folder: Path) -> None:
 
 def main() -> None:
     options = arguments(__doc__ or "", rounds=15).parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-search-") as temporary:
-        folder: Path = options.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+    with workplace(options.folder) as folder:
         chosen = installed(SYSTEMS)
         count = round(DOCUMENTS_AT_SCALE_1 * options.scale)
         print(f"{machine()}; {count} documents; medians of {options.rounds} rounds")

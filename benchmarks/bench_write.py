@@ -14,11 +14,10 @@ import io
 import itertools
 import json
 import sqlite3
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contest import Contender, NotOfferedError, Report, all_running, arguments, installed, machine
+from benchmarks.contest import Contender, NotOfferedError, Report, all_running, arguments, installed, machine, workplace
 
 ROWS_AT_SCALE_1, PROPERTIES_AT_SCALE_1, WIDE_ROWS = 20_000, 5_000, 20
 COMMITS = 10
@@ -294,9 +293,7 @@ def compare(report: Report, chosen: list[type[WriteSystem]], folder: Path, prope
 
 def main() -> None:
     options = arguments(__doc__ or "", rounds=5).parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-write-") as temporary:
-        folder: Path = options.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+    with workplace(options.folder) as folder:
         chosen = installed(SYSTEMS)
         sizes = {
             "rows": round(ROWS_AT_SCALE_1 * options.scale),

@@ -19,6 +19,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -223,6 +224,15 @@ def installed(contenders: Sequence[type[Contender]]) -> list[type[Contender]]:
 
 def machine() -> str:
     return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+@contextlib.contextmanager
+def workplace(folder: Path | None) -> Iterator[Path]:
+    """Where the data goes: a folder that stays, or one for this run alone."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+        chosen = folder or Path(temporary)
+        chosen.mkdir(parents=True, exist_ok=True)
+        yield chosen
 
 
 def arguments(description: str, rounds: int) -> argparse.ArgumentParser:

@@ -37,6 +37,9 @@ HIDDEN = {"self", "cls", "trace", "requested_schema"}
 INTERNAL = {
     *("workspace", "state_of", "create", "read_output", "to_json_dict", "to_dict", "to_ipc", "query_at", "entity_at"),
     *("check", "is_utf_8", "admit", "for_serving", "digest", "first_version", "reason", "selects_type", "selects_op"),
+    # What faces and tests use: they take or give parts of the engine, or requests of the client.
+    *("through", "with_gate", "preview_schema", "merge_base", "list_commits", "get_commit"),
+    *("asked", "request", "reading", "writing", "wrote", "forget"),
 }
 SHOWN = {"__len__", "__iter__", "__getitem__", "__contains__", "__arrow_c_stream__"}
 

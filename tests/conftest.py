@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 from collections.abc import Iterator
@@ -32,6 +33,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if (rows := config.getoption("--cpu")) is not None:
         config.pluginmanager.register(CpuTable(rows), "cpu-table")
+
+
+_directories = itertools.count()
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A directory whose path no other test gets: pytest gives the name of one that it has removed to the next test,
+    and a graph that was left open may write a hint into it once more."""
+    directory = tmp_path / str(next(_directories))
+    directory.mkdir()
+    return directory
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def test_only_the_tables_package_touches_what_is_lances() -> None:
 DELETES_TABLE_DATA = {
     "engine/upkeep/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/staged_files.py": "files of a write whose plan never left it",
-    "storage/root.py": "the folders of an init that failed; derived files",
+    "storage/creation.py": "the folders of an init that failed",
     "engine/object_store.py": "roots of deleted graphs, whose names are never used again",
 }
 DELETES_OTHER_OBJECTS = {
@@ -191,10 +191,11 @@ DELETES_OTHER_OBJECTS = {
     "storage/log/pins.py": "pins",
     "storage/log/reclaims.py": "records of cleanups",
     "storage/topology.py": "derived adjacency",
+    "storage/root.py": "derived adjacency; folders that were emptied",
     "storage/local_disk.py": "its own temporary files",
     "storage/probe.py": "its own probes",
     "cli/credentials.py": "its own temporary files",
-    "cli/extras.py": "its own temporary files",
+    "cli/file_replacement.py": "its own temporary files",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
     "server/metrics.py": "its own temporary files",
 }

@@ -39,6 +39,7 @@ SAMPLES: list[OmniGraphError] = [
     errors.ReadSetChangedError("graph_head:main", "C1", "C2"),
     errors.WriteExpiredError(4.25, 3.5),
     errors.IdempotencyKeyReusedError("key", "C1"),
+    errors.IdempotencyKeyReusedError("key"),
     errors.KeyConflictError("node:Person", "Ada"),
     errors.KeyConflictError("edge:Knows", message="twice in the input"),
     errors.MergeConflictsError("a", "main", CONFLICTS),

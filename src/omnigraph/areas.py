@@ -33,10 +33,18 @@ class SchemaArea:
         return self._graph.plan_schema(text, branch=branch, allow_data_loss=allow_data_loss)
 
     def apply(
-        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        text: str,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaApplied:
         """Change the schema of a branch in one commit, together with the data change it needs."""
-        return self._graph.apply_schema(text, branch=branch, allow_data_loss=allow_data_loss, actor=actor)
+        return self._graph.apply_schema(
+            text, branch=branch, allow_data_loss=allow_data_loss, actor=actor, idempotency_key=idempotency_key
+        )
 
 
 class ChangesArea:

@@ -224,6 +224,6 @@ class Branch:
             idempotency_key=idempotency_key,
         )
 
-    def delete(self, *, actor: str | None = None) -> None:
+    def delete(self, *, actor: str | None = None, idempotency_key: str | None = None) -> None:
         """Delete the branch. Commits that another branch has stay."""
-        self._graph.delete_branch(self.name, actor=actor)
+        self._graph.delete_branch(self.name, actor=actor, idempotency_key=idempotency_key)

@@ -257,12 +257,15 @@ class WriteExpiredError(ConflictError):
 
 
 class IdempotencyKeyReusedError(ConflictError):
-    """An idempotency key came back with another request than the one that first used it. Nothing was written."""
+    """An idempotency key came back with another request than the one that first used it. Nothing was written.
 
-    def __init__(self, key: str, commit_id: str) -> None:
+    `commit_id` is None where that request made or deleted a branch.
+    """
+
+    def __init__(self, key: str, commit_id: str | None = None) -> None:
+        made = "" if commit_id is None else f", which made commit {commit_id}"
         super().__init__(
-            f"idempotency key '{key}' was used for another request, which made commit {commit_id}; "
-            "nothing was written, choose another key"
+            f"idempotency key '{key}' was used for another request{made}; nothing was written, choose another key"
         )
         self.key = key
         self.commit_id = commit_id
@@ -648,8 +651,10 @@ class CompileError(BadRequestError):
 
     @property
     def code(self) -> str:
+        """The code of the first finding, such as `T3`."""
         return self.diagnostics[0].code
 
     @property
     def span(self) -> Span | None:
+        """Where the first finding stands, if it stands anywhere."""
         return self.diagnostics[0].span

@@ -7,12 +7,13 @@ between threads and holds no state of the graph that could go stale: naming a br
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import structs
 
 from omnigraph.api import upkeep
 from omnigraph.api.access import Gate
@@ -28,7 +29,7 @@ from omnigraph.api.changes import (
     CommitChangesPage,
     PollRequest,
 )
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, required_commit
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.graph import GraphApi
@@ -40,15 +41,17 @@ from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
 from omnigraph.branch import Branch
-from omnigraph.engine.blobs import BlobRead, blob_in
-from omnigraph.engine.branches import branch_names, create_branch, delete_branch
+from omnigraph.engine.blobs import BlobRead, read_blob
+from omnigraph.engine.branches import branch_exists, branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.export import export_files as write_files
-from omnigraph.engine.export import export_lines, write_lines
+from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import changes_of, commit_changes_page
 from omnigraph.engine.history.commits import receipts, summaries, summary
 from omnigraph.engine.history.diff import diff as diff_states
+from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.history.log_walk import CommitPage
+from omnigraph.engine.listing import listing as tables_of
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, profile_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
@@ -60,13 +63,13 @@ from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import BranchNotFoundError, ChangeFeedGapError, ConflictError
+from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import OPEN, Lens
-from omnigraph.query_handles import Query, call
+from omnigraph.language.query.lens import Lens
+from omnigraph.query_handles import Call, Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
-from omnigraph.storage.models import LogEntry
+from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.tracing import Trace
 
 if TYPE_CHECKING:
@@ -76,16 +79,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.progress import Progress
     from omnigraph.engine.schema.apply import SchemaPreview
     from omnigraph.pipeline import Pipeline, PipelineReport
-
-Answer = TypeVar("Answer")
-
-
-def _chosen(
-    branch: str | None, snapshot: str | None, version: int | None, at: datetime | None, options: ReadOptions
-) -> dict[str, object]:
-    """The options of a read that were said."""
-    said = None if options is DEFAULT_READ_OPTIONS else options
-    return {"branch": branch, "snapshot": snapshot, "version": version, "at": at, "options": said}
 
 
 class Graph:
@@ -147,22 +140,23 @@ class Graph:
         return type(self)(replace(self._workspace, acts_for=actor))
 
     def close(self) -> None:
+        """End the background work and the threads of the handle. Leaving a `with` block does it."""
         self._workspace.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def uri(self) -> str:
+        """Where the graph is."""
         return self._workspace.uri
 
     @property
     def id(self) -> str:
+        """The id that the graph was created with. A graph that is made again at the same place has another one."""
         return self._workspace.graph_id
 
     @property
@@ -172,14 +166,17 @@ class Graph:
 
     @property
     def embedder(self) -> Embedder | None:
+        """What turns texts into vectors; None when nothing does."""
         return self._workspace.embedder
 
     @property
     def limits(self) -> Limits:
+        """What one write may hold in memory."""
         return self._workspace.limits
 
     @property
     def external_blobs(self) -> ExternalBlobPolicy:
+        """Which references to external objects are admitted."""
         return self._workspace.external_blobs
 
     @property
@@ -231,8 +228,11 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> Snapshot:
-        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
-        return self._face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them).
+
+        Raises `NotFoundError` where there is no such branch, commit, version or moment.
+        """
+        return _face_of(self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at))
 
     def at(
         self,
@@ -266,14 +266,18 @@ class Graph:
         The query is a handle of `omnigraph.queries`, or a text with the name of one of its queries (which a text with
         one query can do without). Parameters are keywords, or a mapping as `params`: `g.query(q.books_of,
         author="lem")`. One that is called like an option of this method has to be in `params`.
+
+        Raises `CompileError` for a text that does not parse or does not fit the schema, `BadRequestError` for wrong
+        parameters, `NotFoundError` for a state that is not there, and `ResourceLimitError` for a query that needs more
+        memory than its options allow.
         """
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
 
-        def run(state: Snapshot) -> QueryResult:
-            target = ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-            return run_query(state, target, asked, options)
+        def run(state: PinnedState) -> QueryResult:
+            return run_query(state, ReadTarget.of(point, state.branch), asked, options)
 
-        return self._read(run, branch, snapshot, version, at)
+        return self._workspace.read(run, point)
 
     def stream(
         self,
@@ -289,9 +293,10 @@ class Graph:
         **parameters: Any,
     ) -> QueryStream:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
-        state, target = self._read_state(branch, snapshot, version, at)
-        return stream_query(state, target, asked, options)
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        state = self._workspace.state_at(point)
+        return stream_query(state, ReadTarget.of(point, state.branch), asked, options)
 
     def explain(
         self,
@@ -307,9 +312,9 @@ class Graph:
         **parameters: Any,
     ) -> list[str]:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
-        state, _ = self._read_state(branch, snapshot, version, at)
-        return explain_query(state, asked, options)
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        return explain_query(self._workspace.state_at(point), asked, options)
 
     def profile(
         self,
@@ -325,9 +330,9 @@ class Graph:
         **parameters: Any,
     ) -> OperatorProfile:
         """Run a read query, drop its rows and tell what each operator did."""
-        asked = call(source, name, params, parameters, _chosen(branch, snapshot, version, at, options))
-        state, _ = self._read_state(branch, snapshot, version, at)
-        return profile_query(state, asked, options)
+        point = ReadPoint(branch, snapshot, version, at)
+        asked = _asked(source, name, params, parameters, point, options)
+        return profile_query(self._workspace.state_at(point), asked, options)
 
     def query_at(
         self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
@@ -346,7 +351,8 @@ class Graph:
         at: datetime | None = None,
     ) -> dict[str, Any] | None:
         """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
-        return self._read(lambda state: state.entity(type_key, entity_id), branch, snapshot, version, at)
+        point = ReadPoint(branch, snapshot, version, at)
+        return self._workspace.read(lambda state: _face_of(state).entity(type_key, entity_id), point)
 
     def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
         """As `entity`, at a past version of main."""
@@ -361,7 +367,7 @@ class Graph:
         at: datetime | None = None,
     ) -> SnapshotListing:
         """The tables of a state, with their versions and sizes."""
-        return self._read(lambda state: state.listing(), branch, snapshot, version, at)
+        return self._workspace.read(tables_of, ReadPoint(branch, snapshot, version, at))
 
     def resolve_snapshot(
         self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
@@ -375,30 +381,6 @@ class Graph:
     def version_of(self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None) -> int:
         """The version of a branch's head, of a commit, or of a branch at a moment."""
         return self.snapshot(branch, snapshot=snapshot, at=at).version
-
-    def _read_state(
-        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
-    ) -> tuple[Snapshot, ReadTarget]:
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        return state, ReadTarget(None, snapshot) if snapshot is not None else ReadTarget(state.branch, None)
-
-    def _read(
-        self,
-        read: Callable[[Snapshot], Answer],
-        branch: str | None,
-        snapshot: str | None,
-        version: int | None,
-        at: datetime | None,
-    ) -> Answer:
-        """Read one state as users see it."""
-
-        def run(state: PinnedState) -> Answer:
-            return read(self._face_of(state))
-
-        return self._workspace.read(run, branch, snapshot=snapshot, version=version, at=at)
-
-    def _face_of(self, state: PinnedState) -> Snapshot:
-        return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
 
     # Writing
 
@@ -418,6 +400,10 @@ class Graph:
 
         The query and its parameters are given as to `query`. A repeat with the same `idempotency_key` writes nothing
         and returns what the first call returned.
+
+        Raises `ConstraintError` for data that breaks a rule of the schema, `PreconditionFailedError` when another
+        commit is the head than `if_commit`, and `ReadSetChangedError` when another writer changed what the mutation
+        relied on. Whatever is raised as a `ConflictError` or a `BadRequestError`, nothing was written.
         """
         options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
         asked = call(source, name, params, parameters, options)
@@ -425,7 +411,8 @@ class Graph:
         from omnigraph.engine.write.mutate import MutationRequest
         from omnigraph.engine.write.mutate import mutate as run_mutation
 
-        request = MutationRequest(*asked, target, if_commit, self._author(actor), idempotency_key)
+        required = None if if_commit is None else required_commit(if_commit, "if_commit")
+        request = MutationRequest(*asked, target, required, self._author(actor), idempotency_key)
         return run_mutation(self._acting(PolicyAction.CHANGE, target), request)
 
     def load(
@@ -452,6 +439,9 @@ class Graph:
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
         succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell. `embed` computes
         every missing vector whose `@embed` source has a text; those of `on_write=true` are computed in any case.
+
+        Raises `ConstraintError` for a row that breaks a rule of the schema, `KeyConflictError` for an id that `append`
+        finds taken, and `ResourceLimitError` for more than the handle's `limits`. Nothing was written then.
         """
         opened = load_input(data, type, format=format, csv=csv, graph=self._workspace.root.location)
         request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
@@ -492,46 +482,57 @@ class Graph:
     # Branches and history
 
     def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
-        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already."""
+        """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
+        otherwise a branch that is not there raises `BranchNotFoundError`."""
         name = name.strip()
-        if not self._has_branch(name):
-            if not create:
-                raise BranchNotFoundError(name)
-            try:
-                self.create_branch(name, source=source, actor=actor)
-            except ConflictError:
-                if not self._has_branch(name):
-                    raise
+        if create:
+            find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
+        elif not branch_exists(self._workspace, name):
+            raise BranchNotFoundError(name)
         return Branch(self, name)
 
-    def _has_branch(self, name: str) -> bool:
-        try:
-            self._acting(PolicyAction.READ, name).head(name)
-        except BranchNotFoundError:
-            return False
-        return True
+    def create_branch(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> BranchCreated:
+        """A branch from another branch's head, or from any commit that a live branch still has.
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
-        """A branch from another branch's head, or from any commit that a live branch still has."""
+        A repeat with the same `idempotency_key` makes nothing, also when the branch was deleted since. Raises
+        `ConflictError` where the name is taken, `NotFoundError` for a source that is not there.
+        """
         source, author = MAIN if source is None else source, self._author(actor)
-        made = create_branch(self._workspace, name, source, actor=author)
-        return BranchCreated(self.uri, source.strip(), made.branch, author)
+        made = create_branch(self._workspace, name, source, actor=author, idempotency_key=idempotency_key)
+        who, replayed = (made.actor, True) if isinstance(made, KeyUse) else (author, False)
+        return BranchCreated(self.uri, source.strip(), name.strip(), who, replayed)
 
     def list_branches(self) -> list[str]:
+        """The names of all branches, sorted."""
         return branch_names(self._acting(PolicyAction.READ))
 
-    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted:
-        """Delete a branch. Commits that another branch has stay."""
+    def delete_branch(
+        self, name: str, *, actor: str | None = None, idempotency_key: str | None = None
+    ) -> BranchDeleted:
+        """Delete a branch. Commits that another branch has stay.
+
+        A repeat with the same `idempotency_key` deletes nothing, also when a new branch has the name since. Raises
+        `BranchNotFoundError` where there is none, `ConflictError` while another branch depends on it.
+        """
         author = self._author(actor)
-        delete_branch(self._workspace, name, actor=author)
-        return BranchDeleted(self.uri, name.strip(), author)
+        earlier = delete_branch(self._workspace, name, actor=author, idempotency_key=idempotency_key)
+        who, replayed = (author, False) if earlier is None else (earlier.actor, True)
+        return BranchDeleted(self.uri, name.strip(), who, replayed)
 
     def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
-        # Log entries tell how much every table holds; `commits` is for readers.
+        """Log entries of a branch, newest first. They tell how much every table holds; `commits` is for readers."""
         workspace = self._whole(PolicyAction.READ, "log entries", branch)
         return log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
 
     def get_commit(self, commit_id: str) -> LogEntry:
+        """The log entry of a commit; `describe_commit` is for readers."""
         return self._whole(PolicyAction.READ, "log entries").commit_entry(commit_id)
 
     def merge_base(self, left: str, right: str) -> LogEntry | None:
@@ -540,6 +541,7 @@ class Graph:
         return log_walk.merge_base(self._workspace.root, *heads)
 
     def verify(self) -> upkeep.Verification:
+        """Check that everything the graph names is there and whole. Reads only; the report tells what is wrong."""
         from omnigraph.engine.upkeep.verify import verify
 
         return verify(self._acting(PolicyAction.ADMIN))
@@ -593,7 +595,10 @@ class Graph:
         message: str | None = None,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
+        """Merge a branch into another as one commit.
+
+        Raises `MergeConflictsError` with every conflict at once; nothing has changed then.
+        """
         from omnigraph.engine.history.merge import merge as run_merge
 
         author = self._author(actor)
@@ -612,14 +617,7 @@ class Graph:
 
     def diff(self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
-        states = self.state_of(before), self.state_of(after)
-        try:
-            return diff_states(*states, filter or EVERYTHING)
-        except ChangeFeedGapError:
-            newer = self.state_of(before), self.state_of(after)
-            if [state.commit_id for state in newer] == [state.commit_id for state in states]:
-                raise
-            return diff_states(*newer, filter or EVERYTHING)  # a branch moved on, and its head was released
+        return diff_of(self._workspace, before, after, filter or EVERYTHING)
 
     def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
         """The net difference of two commits of any live branches."""
@@ -640,6 +638,7 @@ class Graph:
         return summaries(acting, branch, limit=limit, before=before, exact=exact)
 
     def describe_commit(self, commit_id: str) -> CommitSummary:
+        """One commit, with what it did. Raises `NotFoundError` for one that no branch has."""
         return summary(self.snapshot(snapshot=commit_id))
 
     def commit_changes(
@@ -651,7 +650,10 @@ class Graph:
         max_changes: int | None = None,
         max_bytes: int | None = None,
     ) -> CommitChangesPage:
-        """One page of what a commit changed relative to its first parent, with images before and after."""
+        """One page of what a commit changed relative to its first parent, with images before and after.
+
+        Raises `ChangeFeedGapError` when cleanup has released what it would compare.
+        """
         state = self.snapshot(snapshot=commit_id)
         return commit_changes_page(state, scope or EVERYTHING, page_token, max_changes, max_bytes)
 
@@ -671,7 +673,10 @@ class Graph:
         max_bytes: int | None = None,
         max_commits: int | None = None,
     ) -> ChangePoll:
-        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
+
+        Raises `ChangeFeedGapError` when cleanup has released the commits that come next: begin again with a baseline.
+        """
         request = PollRequest(
             branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
         )
@@ -697,8 +702,7 @@ class Graph:
         at: datetime | None = None,
     ) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        state = self._exported(branch, snapshot, version, at)
-        return (f"{line.decode()}\n" for line in export_lines(state, types))
+        return export_text(self._workspace.exported(ReadPoint(branch, snapshot, version, at)), types)
 
     def export_to(
         self,
@@ -711,7 +715,7 @@ class Graph:
         at: datetime | None = None,
     ) -> int:
         """Write an export in chunks of at most 64 KiB; how many entities that were."""
-        state = self._exported(branch, snapshot, version, at)
+        state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
         return write_lines(export_lines(state, types), writer)
 
     def export_files(
@@ -727,18 +731,8 @@ class Graph:
         progress: Progress | None = None,
     ) -> list[ExportedFile]:
         """One Parquet or Arrow file per type in a local directory."""
-        state = self._exported(branch, snapshot, version, at)
+        state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
         return write_files(state, directory, format, types, progress)
-
-    def _exported(
-        self, branch: str | None, snapshot: str | None, version: int | None, at: datetime | None
-    ) -> PinnedState:
-        """A state that is taken out as a whole: that is asked for instead of reading it."""
-        governed_by = branch or MAIN
-        if snapshot is not None and self._workspace.acts_for is not None:
-            governed_by = self._workspace.commit_entry(snapshot).branch
-        workspace = self._acting(PolicyAction.EXPORT, governed_by)
-        return workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
 
     def state_of(self, target: str | PinnedState) -> PinnedState:
         """The head of a branch, or a commit by its id; a snapshot is one already."""
@@ -757,13 +751,28 @@ class Graph:
         return preview_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def apply_schema(
-        self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        text: str,
+        *,
+        branch: str = MAIN,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaApplied:
-        """Change the schema of a branch in one commit, together with the data change it needs."""
+        """Change the schema of a branch in one commit, together with the data change it needs.
+
+        Raises `CompileError` for a schema that is wrong, `BadRequestError` for a change that is not possible.
+        """
         from omnigraph.engine.schema.apply import apply_schema
 
-        workspace, author = self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch), self._author(actor)
-        return apply_schema(workspace, text, branch.strip(), allow_data_loss=allow_data_loss, actor=author)
+        return apply_schema(
+            self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch),
+            text,
+            branch.strip(),
+            allow_data_loss=allow_data_loss,
+            actor=self._author(actor),
+            idempotency_key=idempotency_key,
+        )
 
     def cleanup(
         self,
@@ -816,10 +825,13 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> BlobRead:
-        """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
-        state = self._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at)
-        settled = replace(self._workspace, lens=state.given_lens or OPEN, settled=True)
-        return blob_in(settled, state, BlobCell(kind, type, id, property), ReadPoint(branch, snapshot, version, at))
+        """The value of one blob cell: bytes by range with a tag, or the reference to an external object.
+
+        Raises `NotFoundError` for an entity that is not there or holds no value, `BadRequestError` for a property that
+        is no blob.
+        """
+        point = ReadPoint(branch, snapshot, version, at)
+        return read_blob(self._workspace, BlobCell(kind, type, id, property), point)
 
     # Spark
 
@@ -871,6 +883,24 @@ class Graph:
             dry_run=dry_run,
             progress=progress,
         )
+
+
+def _asked(
+    source: str | Query,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    parameters: Mapping[str, Any],
+    point: ReadPoint,
+    options: ReadOptions,
+) -> Call:
+    """A query with its parameters; a keyword is one of those only if no option of the call has its name."""
+    said = None if options is DEFAULT_READ_OPTIONS else options
+    return call(source, name, params, parameters, {**structs.asdict(point), "options": said})
+
+
+def _face_of(state: PinnedState) -> Snapshot:
+    """A state as users see it."""
+    return Snapshot(state.resources, state.branch, state.entry, state.given_lens, state.governed_by)
 
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ def init(
 ) -> Graph:
     """Create a graph with a `.pg` schema text at a path, `file://`, `s3://`, `gs://` or `az://` location.
 
-    The options are those of `open`. A location that holds a graph already is refused; `force` accepts what an
-    interrupted `init` left behind.
+    The options are those of `open`. Raises `CompileError` for a schema that is wrong, `ConflictError` for a location
+    that holds a graph or anything else; `force` accepts what an interrupted `init` left behind.
     """
     graph = Graph.init(uri, schema, actor=actor, force=force, storage_options=storage_options)
     return _configured(graph, embedder, limits, external_blobs)
@@ -49,7 +49,7 @@ def open(
     policy: str | Path | None = None,
     actor: str | None = None,
 ) -> Graph:
-    """Open an existing graph.
+    """Open an existing graph. Raises `NotFoundError` where there is none.
 
     * `storage_options` say how an object store is reached (`aws_access_key_id`, `aws_endpoint`, `allow_http`, …); what
       they leave out comes from the environment. A local graph needs none.

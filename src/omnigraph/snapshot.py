@@ -12,7 +12,7 @@ from typing import Any
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadTarget
 from omnigraph.api.snapshots import SnapshotListing
-from omnigraph.engine.export import export_lines
+from omnigraph.engine.export import export_text
 from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, explain_query, run_query, stream_query
@@ -79,7 +79,7 @@ class Snapshot(PinnedState):
 
     def export(self, types: Collection[str] = ()) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
-        return (f"{line.decode()}\n" for line in export_lines(self.acting(PolicyAction.EXPORT), types))
+        return export_text(self.acting(PolicyAction.EXPORT), types)
 
     def __repr__(self) -> str:
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from omnigraph.cli import cluster_reports
+from omnigraph.cli.cluster_style import folded, style
 from omnigraph.cli.pipeline_texts import read_pipeline_text
 from omnigraph.cluster.planning import plan
 from tests.cli.conftest import Cli
-from tests.support.cluster_files import LARGER_SCHEMA, QUERIES, ClusterFiles, Declared
+from tests.support.cluster_files import LARGER_SCHEMA, PIPELINE, POLICY, QUERIES, SCHEMA, ClusterFiles, Declared
 
 CONFIG = "--config"
 
@@ -96,6 +97,8 @@ def test_a_report_goes_to_stdout_also_when_it_is_a_failure(cli: Cli, files: Clus
     done = cli("cluster", "status", CONFIG, str(files.directory / "absent"), "--json")
     assert done.code == 1
     assert [finding["code"] for finding in done.json["diagnostics"]] == ["config_dir_not_found"]
+    done = cli("cluster", "status", CONFIG, str(files.directory / "absent"))
+    assert len(done.lines) == 2, "of a lock that nobody looked at there is nothing to say"
 
 
 def test_a_missing_state_is_no_failure_of_status(cli: Cli, files: ClusterFiles) -> None:
@@ -133,10 +136,13 @@ def changed(files: ClusterFiles) -> None:
     files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES.replace("$p.name }", "$p.name, $p.email }")})})
 
 
+def review(files: ClusterFiles) -> list[str]:
+    return cluster_reports.planned(plan(files.source, read_pipeline_text, for_review=True), for_review=True)
+
+
 def test_a_plan_for_review_shows_steps_and_lines(applied: ClusterFiles) -> None:
     changed(applied)
-    planned = plan(applied.source, read_pipeline_text, with_texts=True)
-    lines = cluster_reports.planned(planned.output, planned.texts, for_review=True)
+    lines = review(applied)
     assert lines == [
         "cluster plan: 4 change(s), 0 approval gate(s)",
         "  ~ Update graph.kb",
@@ -153,9 +159,106 @@ def test_a_plan_for_review_shows_steps_and_lines(applied: ClusterFiles) -> None:
         "  ~ Update schema.kb",
         "      add property 'Person.email' (String?) on node 'Person'",
     ]
-    assert [cluster_reports.style(line) for line in lines[:8]] == [
+    assert [style(line) for line in lines[:8]] == [
         "bold", "yellow", "yellow", "cyan", "dim", "dim", "red", "green",
     ]  # fmt: skip
+
+
+def test_a_plan_for_review_shows_settings(applied: ClusterFiles) -> None:
+    """What differs is in no file of its own, so a digest would be all there is to see."""
+    for name, text in {"p.yaml": POLICY, "load.yaml": PIPELINE}.items():
+        applied.file(name, text)
+
+    def describe(model: str, scopes: list[str], graph: str, base: str | None) -> None:
+        bound = {"embedding_provider": "e", "external_blobs": {"allow": [{"base": base, "scope": "server_safe"}]}}
+        applied.write(
+            {"kb": Declared(settings=bound if base is not None else {}), "lab": Declared()},
+            providers={"embedding": {"e": {"kind": "mock", "model": model}}},
+            policies={"p": {"file": "p.yaml", "applies_to": scopes}},
+            pipelines={"load": {"file": "load.yaml", "graph": graph}},
+        )
+
+    describe("m", ["kb"], "kb", None)
+    assert applied.apply().converged
+    describe("n", ["lab", "kb"], "lab", "s3://b/x")
+    assert review(applied) == [
+        "cluster plan: 4 change(s), 0 approval gate(s)",
+        "  ~ Update graph.kb",
+        "      embedding_provider: (none) -> provider.embedding.e",
+        "      external_blobs: (none) -> s3://b/x/ (server_safe)",
+        "      also touches schema.kb",
+        "  ~ Update pipeline.load [graph]",
+        "      graph: graph.kb -> graph.lab",
+        "  ~ Update policy.p [bindings]",
+        "      applies_to: graph.kb -> graph.kb, graph.lab",
+        "  ~ Update provider.embedding.e",
+        "      model: m -> n",
+    ]
+
+
+def test_a_plan_for_review_says_what_has_to_be_done_first(files: ClusterFiles) -> None:
+    assert review(files)[-1] == "  ! there is no state yet: run `omnigraph cluster import` before apply"
+    assert files.import_().ok
+    assert files.apply().converged
+    files.write({"kb": Declared(SCHEMA.replace("age: I32?", "age: I32?\n    height: I32"))})
+    assert review(files)[-1].startswith("  ! schema.kb can't be changed like this: apply fails")
+    files.write({})
+    assert review(files)[-1].endswith("it has to be approved with `omnigraph cluster approve graph.kb --as <name>`")
+    assert files.approve("graph.kb").ok
+    assert review(files)[-1] == "  ! graph.kb is approved"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("cluster apply failed", "bold red"),
+        ("  + Create query.kb.find [Applied]", "green"),
+        ("  + Create query.kb.find [Blocked: dependency_not_applied]", "bold red"),
+        ("  ~ Update graph.kb [Derived]", "dim"),
+        ("      unsupported change on node:Person.age: no", "bold red"),
+        ("      + graph.kb", "green"),
+        ("  ! graph.kb is approved", "green"),
+        ("  ! graph.kb needs approval: it goes", "bold red"),
+        ("  graph.kb: drifted (graph_missing)", "yellow"),
+        ("  graph.kb: error (graph_create_incomplete)", "bold red"),
+        ("WARN  approval_stale graph.kb: blocked: old", "yellow"),
+    ],
+)
+def test_colours_go_with_what_a_line_says(line: str, wanted: str) -> None:
+    assert style(line) == wanted
+    assert style(folded(line, 20)) == wanted
+
+
+def test_long_lines_are_broken_between_words(applied: ClusterFiles) -> None:
+    applied.write({})
+    report = applied.apply()
+    for line in cluster_reports.applied(report, for_review=True):
+        pieces = folded(line, 60).splitlines()
+        assert all(len(piece) <= 60 for piece in pieces)
+        assert all(piece.startswith("      ") for piece in pieces[1:])
+        assert " ".join(" ".join(pieces).split()) == " ".join(line.split())
+    of_a_file = f"        +{'x y ' * 40}"
+    assert folded(of_a_file, 60) == of_a_file
+    excerpt = f"      return {{ {'$p.name, ' * 10} }}\n             ^^^^^^"
+    assert folded(f"ERROR query_typecheck_error q: no\n{excerpt}", 60).endswith(excerpt)
+
+
+def test_status_on_a_terminal_lists_everything(applied: ClusterFiles) -> None:
+    lines = cluster_reports.status(applied.status(), for_review=True)
+    assert lines[2:] == [
+        "  lock: not held",
+        "  graph.kb: applied",
+        "  query.kb.add: applied",
+        "  query.kb.find: applied",
+        "  schema.kb: applied",
+    ]
+    assert len(cluster_reports.status(applied.status(), for_review=False)) == 3
+
+
+def test_an_import_on_a_terminal_says_how_to_go_on(files: ClusterFiles) -> None:
+    report = files.import_()
+    assert cluster_reports.observed(report, for_review=True)[-1] == "  the next apply makes what is missing"
+    assert len(cluster_reports.observed(report, for_review=False)) == 3
 
 
 def test_piped_steps_are_compact_json(cli: Cli, applied: ClusterFiles) -> None:

@@ -145,6 +145,14 @@ def test_actions_are_spelled_either_way(cli: Cli, cluster: str) -> None:
     assert unknown.code == 2
 
 
+def test_a_branch_is_judged_as_in_a_request(cli: Cli, cluster: str) -> None:
+    for branch in ("main", " main "):
+        lines = explain(cli, cluster, "--actor", "ana", "--action", "change", "--branch", branch)
+        assert "branch: main" in lines
+        merge = explain(cli, cluster, "--actor", "ana", "--action", "branch-merge", "--target-branch", branch)
+        assert "target_branch: main" in merge
+
+
 def sight(cli: Cli, cluster: str, *row: str) -> list[str]:
     lines = explain(cli, cluster, "--actor", "ana", "--action", "read", "--branch", "main", "--type", *row)
     return lines[next(i for i, line in enumerate(lines) if line.startswith("row: ")) :]

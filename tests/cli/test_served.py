@@ -112,6 +112,11 @@ READS = [
     ["blob", "get", "node", "Person", "Ada", "photo", "--offset", "5000"],
     ["blob", "stat", "node", "Person", "Ada", "photo", "--branch", "none", "--json"],
     ["schema", "show", "--branch", "none"],
+    ["commit", "changes", "{commit}", "--limit", "0", "--json"],
+    ["commit", "changes", "{commit}", "--limit", "9000", "--json"],
+    ["changes", "poll", "--start", "later", "--json"],
+    ["diff", "side", "main", "--type", "Nope", "--json"],
+    ["branch", "merge", "side", "--preview", "--theirs", "nonsense", "--json"],
 ]  # fmt: skip
 
 
@@ -213,12 +218,16 @@ WRITES = [
     ["mutate", "-e", EVERYBODY],
     ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", "01M7GW98VK00000019F8ZGQ2TW", "--json"],
     ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", "01M7GW98VK00000019F8ZGQ2TW"],
+    ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", "*", "--json"],
+    ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--if-commit", " "],
     ["mutate", "-e", ADD, "--params", '{"name": "Fay"}', "--branch", "none"],
     ["load", "--data", "d.jsonl", "--mode", "append", "--json"],
     ["load", "--data", "d.jsonl", "--mode", "append", "--json"],
     ["load", "--data", "d.jsonl", "--mode", "merge", "--branch", "new", "--from", "main"],
     ["load", "--data", "d.jsonl", "--mode", "overwrite", "--yes", "--quiet"],
     ["load", "--data", "bad.jsonl", "--mode", "append", "--json"],
+    ["load", "--data", "d.jsonl", "--mode", "append", "--branch", "none", "--json"],
+    ["load", "--data", "d.jsonl", "--mode", "append", "--branch", "other", "--from", "none", "--json"],
     ["load", "--data", "absent.jsonl", "--mode", "append"],
     ["ingest", "--data", "loose.jsonl", "--branch", "loose", "--json"],
     ["ingest", "--data", "loose.jsonl"],

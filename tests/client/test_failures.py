@@ -9,7 +9,9 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnigraph
+from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.routes import IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
 from omnigraph.client.address import Address
 from omnigraph.client.arrow_frames import BatchDecoder
@@ -109,15 +112,54 @@ def test_loads_and_merges_are_repeated_safely(
     assert served_graph.version_of(branch) == head + 1
 
 
-def test_a_write_without_a_key_is_not_repeated_and_told_as_open(
+def test_branches_and_schemas_are_repeated_safely(
     through: Api, gateway: Gateway, served_graph: omnigraph.Graph, branch: str
 ) -> None:
+    side = f"{branch}-side"
+    gateway.lose = 2
+    created = through.create_branch(side, source=branch)
+    assert created == BranchCreated(through.uri, branch, side, None, replayed=True)
+    assert (gateway.lost, served_graph.resolve_snapshot(side)) == (2, served_graph.resolve_snapshot(branch))
+
     gateway.lose = 1
-    with pytest.raises(WriteOutcomeUnknownError) as caught:
-        through.create_branch(f"{branch}-lost")
-    assert (caught.value.operation, caught.value.idempotency_key) == ("createBranch", None)
-    assert "look whether it happened" in str(caught.value)
-    assert f"{branch}-lost" in served_graph.list_branches(), "it did happen"
+    wider = served_graph.schema_text(side).replace("email: String?", "email: String?  nick: String?")
+    head = served_graph.version_of(side)
+    applied = through.apply_schema(wider, branch=side)
+    assert (applied.replayed, applied.graph_manifest_version) == (True, head + 1)
+    assert [step.kind for step in applied.steps] == ["add_property"]
+    assert (served_graph.version_of(side), served_graph.schema_text(side)) == (head + 1, wider)
+
+    gateway.lose = 1
+    assert through.delete_branch(side) == BranchDeleted(through.uri, side, None, replayed=True)
+    assert side not in served_graph.list_branches()
+
+    gateway.lose = 1
+    served_graph.create_branch(side, source=branch)
+    nothing = through.merge(side, branch, delete_branch=True)
+    assert (nothing.outcome, nothing.branch_deleted, nothing.replayed) == ("already_up_to_date", True, True)
+    assert side not in served_graph.list_branches()
+
+
+def test_what_others_do_between_two_tries_is_left_alone(
+    through: Api, gateway: Gateway, served_graph: omnigraph.Graph, branch: str
+) -> None:
+    """The answer to the first try is held back until somebody else has made a branch of the same name."""
+    side = f"{branch}-side"
+    served_graph.create_branch(side)
+    with omnigraph.connect(gateway.url, graph="kb", retries=False) as once:
+        for verb in ("delete_branch", "create_branch"):
+            key = f"{verb} {side}"
+            gateway.lose = 1
+            with pytest.raises(WriteOutcomeUnknownError) as caught:
+                getattr(once, verb)(side, idempotency_key=key)
+            assert caught.value.idempotency_key == key
+            if verb == "create_branch":
+                served_graph.delete_branch(side)
+            served_graph.create_branch(side, source=branch)
+            served_graph.mutate(ADD, params={"name": verb}, branch=side)
+            assert getattr(through, verb)(side, idempotency_key=key).replayed
+            assert verb in [row["name"] for row in served_graph.query(EVERYBODY, branch=side)]
+            served_graph.delete_branch(side)
 
 
 def test_an_iterator_is_sent_once(through: Api, gateway: Gateway, served_graph: omnigraph.Graph, branch: str) -> None:
@@ -326,6 +368,18 @@ def test_a_server_that_is_busy_is_asked_when_it_says(monkeypatch: pytest.MonkeyP
     assert (len(seen), waited) == (3, [7.0, 7.0])
 
 
+def test_a_gateway_may_say_when_by_a_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("omnigraph.client.transport.time.sleep", waited.append)
+    soon = formatdate(time.time() + 50, usegmt=True)
+    other, seen = answering(("429 Slow down", [("Retry-After", soon), ("Content-Length", "0")], b""), BRANCHES)
+    with omnigraph.connect(f"http://127.0.0.1:{other.port}", graph="kb", timeout=600) as graph:
+        assert graph.list_branches() == ["main"]
+    other.close()
+    assert len(seen) == 2
+    assert 0 < waited[0] <= 50
+
+
 def test_a_refusal_that_did_nothing_lets_any_write_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.client.transport.time.sleep", lambda seconds: None)
     other, seen = answering(told("429 Busy", BUSY, Retry_After="1"), CREATED)
@@ -367,8 +421,8 @@ def test_every_attempt_at_a_write_has_the_same_key(monkeypatch: pytest.MonkeyPat
 CLOCK = lambda: 0.0  # noqa: E731
 DICE = lambda: 0.0  # noqa: E731
 READING = Request(route("listBranches"), "http://h/branches")
-KEYED = Request(route("mutate"), "http://h/mutate", b"{}", {IDEMPOTENCY_HEADER: "k"}, True, True)
-UNKEYED = Request(route("createBranch"), "http://h/branches", b"{}", {}, False, True)
+KEYED = Request(route("mutate"), "http://h/mutate", b"{}", {IDEMPOTENCY_HEADER: "k"}, writes=True)
+BEGUN = Request(route("loadNdjson"), "http://h/load/ndjson", Upload(iter(())), {IDEMPOTENCY_HEADER: "k"}, writes=True)
 REFUSED, LOST = httpx.ConnectError("refused"), httpx.ReadError("reset")
 
 
@@ -383,15 +437,17 @@ def attempts(request: Request, **options: Any) -> Attempts:
         (READING, LOST, None),
         (KEYED, REFUSED, None),
         (KEYED, LOST, None),
-        (UNKEYED, REFUSED, None),
-        (UNKEYED, LOST, WriteOutcomeUnknownError),
-        (UNKEYED, httpx.ReadTimeout("late"), WriteOutcomeUnknownError),
-        (UNKEYED, httpx.PoolTimeout("full"), None),
+        (KEYED, httpx.PoolTimeout("full"), None),
+        (BEGUN, REFUSED, ServerUnreachableError),
+        (BEGUN, LOST, WriteOutcomeUnknownError),
+        (BEGUN, httpx.ReadTimeout("late"), WriteOutcomeUnknownError),
     ],
 )
 def test_what_is_repeated_after_a_failure(
     request_: Request, error: Exception, outcome: type[OmniGraphError] | None
 ) -> None:
+    if isinstance(request_.content, Upload):
+        list(request_.content.pieces())
     if outcome is None:
         assert attempts(request_).after_failure(error) == 0.05
     else:

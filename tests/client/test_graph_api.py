@@ -16,6 +16,7 @@ import pytest
 
 import omnigraph
 from omnigraph.api import wire
+from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.changes import ChangeScope
 from omnigraph.api.enums import Integers
 from omnigraph.api.graph import GraphApi, ServedGraphApi
@@ -29,6 +30,7 @@ from omnigraph.errors import (
     CompileError,
     ConstraintError,
     DirectAccessError,
+    IdempotencyKeyReusedError,
     KeyConflictError,
     MergeConflictsError,
     NotFoundError,
@@ -39,6 +41,7 @@ from omnigraph.errors import (
 from tests.client.conftest import WAYS
 from tests.client.three_graphs import Api
 from tests.server.sample import ADD, AGE, BY_AGE, DROP, EVERYBODY, PHOTO, SCHEMA, knows, person
+from tests.support.receipts import replayed
 
 ALL = """query all() {
   match { $p: Person }
@@ -269,6 +272,37 @@ def test_schemas_of_branches(g: Api, branch: str) -> None:
     assert g.schema_text() == SCHEMA
     assert not g.apply_schema(WIDER, branch=branch).applied
     assert g.plan_schema(WIDER, branch=branch).steps == ()
+
+
+def test_branches_and_schemas_under_a_key(g: Api, branch: str, served_graph: omnigraph.Graph) -> None:
+    side, made, ended, changed = f"{branch}-side", f"made {branch}", f"ended {branch}", f"changed {branch}"
+    created = g.create_branch(side, source=branch, idempotency_key=made)
+    assert (created, created.replayed) == (BranchCreated(g.uri, branch, side, None), False)
+    assert g.create_branch(side, source=branch, idempotency_key=made) == replayed(created)
+    applied = g.apply_schema(WIDER, branch=side, idempotency_key=changed)
+    again = g.apply_schema(WIDER, branch=side, idempotency_key=changed)
+    assert wire.to_builtins(again) == {**wire.to_builtins(applied), "replayed": True}
+    assert g.version_of(side) == applied.graph_manifest_version
+    kind, _, fields = refusal(lambda: g.apply_schema(SCHEMA, branch=side, idempotency_key=changed))
+    assert (kind, fields) == (
+        IdempotencyKeyReusedError,
+        {"key": changed, "commit_id": served_graph.resolve_snapshot(side)},
+    )
+    for other in (
+        lambda: g.create_branch(side, idempotency_key=made),
+        lambda: g.delete_branch(side, idempotency_key=made),
+    ):
+        assert refusal(other) == (
+            IdempotencyKeyReusedError,
+            f"idempotency key '{made}' was used for another request; nothing was written, choose another key",
+            {"key": made, "commit_id": None},
+        )
+    deleted = g.delete_branch(side, idempotency_key=ended)
+    assert (deleted, deleted.replayed) == (BranchDeleted(g.uri, side, None), False)
+    assert g.delete_branch(side, idempotency_key=ended) == replayed(deleted)
+    g.create_branch(side, source=branch)
+    assert g.delete_branch(side, idempotency_key=ended).replayed, "and the new branch of that name stays"
+    assert side in g.list_branches()
 
 
 # Changes

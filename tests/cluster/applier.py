@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.support.child import say
-from tests.support.cluster_files import ClusterFiles, codes
+from tests.support.cluster_files import ClusterFiles
 from tests.support.every_store import Death, watched
 
 
@@ -25,7 +25,7 @@ def main(directory: str, nth: str) -> None:
         say("ready")
         sys.stdin.readline()
         report = ClusterFiles(Path(directory)).apply()
-        say("converged" if report.converged else "late", *codes(report))
+        say("converged" if report.converged else "late", *" ".join(map(str, report.diagnostics)).split())
         return
     with watched(Killed(int(nth))):
         ClusterFiles(Path(directory)).apply()

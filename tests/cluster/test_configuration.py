@@ -49,7 +49,11 @@ CASES_OF_CONFIG: list[tuple[str, Severity, str, dict[str, Any] | str, dict[str, 
     ("unsupported_cluster_config_version", ERROR, "version", {"version": 2}, {}),
     ("empty_metadata_name", ERROR, "metadata.name", {"metadata": {"name": " "}}, {}),
     ("unsupported_state_backend", ERROR, "state.backend", {"state": {"backend": "etcd"}}, {}),
+    ("unsupported_cluster_config_version", ERROR, "version", {"version": 2, "novelty": 1}, {}),
     ("invalid_storage_root", ERROR, "storage", {"storage": "s3://"}, {}),
+    ("invalid_storage_root", ERROR, "storage", {"storage": "s3:///prefix/"}, {}),
+    ("invalid_storage_root", ERROR, "storage", {"storage": " "}, {}),
+    ("storage_root_invalid", ERROR, "storage", {"storage": "ftp://host/x"}, {}),
     ("invalid_resource_id", ERROR, "graphs.1kb", {"graphs": {"1kb": {"schema": "kb.pg"}}}, {}),
     ("invalid_resource_id", ERROR, "graphs.kb.queries.a b", graph(queries={"a b": {"file": "q/people.gq"}}), {}),
     ("invalid_resource_id", ERROR, "policies.a.b", {"policies": {"a.b": {"file": "p.yaml", "applies_to": []}}}, {}),
@@ -141,10 +145,28 @@ def test_what_is_wrong_is_said_where_it_is(
     assert "hunter2" not in str(report)
 
 
-def test_a_directory_that_is_none(tmp_path: Path) -> None:
+def test_a_directory_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = ClusterFiles(tmp_path / "made")
     made.directory.rmdir()
     assert codes(made.validate()) == ["config_dir_not_found"]
+    monkeypatch.chdir(tmp_path)
+    report = ClusterFiles(Path("here")).validate()
+    assert report.config_file == str(tmp_path / "here/cluster.yaml")
+    assert report.diagnostics[0].message.startswith(f"there is none in {tmp_path}/here; write one")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it is empty; begin with `version: 1`"),
+        ("# nothing\n", "it is empty; begin with `version: 1`"),
+        ("- a\n", "it has to hold keys and values"),
+        ("version: 1\ngraph: {}\n", "line 2: cluster.yaml has an unknown key 'graph'; did you mean 'graphs'? known"),
+    ],
+)
+def test_a_first_attempt_is_told_what_to_do(tmp_path: Path, text: str, said: str) -> None:
+    (finding,) = configured(tmp_path, text, {}).validate().diagnostics
+    assert finding.message.startswith(said)
 
 
 def test_a_directory_of_queries_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cluster.serving import read_serving
 from omnigraph.cluster.state import GraphObservation, GraphTombstone
 from omnigraph.engine.managed_graph import schema_made_by
+from tests.server.test_pipeline_route import ran
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
     PIPELINE,
@@ -81,6 +83,26 @@ def test_a_graph_that_was_removed_by_hand_is_not_replaced_without_a_word(files: 
     assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
 
 
+def test_a_loss_that_was_accepted_keeps_nobody_from_serving_the_rest(files: ClusterFiles) -> None:
+    """What is still recorded of the graph (queries, rules, pipelines) waits for the apply that makes it again."""
+    files.file("p.yaml", POLICY)
+    files.file("load.yaml", PIPELINE)
+    files.write(
+        {"kb": Declared(queries={"people.gq": QUERIES}), "lab": Declared()},
+        policies={"p": {"file": "p.yaml", "applies_to": ["kb"]}},
+        pipelines={"load": {"file": "load.yaml", "graph": "kb"}},
+    )
+    assert files.apply().converged
+    shutil.rmtree(files.graph_uri("kb"))
+    assert files.refresh().ok
+    served = read_serving(files.root)
+    assert [graph.graph_id for graph in served.graphs] == ["lab"]
+    assert (served.queries, served.policies, served.pipelines) == ((), (), ())
+    assert [pipeline.last_commit for pipeline in files.status().pipelines] == [None]
+    assert outcomes(files.apply()) == {"graph.kb": "create applied", "schema.kb": "create applied"}
+    assert len(read_serving(files.root).queries) == 2
+
+
 def test_a_change_of_a_comment_is_a_change_of_the_text(files: ClusterFiles) -> None:
     files.write({"kb": Declared(f"// people\n{SCHEMA}", {"people.gq": QUERIES})})
     (change,) = (change for change in files.plan().changes if change.migration is not None)
@@ -138,6 +160,34 @@ def test_metadata_alone_is_a_change(files: ClusterFiles) -> None:
     assert files.apply().converged
     assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab")
     assert files.state.resources["pipeline.load"].pipeline_graph == "graph.lab"
+
+
+def test_status_lists_pipelines_with_their_last_commits(files: ClusterFiles) -> None:
+    files.file("load.yaml", PIPELINE)
+    files.file("side.yaml", PIPELINE + "branch: side\n")
+    files.write(
+        {"kb": Declared(), "lab": Declared()},
+        pipelines={
+            "weekly": {"file": "side.yaml", "graph": "kb"},
+            "nightly": {"file": "load.yaml", "graph": "kb"},
+            "never": {"file": "load.yaml", "graph": "graph.lab"},
+        },
+    )
+    assert files.apply().converged
+    assert [pipeline.last_commit for pipeline in files.status().pipelines] == [None, None, None]
+    with omnigraph.open(files.graph_uri("kb")) as graph:
+        graph.create_branch("side")
+        made = {name: ran(graph, name, branch) for name, branch in (("nightly", "main"), ("weekly", "side"))}
+    found = {
+        pipeline.name: (pipeline.graph_id, pipeline.branch, pipeline.last_commit.id if pipeline.last_commit else None)
+        for pipeline in files.status().pipelines
+    }
+    assert found == {
+        "never": ("lab", "main", None),
+        "nightly": ("kb", "main", made["nightly"]),
+        "weekly": ("kb", "side", made["weekly"]),
+    }
+    assert files.status(3).pipelines == (), "an earlier state opens no graph"
 
 
 def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: ClusterFiles) -> None:
@@ -218,6 +268,24 @@ def test_who_made_a_schema_is_found_below_later_commits(files: ClusterFiles) -> 
         for number in range(5):
             assert schema_made_by(files.graph_uri("kb")) is None
             graph.load([{"name": f"q{number}"}], type="Person", mode="append")
+
+
+def test_a_pipeline_that_moves_away_from_a_graph_that_goes(files: ClusterFiles) -> None:
+    """Where it moves to is in doubt, so the move is held up; what it loaded is gone. The others must be served."""
+    files.file("load.yaml", PIPELINE)
+    graphs = {"kb": Declared(), "lab": Declared(), "third": Declared()}
+    files.write(graphs, pipelines={"load": {"file": "load.yaml", "graph": "kb"}})
+    assert files.apply().converged
+    with omnigraph.open(files.graph_uri("lab")) as graph:
+        graph.apply_schema(LARGER_SCHEMA)
+    del graphs["kb"]
+    files.write(graphs, pipelines={"load": {"file": "load.yaml", "graph": "lab"}})
+    assert files.approve("graph.kb").ok
+    found = outcomes(files.apply())
+    assert (found["graph.kb"], found["pipeline.load"]) == ("delete applied", "update blocked cluster_recovery_pending")
+    assert [graph.graph_id for graph in read_serving(files.root).graphs] == ["third"]
+    assert files.refresh().ok
+    assert outcomes(files.apply())["pipeline.load"] == "create applied"
 
 
 def test_rules_that_move_to_another_file_move_together(files: ClusterFiles) -> None:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from omnigraph.errors import StorageError, StorageErrorKind
 from tests.cluster.test_configuration import CASES_OF_CONFIG
 from tests.support.cluster_files import (
     LARGER_SCHEMA,
+    PIPELINE,
     POLICY,
     QUERIES,
     SCHEMA,
@@ -184,7 +187,10 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
     lock = acquire(files.store, "apply")
     report = files.plan()
-    assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid)))
+    assert all(part in report.diagnostics[0].message for part in (lock.lock_id, "apply", str(lock.pid), "held for "))
+    seen = report.state_observations
+    assert (seen.locked, seen.lock_acquired, seen.lock_id) == (True, False, lock.lock_id)
+    assert (seen.acquired_lock_id, seen.lock_operation, seen.lock_pid) == (None, "apply", lock.pid)
     return report
 
 
@@ -324,6 +330,18 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     report = files.refresh()
     assert files.state.resource_statuses["graph.kb"].conditions == ("graph_observation_error",)
     assert report.state_observations.state_revision == 3
+    return report
+
+
+@provokes("graph_observation_error", WARNING)
+def _(files: ClusterFiles, refuse: Refuse) -> Any:
+    """What the state says can be told, also when a graph does not open; only the last run of its pipeline can't."""
+    files.file("load.yaml", PIPELINE)
+    files.write(KB, **RULES, pipelines={"load": {"file": "load.yaml", "graph": "kb"}})
+    assert files.apply().converged
+    (files.directory / "graphs/kb.omni/__manifest/graph.json").write_text("{")
+    report = files.status()
+    assert [(pipeline.name, pipeline.last_commit) for pipeline in report.pipelines] == [("load", None)]
     return report
 
 
@@ -495,6 +513,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         files, lambda kind, path: kind == "list", lambda: files.file("kb/people.gq", QUERIES + "// two\n")
     )
     assert revision_file(files) == before
+    assert outcomes(report)["query.kb.find"] == "update blocked resource_content_changed"
     return report
 
 
@@ -528,6 +547,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         "query.kb.find": "delete blocked approval_required",
         "schema.kb": "delete blocked approval_required",
     }
+    assert "run `omnigraph cluster approve graph.kb --as <name>`" in report.diagnostics[-1].message
     return report
 
 
@@ -607,25 +627,55 @@ def during_apply(files: ClusterFiles, meant: Callable[[str, str], bool], action:
     return report
 
 
-def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
-    def other() -> None:
-        ledger = Ledger(ObjectStore.open(files.root))
-        before = ledger.newest()
-        assert before is not None
-        ledger.create(before.state, before)
+def make_next_state(files: ClusterFiles) -> None:
+    """As another command does, whatever it changes."""
+    ledger = Ledger(ObjectStore.open(files.root))
+    before = ledger.newest()
+    assert before is not None
+    ledger.create(before.state, before)
 
-    return during_apply(files, meant, other)
+
+def overtaken(files: ClusterFiles, meant: Callable[[str, str], bool]) -> Any:
+    return during_apply(files, meant, lambda: make_next_state(files))
+
+
+def before_looking() -> Callable[[str, str], bool]:
+    return lambda kind, path: (kind, path) == ("list", "graphs")
+
+
+def before_changing() -> Callable[[str, str], bool]:
+    """A graph is opened to be looked at, and opened again to be changed."""
+    openings = itertools.count(1)
+    return lambda kind, path: (kind, path) == ("get", "__manifest/graph.json") and next(openings) == 2
+
+
+@pytest.mark.parametrize("moment", [before_looking, before_changing])
+def test_what_others_delete_meanwhile_is_not_taken_for_a_loss(
+    files: ClusterFiles, moment: Callable[[], Callable[[str, str], bool]]
+) -> None:
+    """Their state stands before they remove anything. Whoever still has the one before must not advise a refresh, or
+    tell of failures: it comes too late, that is all."""
+
+    def delete() -> None:
+        make_next_state(files)
+        shutil.rmtree(files.graph_uri("kb"))
+
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES})}, **RULES)
+    report = during_apply(files, moment(), delete)
+    assert codes(report) == ["state_cas_mismatch"]
+    assert (report.applied_count, report.state_written, report.converged) == (0, False, False)
 
 
 # The list is whole
 
 SOURCES = Path(omnigraph.__file__).parent / "cluster"
+PAGE = Path(__file__).parents[2] / "docs/user/cluster-diagnostics.md"
 SERVED = {"serving.py", "applied.py", "stored_queries.py"}
 """What a server finds has its own cases in `test_serving`."""
 
 
-def codes_in_sources() -> Iterator[str]:
-    trees = {path.name: ast.parse(path.read_text()) for path in SOURCES.glob("*.py") if path.name not in SERVED}
+def codes_in_sources(without: Collection[str]) -> Iterator[str]:
+    trees = {path.name: ast.parse(path.read_text()) for path in SOURCES.glob("*.py") if path.name not in without}
     constants = {
         node.target.id: node.value.value
         for tree in trees.values()
@@ -664,4 +714,10 @@ def codes_assigned(tree: ast.Module) -> Iterator[str]:
 def test_every_code_is_provoked() -> None:
     provoked = {case.split(" ")[0] for case in CASES} | {case[0] for case in CASES_OF_CONFIG}
     elsewhere = {"config_dir_not_found", "query_dir_unreadable", "pipeline_not_applied"}
-    assert provoked | elsewhere == set(codes_in_sources())
+    assert provoked | elsewhere == set(codes_in_sources(SERVED))
+
+
+def test_every_code_is_explained() -> None:
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    explained = [code for row in rows for code in re.findall("`([a-z_]+)`", row)]
+    assert sorted(explained) == sorted(set(codes_in_sources({"stored_queries.py"})))

@@ -118,7 +118,7 @@ def test_a_place_without_a_state(tmp_path: Path, revision: int | None) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "path"),
     [
-        (with_members("pipeline.nightly", pipeline_graph="graph.gone"), "unknown_pipeline_graph", "pipeline.nightly"),
+        (with_members("pipeline.nightly", pipeline_graph="schema.kb"), "unknown_pipeline_graph", "pipeline.nightly"),
         (with_members("pipeline.nightly", pipeline_graph=None), "unknown_pipeline_graph", "pipeline.nightly"),
         (with_members("pipeline.nightly", digest="a" * 64), "catalog_payload_missing", "pipeline.nightly"),
         (with_members("graph.kb", embedding_provider="schema.kb"), "wrong_kind_reference", "graph.kb"),
@@ -230,6 +230,8 @@ def test_a_broken_part_of_a_graph_in_doubt_does_not_refuse_the_rest(cluster: Clu
     def break_kb(resources: dict[str, Resource]) -> None:
         with_members("query.kb.find", digest="a" * 64)(resources)
         with_members("graph.kb", embedding_provider="p")(resources)
+        with_members("policy.main", digest="a" * 64, applies_to=("graph.kb",))(resources)
+        with_members("pipeline.nightly", digest="a" * 64)(resources)
 
     cluster.record(break_kb, resource_statuses=in_doubt("graph_create_incomplete", "graph.kb"))
     assert [graph.graph_id for graph in read_serving(cluster.root).graphs] == ["lab"]

@@ -52,7 +52,7 @@ def test_only_the_storage_of_a_configuration_counts(tmp_path: Path) -> None:
         ("storage: ' '", "invalid_storage_root"),
         ("storage: 7", "invalid_storage_root"),
         ("storage: s3://", "invalid_storage_root"),
-        ("storage: s3:///prefix", "storage_root_invalid"),
+        ("storage: s3:///prefix", "invalid_storage_root"),
         ("storage: ftp://host/x", "storage_root_invalid"),
         ("storage: s3://key:hunter2@bucket/x", "storage_root_invalid"),
         ("a: [", "invalid_cluster_yaml"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ import omnigraph
 from omnigraph.engine.managed_graph import Standing, change_schema, look_at, make, preview_change, schema_made_by
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import AlreadyInitializedError, BadRequestError, ConflictError, StorageError
+from omnigraph.storage.log.reclaims import RECLAIMS_FOLDER
 from omnigraph.storage.tracing import Trace
 from tests.conftest import Place
+from tests.support.every_store import Meanwhile, watched
 
 FIRST = "node A { k: String @key }\n"
 SECOND = "node A { k: String @key\n x: I32? }\n"
@@ -61,6 +65,37 @@ def test_an_init_that_died_is_no_graph_and_no_obstacle(tmp_path: Path) -> None:
     assert look_at(uri).standing in (Standing.UNFINISHED, Standing.NOTHING)
     make(uri, SECOND, "op", None)
     assert look_at(uri).schema == SECOND
+
+
+def test_of_two_inits_the_loser_takes_nothing_from_the_winner(tmp_path: Path) -> None:
+    """It made the folder, and takes back what it made; by then the folder is the winner's, also what is empty in it."""
+    uri = str(tmp_path / "g")
+
+    def overtake(point: str) -> None:
+        if point == "init.genesis.after":
+            make(uri, FIRST, "op", None)
+
+    trace = Trace()
+    trace.observer = overtake
+    with pytest.raises(AlreadyInitializedError):
+        omnigraph.Graph.init(uri, SECOND, trace=trace)
+    assert look_at(uri).schema == FIRST
+    assert (tmp_path / "g" / RECLAIMS_FOLDER).is_dir()
+    append(uri, "a")
+
+
+def test_a_graph_that_is_made_while_it_is_looked_at_is_whole_or_not_there(tmp_path: Path) -> None:
+    """Leftovers of an init lie there; another one makes the graph between any two requests of the look."""
+    for nth in itertools.count(1):
+        root = tmp_path / f"{nth}.omni"
+        (root / "schemas").mkdir(parents=True)
+        (root / "schemas/left.json").write_text("{}")
+        with watched(stop := Meanwhile(nth, partial(make, str(root), FIRST, "op", None))):
+            found = look_at(str(root))
+        if not stop.happened:
+            break
+        assert found.standing in (Standing.GRAPH, Standing.UNFINISHED), (nth, found)
+    assert nth > 2
 
 
 def test_a_store_that_does_not_answer_is_no_empty_place(monkeypatch: pytest.MonkeyPatch, s3_place: Place) -> None:

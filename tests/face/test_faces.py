@@ -174,8 +174,6 @@ def test_given_options_win_over_the_environment() -> None:
 
 # The package
 
-OPENERS = {"omnigraph.engine.graph", "omnigraph.engine.workspace"}
-
 
 def test_everything_public_can_be_reached_and_says_what_it_is() -> None:
     assert sorted(omnigraph.__all__) == omnigraph.__all__

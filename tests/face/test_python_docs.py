@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.client.streams import NeedsStorage
 from tests.server.running import running
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -51,6 +53,20 @@ def test_the_reference_is_up_to_date() -> None:
     page = runpy.run_path(str(DOCS / "python_api.py"))["page"]()
     stored = (DOCS / "user" / "python-api.md").read_text(encoding="utf-8")
     assert page == stored, "run ./dev docs"
+
+
+@pytest.mark.parametrize(
+    "name", ["Graph", "Branch", "RemoteGraph", "AsyncRemoteGraph", "Query", "Queries", "QueryResult", "QueryStream"]
+)
+def test_every_method_that_users_call_is_in_the_reference(name: str) -> None:
+    """One without a docstring would be left out. Storage is nothing that a client works on."""
+    internal = runpy.run_path(str(DOCS / "python_api.py"))["INTERNAL"]
+    needs_storage = vars(NeedsStorage) if name.endswith("RemoteGraph") else {}
+    kind = getattr(omnigraph, name)
+    members = {each: inspect.getattr_static(kind, each) for each in dir(kind) if not each.startswith("_")}
+    called = {each for each, value in members.items() if callable(value) or isinstance(value, property)}
+    silent = {each for each in called if not inspect.getdoc(getattr(kind, each))}
+    assert silent <= {*internal, *needs_storage, "typed_columns"}
 
 
 def test_links_of_the_guide_lead_somewhere() -> None:

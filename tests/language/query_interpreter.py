@@ -14,6 +14,7 @@ from typing import Any
 
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction, TextFunction
+from tests.support.edit_distance import levenshtein
 
 Row = dict[Any, Any]
 
@@ -89,7 +90,7 @@ class Interpreter:
         edits = 0
         if match.function is TextFunction.FUZZY:
             edits = 2 if match.max_edits is None else self.value(match.max_edits, row)
-        return any(_distance(a, b) <= edits for a in _words(text) for b in _words(wanted))
+        return any(levenshtein(a, b) <= edits for a in _words(text) for b in _words(wanted))
 
     def _score(self, rank: ir.NearestRank | ir.Bm25Rank, row: Row) -> float | None:
         stored, query = self.value(rank.field, row), self.value(rank.query, row)
@@ -258,13 +259,3 @@ def _nulls_first(value: Any) -> tuple[bool, Any]:
 
 def _words(text: str) -> set[str]:
     return set(text.lower().split())
-
-
-def _distance(a: str, b: str) -> int:
-    previous = list(range(len(b) + 1))
-    for i, left in enumerate(a, 1):
-        current = [i]
-        for j, right in enumerate(b, 1):
-            current.append(min(previous[j] + 1, current[-1] + 1, previous[j - 1] + (left != right)))
-        previous = current
-    return previous[-1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tests.language.layout import GAPS
+
 Tokens = list[str]
 
 _WORDS = [
@@ -189,28 +191,9 @@ def _queries(draw: st.DrawFn) -> Tokens:
     return [*tokens, "{", *draw(st.one_of(_reads(), _writes())), "}"]
 
 
-# What may stand between two tokens. Line comments bring their own newline.
-_gaps = st.sampled_from(
-    [
-        " ",
-        " ",
-        " ",
-        "\n",
-        "\t",
-        "\r\n",
-        "\n\n\n",
-        " // note\n",
-        "/* a */",
-        "\n/* two\n   lines */\n",
-        "// {\n\n",
-        " /**/ ",
-    ]
-)
-
-
 @st.composite
 def programs(draw: st.DrawFn) -> str:
     """A file of up to two queries."""
     tokens = [token for query in draw(st.lists(_queries(), max_size=2)) for token in query]
-    gaps = draw(st.lists(_gaps, min_size=1, max_size=40))
+    gaps = draw(st.lists(GAPS, min_size=1, max_size=40))
     return "".join(token + gaps[i % len(gaps)] for i, token in enumerate(["", *tokens]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tests.language.layout import GAPS
+
 _SCALARS = ["String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob"]
 
 type_names = st.from_regex(r"[A-Z][A-Za-z0-9_]{0,6}", fullmatch=True)
@@ -16,28 +18,10 @@ _layout_strings = _string_texts.map(
     lambda s: '"' + s.replace("\\", "\\\\").replace('"', '\\"').replace("\r", "\\r") + '"'
 )
 
-# What may stand between two tokens. Line comments bring their own newline.
-_gaps = st.sampled_from(
-    [
-        " ",
-        " ",
-        " ",
-        "\n",
-        "\t",
-        "\r\n",
-        "\n\n",
-        "\n\n\n",
-        " // note\n",
-        "/* a */",
-        "\n/* two\n lines */\n",
-        "// {\n\n",
-    ]
-)
-
 
 def _joined(parts: list[str]) -> st.SearchStrategy[str]:
     """The tokens with a random gap after each."""
-    return st.tuples(*(_gaps for _ in parts)).map(
+    return st.tuples(*(GAPS for _ in parts)).map(
         lambda gaps: "".join(part + gap for part, gap in zip(parts, gaps, strict=True))
     )
 

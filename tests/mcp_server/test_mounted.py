@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import omnigraph
+from omnigraph.cli.server import agents_of
 from omnigraph.mcp.connections import MountedEndpoint
 from omnigraph.mcp.terms import Terms
-from omnigraph.server.settings import ServerLimits
+from omnigraph.mcp.tools import TOOLS
+from omnigraph.server.settings import AgentSettings, ServerLimits
 from tests.mcp_server.conftest import record
 from tests.server.running import RunningServer, running
 from tests.server.sample import EVERYTHING, Rules, bearer
@@ -82,6 +84,15 @@ def test_a_branch_is_read_to_its_end_by_who_may_read_that_branch_alone(library: 
     assert len(around["neighbours"]) == 3
 
 
+def test_a_server_may_offer_agents_nothing_that_writes(library: omnigraph.Graph) -> None:
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    with running({"kb": library}, agents=lambda: agents_of(AgentSettings(read_only=True))) as server:
+        offered = server.client.post("/mcp", json=listing, headers=HEADERS).json()["result"]["tools"]
+        refused = members(called(server, "branch_create", name="work"))
+    assert {tool["name"] for tool in offered} == {tool.name for tool in TOOLS.values() if not tool.writes}
+    assert "read-only" in refused["error"]
+
+
 def test_a_server_of_several_graphs_asks_which(library: omnigraph.Graph, tmp_path: Path) -> None:
     with (
         omnigraph.init(str(tmp_path / "lab"), "node Author { slug: String @key }") as lab,
@@ -98,6 +109,7 @@ def test_pages_from_elsewhere_are_kept_out(library: omnigraph.Graph) -> None:
     """Even of an open server, which a page can reach by a name of its own that leads here."""
     app = "https://app.example.org"
     with running({"kb": library}, agents=endpoint, origins=(app,)) as server:
+        assert called(server, "branches", headers={"Origin": "http://["}).status_code == 403
         refused = called(server, "branches", headers={"Origin": "https://evil.example"})
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
         assert "--allow-origin https://evil.example" in refused.json()["error"]

@@ -223,7 +223,8 @@ def test_any_worker_answers_any_request(server: ServerProcess, path: str, mode: 
         await agent.call("branch_create", name=branch)
         written = await agent.call("add_author", slug=branch, branch="A. Nonymous", _branch=branch)
         assert written["actor_id"] == "ana"
-        assert (await agent.refused("mutate", query=ADD, branch="main"))["code"] == "forbidden"
+        refused = await agent.refused("mutate", query=ADD, branch="main")
+        assert (refused["code"], "--mcp-allow-main" in refused["error"]) == ("forbidden", True)
         preview = await agent.call("merge_preview", source=branch)
         assert preview["counts"] == {"node:Author": {"insert": 1, "update": 0, "delete": 0}}
         assert (await agent.call("merge", source=branch))["outcome"] in ("fast_forward", "merged")
@@ -279,6 +280,17 @@ def test_who_proves_nothing_gets_nothing(server: ServerProcess) -> None:
         assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
     large = httpx.post(f"{server.url}/mcp", content=b" " * (2 << 20), headers=ana)
     assert large.status_code == 413
+
+
+def test_a_server_says_on_which_terms_agents_work(library_path: Path) -> None:
+    async def script(agent: Agent) -> None:
+        written = await agent.call("mutate", query=ADD, branch="main", params={"slug": "new", "name": "New"})
+        assert written["branch"] == "main"
+        assert len(await agent.pages("schema", "types")) > 1
+
+    where = ("serve", "--store", str(library_path), "--unauthenticated", "--bind", "127.0.0.1:0")
+    with served(*where, "--mcp-allow-main", "--mcp-max-tokens", "200") as server:
+        as_agent(f"{server.url}/mcp", script)
 
 
 # The endpoint of its own

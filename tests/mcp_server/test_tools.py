@@ -18,6 +18,7 @@ from omnigraph.mcp.endpoint import protocol_server
 from omnigraph.mcp.graph import AgentGraph
 from omnigraph.mcp.guide import GUIDE, GUIDE_SCHEMA
 from omnigraph.mcp.query_files import with_query_files
+from omnigraph.mcp.schema import summary
 from omnigraph.mcp.terms import Terms
 from tests.mcp_server.agents import Agent, as_agent
 from tests.mcp_server.conftest import QUERIES, record
@@ -28,7 +29,7 @@ TITLES = "query titles() { match { $b: Book } return { $b.title as title } order
 ADD = "query add($slug: String, $name: String) { insert Author { slug: $slug, name: $name } }"
 WRITING = {"branch_create", "merge", "mutate"}
 READING = {
-    *("schema", "query", "search", "entity", "neighbours", "branches", "diff", "merge_preview", "history"),
+    *("schema", "guide", "query", "search", "entity", "neighbours", "branches", "diff", "merge_preview", "history"),
     "commit_changes",
 }
 
@@ -93,6 +94,78 @@ def test_the_schema_is_summarised_type_by_type(library: omnigraph.Graph) -> None
     run(library, script)
 
 
+def test_the_summary_tells_the_rules_that_writes_keep_to() -> None:
+    member, knows = summary(
+        compile_schema(
+            """
+            node Member {
+                email: String @key
+                age: I32?
+                nick: String? @unique
+                bio: String?
+                vec: Vector(4)? @embed("bio", on_write=true)
+                @unique(nick, age)
+                @range(age, 0..)
+                @check(nick, "^[a-z]+$")
+            }
+            edge Knows: Member -> Member @card(0..3) { @unique(src, dst) }
+            """
+        )
+    )
+    assert member["rules"] == ["@unique(nick)", "@unique(nick, age)", "@range(age, 0..)", '@check(nick, "^[a-z]+$")']
+    assert member["properties"]["vec"] == "Vector(4)?, computed from bio"
+    assert knows["rules"] == ["@unique(src, dst)", "@card(0..3)"]
+
+
+def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
+    """A type that main does not have."""
+    library.create_branch("work")
+    tags = "node Tag { name: String @key @index  since: Date? }  edge Tagged: Book -> Tag"
+    library.apply_schema(f"{library.schema_text()}\n{tags}", branch="work")
+    loaded = library.load(record("Tag", name="ocean", since="2020-01-02"), mode="merge", branch="work").commit
+    tagged = library.mutate('query tag() { insert Tagged { from: "1", to: "ocean" } }', branch="work").commit
+    assert loaded is not None
+    assert tagged is not None
+    then = {"snapshot": tagged.id}
+
+    async def script(agent: Agent) -> None:
+        told = await agent.call("schema", **then)
+        assert told["commit"] == tagged.id
+        assert "Tag" in [each["type"] for each in told["types"]]
+        assert "node Tag" in (await agent.call("schema", source=True, **then))["source"]
+        found = await agent.call("entity", type="Tag", id="ocean", **then)
+        assert (found["commit"], found["entity"]["since"]) == (tagged.id, "2020-01-02")
+        assert (await agent.call("search", type="Tag", text="ocean", **then))["hits"][0]["id"] == "ocean"
+        around = await agent.call("neighbours", type="Tag", id="ocean", **then)
+        assert [each["id"] for each in around["neighbours"]] == ["1"]
+        (change,) = (await agent.call("commit_changes", commit=loaded.id))["changes"]
+        assert change["after"]["since"] == "2020-01-02"
+        assert "Tag" in (await agent.refused("entity", type="Tag", id="ocean"))["error"]
+
+    run(library, script)
+
+
+def test_the_schema_is_continued_as_it_was(library: omnigraph.Graph) -> None:
+    async def script(agent: Agent) -> None:
+        counts = iter(range(100))
+        pages = await agent.pages(
+            "schema",
+            "types",
+            lambda: library.apply_schema(f"node Aaa{next(counts)} {{ name: String @key }}\n{library.schema_text()}"),
+        )
+        assert len(pages) > 1
+        assert [each["type"] for page in pages for each in page] == [
+            "Author",
+            "Book",
+            "Remark",
+            "WroteBy",
+            "About",
+            "Follows",
+        ]
+
+    run(library, script, Terms(max_tokens=200))
+
+
 def test_a_query_tells_the_commit_it_read(library: omnigraph.Graph) -> None:
     async def script(agent: Agent) -> None:
         query = (
@@ -151,6 +224,8 @@ def test_an_error_of_the_language_shows_the_place_and_what_was_meant(library: om
         ("mutate", {"query": ADD, "branch": "  "}, "needs a branch"),
         ("commit_changes", {"commit": "01NOPE"}, "commit '01NOPE'"),
         ("history", {"branch": "gone"}, "branch 'gone' not found"),
+        ("histroy", {}, "there is no tool 'histroy'; did you mean 'history'?"),
+        ("drop_everything", {}, "tools/list tells which there are"),
     ],
 )
 def test_a_call_that_is_wrong_says_how(
@@ -198,10 +273,21 @@ def test_search_by_words_by_meaning_and_by_both(library: omnigraph.Graph) -> Non
     run(library, script)
 
 
+def test_who_cannot_search_by_meaning_is_told_another_way(
+    library: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OMNIGRAPH_EMBEDDINGS_MOCK", "OMNIGRAPH_EMBED_PROVIDER", "OPENROUTER_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    error = run(library, lambda agent: agent.refused("search", type="Book", text="sea", mode="hybrid"))
+    assert "OPENAI_API_KEY is required" in error["error"]
+    assert error["error"].endswith("mode 'keyword' needs no vector")
+
+
 def test_an_entity_is_shown_for_a_reader(library: omnigraph.Graph) -> None:
     async def script(agent: Agent) -> None:
-        author = (await agent.call("entity", type="Author", id="lem"))["entity"]
-        assert author == {"id": "lem", "slug": "lem", "name": "Stanisław Lem", "born": "1921-09-12"}
+        told = await agent.call("entity", type="Author", id="lem")
+        assert told["commit"] == library.commits(limit=1).commits[0].id
+        assert told["entity"] == {"id": "lem", "slug": "lem", "name": "Stanisław Lem", "born": "1921-09-12"}
         book = (await agent.call("entity", type="Book", id="1"))["entity"]
         assert (book["vec"], book["cover"]) == ("(Vector(4)?)", "(Blob)")
         asked = (await agent.call("entity", type="Book", id="1", properties=["vec", "cover"]))["entity"]
@@ -303,6 +389,9 @@ def test_a_write_that_is_repeated_by_its_key_writes_once(library: omnigraph.Grap
         assert again["replayed"] is True
         stale = await agent.refused("mutate", **{**add, "idempotency_key": "two", "if_commit": "01NOTTHEHEAD"})
         assert stale["type"] == "precondition_failed"
+        side = {"name": "side", "source": "work", "idempotency_key": "made"}
+        assert await agent.call("branch_create", **side) == {"branch": "side", "from": "work"}
+        assert await agent.call("branch_create", **side) == {"branch": "side", "from": "work", "replayed": True}
 
     run(library, script)
 
@@ -357,6 +446,36 @@ def test_a_stored_mutation_keeps_to_branches_and_its_parameters_keep_their_names
     found = library.entity("node:Author", "a", branch="work")
     assert found is not None
     assert found["name"] == "a name"
+
+
+def test_every_stored_query_is_a_tool_whatever_its_name(library: omnigraph.Graph) -> None:
+    names = ["search", "stored_search", "stored_search_2", "x" * 70, f"{'x' * 70}y"]
+    texts = (f'query {name}() {{ match {{ $b: Book }} return {{ "{name}" as name }} limit 1 }}' for name in names)
+
+    async def script(agent: Agent) -> None:
+        offered = (await agent.tools()).keys() - READING - WRITING
+        assert offered == {"stored_search", "stored_search_2", "stored_search_3", "x" * 64, f"{'x' * 60}_2"}
+        told = {tool: (await agent.call(tool))["rows"][0]["name"] for tool in offered}
+        assert sorted(told.values()) == sorted(names)
+        assert (told["stored_search"], told["stored_search_3"]) == ("stored_search", "search")
+
+    run(with_query_files(library, [("q.gq", "\n".join(texts))]), script)
+
+
+def test_many_stored_queries_do_not_fill_the_context_of_a_model(library: omnigraph.Graph) -> None:
+    """Clients show a model the whole list, every time."""
+    text = TITLES.replace(
+        "titles()", 'titles{}($author: String, $year: I32?) @description("Books of an author, newest")'
+    )
+    graph = with_query_files(library, [("q.gq", "\n".join(text.replace("{}", str(n), 1) for n in range(100)))])
+
+    async def script(agent: Agent) -> None:
+        tools = (await agent.tools()).values()
+        sizes = [len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools]
+        assert len(sizes) == 114
+        assert sum(sizes) < 13_000 + 100 * 430
+
+    run(graph, script)
 
 
 def test_queries_of_files_must_fit_and_have_one_name_each(library: omnigraph.Graph) -> None:
@@ -537,6 +656,15 @@ def test_resources_and_prompts(library: omnigraph.Graph) -> None:
             await client.get_prompt("nothing")
 
     run(library, script)
+
+
+def test_the_guide_is_read_by_a_tool_too(library: omnigraph.Graph) -> None:
+    async def script(agent: Agent) -> None:
+        pages = await agent.pages("guide", "text")
+        assert len(pages) > 1
+        assert "".join(str(page) for page in pages) == GUIDE
+
+    run(library, script, Terms(max_tokens=300))
 
 
 def test_the_examples_of_the_guide_are_queries() -> None:

@@ -24,7 +24,6 @@ node Thing { text: String? }
 edge Owns: Person -> Thing @card(1..2) { weight: I32? }
 edge Near: Thing -> Thing
 """
-TYPES = {"node:Person", "node:Thing", "edge:Owns", "edge:Near"}
 
 _BAD_JSON = '{"type": "Person", '
 

@@ -67,6 +67,8 @@ def test_an_applied_pipeline_runs_under_its_name_with_what_its_graph_has(
         rows = graph.query(read).rows()
     assert [(row["name"], row["v"] is not None) for row in rows] == [("ann", True), ("bob", False)]
     assert not Path("elsewhere.omni").exists()
+    assert command(["cluster", "status", "--config", "box"]) == 0
+    assert f"  pipeline.nightly -> graph.kb: last commit {head.id} by ana, " in capsys.readouterr().out
 
 
 def test_the_rules_of_the_cluster_decide_who_runs_it(

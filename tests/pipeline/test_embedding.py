@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph import Graph
 from omnigraph.cli.main import run as command
-from omnigraph.errors import ConstraintError, EmbeddingError
+from omnigraph.errors import BadRequestError, ConstraintError, EmbeddingError
 from omnigraph.pipeline import OmnigraphDataSource, reembed
 from tests.engine.stored import rows
 from tests.pipeline.library import ndjson
@@ -84,5 +84,5 @@ def test_executors_compute_what_the_schema_says(
         with pytest.raises(EmbeddingError, match="OPENAI_API_KEY is required"):
             reembed(graph, "Page", "vec", spark=spark, only_missing=False)
         graph.schema.apply(SCHEMA.replace("}", '    third: Vector(3)? @embed("text", model="m")\n}'))
-        with pytest.raises(EmbeddingError, match="is embedded with 'm', and 'text-embedding-3-large' is configured"):
+        with pytest.raises(BadRequestError, match="model 'm', but texts are embedded with 'text-embedding-3-large'"):
             reembed(graph, "Page", "third", spark=spark)

@@ -18,6 +18,7 @@ from tests.engine.museum import SCHEMA, edge, node
 from tests.engine.stored import everything
 from tests.pipeline.library import quarantine, records, rejected_rows
 from tests.pipeline.test_differential import STORED
+from tests.support.costs import settle
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -67,6 +68,7 @@ def test_optimize_tells_the_same_on_both_engines(
         # Edges would come before the nodes they need, so every load brings all nodes again.
         graph.load("\n".join(sorted({*STORED[:-13], *record})), mode="merge")
     before = everything(graph)
+    settle(graph)
     shutil.copytree(graph.uri, tmp_path / "other")
 
     here = json.loads(told(capsys, "optimize", str(tmp_path / "other"), "--json"))["datasets"]

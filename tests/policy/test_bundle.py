@@ -154,6 +154,7 @@ CHECKS = [
     ("[act-ana, act-bob, act-ana]", "[]", 3, "policy group 'readers' must not be empty"),
     ("act-bob", "' '", 3, "contains a blank actor id"),
     ("[main]", "[main, '']", 5, "protected branch names must not be blank"),
+    ("[main]", "[side, 'main ']", 5, "protected branch 'main ' has white space around its name"),
     ("id: readers-read-anything", "id: ' '", 7, "rule ids must not be blank"),
     ("admins-write-protected", "readers-read-anything", 12, "duplicate policy rule id 'readers-read-anything'"),
     ("group: admins", "group: ''", 14, "must reference a non-blank group"),

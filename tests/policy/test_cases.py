@@ -61,6 +61,11 @@ def test_every_failing_case_has_a_line(gate: PolicyGate) -> None:
     )
 
 
+def test_white_space_is_no_part_of_a_branch(gate: PolicyGate) -> None:
+    """As in requests, which are judged without it."""
+    assert read_cases(CASES.replace("branch: main", "branch: ' main '")) == read_cases(CASES)
+
+
 def test_no_cases_pass(gate: PolicyGate) -> None:
     assert run_cases(gate, read_cases("version: 1")).lines() == ("policy tests passed: 0 cases",)
 
@@ -79,6 +84,7 @@ def test_no_cases_pass(gate: PolicyGate) -> None:
         ("expect: deny", "expect: Deny", 7, "expect is 'Deny' and must be one of allow, deny"),
         ("branch: main\n    expect", "brunch: main\n    expect", 6, "unknown key 'brunch'"),
         ("branch: feature", "branch: 1", 11, "cases[1].branch must be a text"),
+        ("branch: feature", "branch: ' '", 11, "cases[1].branch must not be blank"),
     ],
 )
 def test_a_file_that_is_wrong(old: str, new: str, line: int, fragment: str) -> None:

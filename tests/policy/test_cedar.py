@@ -71,7 +71,7 @@ def bundles(draw: st.DrawFn) -> Written:
         if key is not None and scope is not None:
             allow[key] = scope
         rules.append({"id": rule_id, "allow": allow})
-    protected = draw(st.lists(NAMES, max_size=2))
+    protected = draw(st.lists(NAMES.filter(lambda name: name == name.strip()), max_size=2))
     return Written({"version": 1, "groups": groups, "protected_branches": protected, "rules": rules})
 
 

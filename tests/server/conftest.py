@@ -1,8 +1,10 @@
-"""Light servers (no graphs in them) for tests of processes, connections and caps."""
+"""Clusters to serve, and light servers (no graphs in them) for tests of processes, connections and caps."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from omnigraph import Graph
+from omnigraph.engine.object_store import ObjectStore
+from tests.support.clusters import SCHEMA, Cluster, make_cluster
 from tests.support.servers import ServerProcess, refused, served
 
+_NUMBERS = itertools.count()
 LightServer = Callable[..., ServerProcess]
 
 
@@ -34,6 +40,29 @@ class Room:
     @property
     def environment(self) -> dict[str, str]:
         return {"OMNIGRAPH_TEST_ROOM": str(self.path)}
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("cluster")
+    make_cluster(root, {"kb": SCHEMA, "lab": SCHEMA})
+    return root
+
+
+@pytest.fixture
+def cluster(made_once: Path, tmp_path: Path) -> Cluster:
+    """Two graphs that stand, `kb` and `lab`."""
+    root = tmp_path / "box"
+    shutil.copytree(made_once, root)
+    return Cluster(str(root), ObjectStore.open(str(root)))
+
+
+@pytest.fixture
+def branch(graph: Graph) -> str:
+    """A branch of its own for a test, of the graph of its module."""
+    name = f"b{next(_NUMBERS)}"
+    graph.create_branch(name)
+    return name
 
 
 @pytest.fixture

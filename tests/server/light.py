@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,8 @@ def boot(settings: Settings, open_graph: object, environment: Any, revision: int
     room = Path(os.environ[ROOM])
     boots = len(list(room.glob("boot-*")))
     (room / f"boot-{os.getpid()}").write_text(json.dumps(revision))
+    if (room / "take").exists() and not boots:
+        globals()["taken"] = socket.create_server(("127.0.0.1", settings.port))
     if (room / "refuse").exists() and boots >= int((room / "refuse").read_text()):
         raise OmniGraphError("no healthy graphs")
     if (room / "die").exists() and boots >= int((room / "die").read_text()):
@@ -128,6 +131,12 @@ def application(states: States, tokens: None, around: Surroundings) -> Any:
                     await respond(send, 429, str(error).encode(), (b"retry-after", b"60"))
                 else:
                     await respond(send, 200, b"written")
+            case ["stream", end]:
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"one\n", "more_body": True})
+                if end == "broken":
+                    raise RuntimeError("it breaks off here")
+                await send({"type": "http.response.body", "body": b"two\n"})
             case ["drained"]:
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"waiting\n", "more_body": True})

@@ -23,14 +23,17 @@ from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application, with_origins
+from omnigraph.server.application import Application
 from omnigraph.server.call import Services
+from omnigraph.server.origins import with_origins
+from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.services import Admission, RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import States
 from omnigraph.server.stored_queries import NamedSource, stored_queries
 from omnigraph.server.stream_slots import StreamSlots
+from omnigraph.server.surroundings import Draining
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
@@ -44,12 +47,15 @@ class Recorder:
     decisions: list[tuple[str | None, AccessRequest, Decision]] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    go_on: threading.Event | None = None
+    """What handlers wait for before they begin, if anything."""
 
     def began(self, operation_id: str) -> None:
         self.counts[f"began {operation_id}"] += 1
 
     def around(self, operation_id: str, work: Callable[[], Any]) -> Callable[[], Any]:
-        return work
+        go_on = self.go_on
+        return work if go_on is None else lambda: go_on.wait() and work()
 
     def answered(self, record: RequestRecord) -> None:
         self.records.append(record)
@@ -131,20 +137,18 @@ def running(
         state = RuntimeState.POLICY_ENABLED if gates else RuntimeState.DEFAULT_DENY
     serving = Serving(served, state, server_gate)
     services = Services(
-        States(serving), limits, admission or Unlimited(), recorder, StreamSlots(limits.streams_per_graph), "0.0.0-test"
+        States(serving),
+        limits,
+        admission or Unlimited(),
+        recorder,
+        StreamSlots(limits.streams_per_graph),
+        threading.Semaphore(limits.write_threads),
+        "0.0.0-test",
     )
     application = wrap(
         Application(services, Tokens([Given(*pair) for pair in (tokens or {}).items()]), agents, origins)
     )
-    config = uvicorn.Config(
-        with_origins(application, origins),
-        http="httptools",
-        loop="uvloop",
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(GuardedConfig(with_origins(application, origins), limits, Draining()))
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -157,6 +161,14 @@ def running(
         server.should_exit = True
         thread.join()
         listener.close()
+
+
+@contextlib.contextmanager
+def faultless(graphs: Mapping[str, Graph], **options: Any) -> Iterator[RunningServer]:
+    """As `running`, for tests that may ask for anything: in the end the server has not failed once."""
+    with running(graphs, **options) as server:
+        yield server
+        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 def _stored(graph: Graph, text: str) -> Mapping[str, StoredQuerySource]:

@@ -16,7 +16,7 @@ from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolic
 from omnigraph.errors import BlobRangeError
 from omnigraph.server.blob_delivery import Delivery, delivery
 from tests.server import raw
-from tests.server.running import RunningServer, running
+from tests.server.running import RunningServer, faultless, running
 from tests.server.sample import PEOPLE, PHOTO, SCHEMA, blob, people, person
 
 LARGE = bytes(range(251)) * (LONGEST_READ // 251 + 40)
@@ -41,9 +41,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 @pytest.fixture(scope="module")
 def server(graph: Graph) -> Iterator[RunningServer]:
-    with running({"kb": graph}) as server:
+    with faultless({"kb": graph}) as server:
         yield server
-        assert not server.recorder.failures, "what clients ask for is never a fault"
 
 
 def get(server: RunningServer, id: str = "Ada", method: str = "GET", **headers: str) -> httpx.Response:
@@ -98,7 +97,11 @@ def test_a_blob_of_a_branch_and_of_a_commit(server: RunningServer, graph: Graph)
         ("entity=node&type=Person&id=Ada", 400, "invalid Blob selector query parameters:"),
         ("entity=node&type=Person&id=Ada&property=photo&id=Cy", 400, "invalid Blob selector query parameters:"),
         ("entity=node&type=Person&id=Ada&property=photo&other=1", 400, "invalid Blob selector query parameters:"),
-        ("entity=node&type=Person&id=Ada&property=photo&branch=main&snapshot=x", 400, "branch or snapshot, not both"),
+        (
+            "entity=node&type=Person&id=Ada&property=photo&branch=main&snapshot=x",
+            400,
+            "invalid Blob selector query parameters: name a branch or snapshot, not both",
+        ),
         ("entity=node&type=Person&id=Ada&property=name", 400, "name"),
         ("entity=node&type=Person&id=Ada&property=none", 404, "none"),
         ("entity=node&type=None&id=Ada&property=photo", 404, "None"),
@@ -159,7 +162,10 @@ def test_if_match_is_compared_strongly(
 
 @pytest.mark.parametrize(
     ("given_tag", "status"),
-    [("{tag}", 304), ("W/{tag}", 304), ("*", 304), ('"x", W/{tag}', 304), ('"x"', 200), ("{bare}", 200), ("", 200)],
+    [
+        *(("{tag}", 304), ("W/{tag}", 304), ("*", 304), ('"x", W/{tag}', 304), (',, "x",\t,{tag} ,', 304)),
+        *(('"x"', 200), ("{bare}", 200), ("", 200), (",", 200), ('"x"{tag}', 200), ("*, {tag}", 200)),
+    ],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_if_none_match_is_compared_weakly(
@@ -243,6 +249,7 @@ def test_a_range(server: RunningServer, header: str, start: int, end: int) -> No
         *("bytes", "bytes=", "bytes=-", "bytes=a-b", "bytes=1-2,4-5", "bytes= 1-2", "bytes=1 -2", "bytes=5-4"),
         *("items=0-1", "bytes=1-2;", "bytes=+1-2", "bytes=0x1-2", "0-1"),
         *(f"bytes={2**64}-", f"bytes=0-{2**63}", f"bytes=-{2**64}"),
+        *("bytes=0-" + "9" * 5000, "bytes=" + "9" * 5000 + "-", "bytes=-" + "9" * 5000),
     ],
 )
 def test_a_range_that_is_none_is_ignored(server: RunningServer, header: str) -> None:
@@ -272,7 +279,6 @@ def test_a_range_that_the_blob_does_not_have(
     assert answer.headers["content-range"] == f"bytes */{told[2]}"
 
 
-EVALUATED = ["range", "if-match", "if-none-match", "if-range"]
 NUMBER = st.one_of(st.just(""), st.integers(0, 40).map(str), st.integers(0, 2**70).map(str), st.just("007"))
 
 

@@ -22,7 +22,6 @@ from omnigraph.cluster.catalog import Catalog
 from omnigraph.cluster.digests import embedding_provider_digest
 from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
 from omnigraph.embeddings.profile import EmbeddingProfile
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BootRefusedError, ExternalBlobPolicyError
@@ -40,21 +39,6 @@ from tests.support.s3 import Fault, S3Server
 SECRET = "hunter2-planted"
 TOKEN = {"OMNIGRAPH_SERVER_BEARER_TOKEN": SECRET}
 Change = Callable[[dict[str, Resource]], None]
-
-
-@pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("cluster")
-    make_cluster(root, {"kb": SCHEMA, "lab": SCHEMA})
-    return root
-
-
-@pytest.fixture
-def cluster(made_once: Path, tmp_path: Path) -> Cluster:
-    """Two graphs that stand, `kb` and `lab`."""
-    root = tmp_path / "box"
-    shutil.copytree(made_once, root)
-    return Cluster(str(root), ObjectStore.open(str(root)))
 
 
 class Opened:

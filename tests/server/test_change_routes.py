@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -14,14 +13,14 @@ import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.server import feed_delivery
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
-from tests.server.running import RunningServer, running
+from tests.server.running import RunningServer, faultless, running
 from tests.server.sample import SCHEMA, Rules, bearer, ndjson, people, person
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
 
-_names = itertools.count()
 EVENTS = {"Accept": "text/event-stream"}
 
 
@@ -33,16 +32,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 @pytest.fixture(scope="module")
 def server(graph: Graph) -> Iterator[RunningServer]:
-    with running({"kb": graph}) as server:
+    with faultless({"kb": graph}) as server:
         yield server
-        assert not server.recorder.failures, "what clients ask for is never a fault"
-
-
-@pytest.fixture
-def branch(graph: Graph) -> str:
-    name = f"b{next(_names)}"
-    graph.create_branch(name)
-    return name
 
 
 @pytest.fixture(scope="module")
@@ -364,6 +355,19 @@ def test_a_client_that_leaves_gives_its_slot_back(graph: Graph, branch: str) -> 
         wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
         with events(server, f"branch={branch}") as stream:
             assert stream.next()["event"] == "changes"
+
+
+def test_a_client_that_asked_for_more_and_left_gives_its_slot_back(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_delivery, "HEARTBEAT_SECONDS", 0.02)
+    with running({"kb": graph}) as server:
+        streams = server.services.streams
+        with raw.connected(server) as connection:
+            connection.sendall(raw.head("GET", "/graphs/kb/changes", EVENTS) + raw.head("GET", "/healthz"))
+            wait_until(lambda: streams.open_streams() == 1, "the stream is open")
+        wait_until(lambda: streams.open_streams() == 0, "the slot is given back")
+        assert not server.recorder.failures, "to leave is no fault"
 
 
 def test_those_who_wait_move_to_a_state_that_is_served_later(graph: Graph, branch: str) -> None:

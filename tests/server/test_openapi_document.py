@@ -159,6 +159,16 @@ def test_deprecated_operations_say_so(opened: dict[str, Any]) -> None:
     assert found == {"cluster_read", "cluster_change", "cluster_ingest"}
 
 
+def test_every_write_takes_a_key(opened: dict[str, Any]) -> None:
+    found = {
+        name.removeprefix("cluster_")
+        for name, (_, _, operation) in operations(opened).items()
+        if "Idempotency-Key" in [parameter["name"] for parameter in operation.get("parameters", ())]
+    }
+    assert found == {route.operation_id for route in ROUTES if route.writes} | {"invoke_query"}
+    assert found >= {"mutate", "load", "loadNdjson", "mergeBranches", "createBranch", "deleteBranch", "applySchema"}
+
+
 def test_media_types_and_error_forms(opened: dict[str, Any]) -> None:
     found = {name: operation for name, (_, _, operation) in operations(opened).items()}
     for name in ("cluster_export", "cluster_captureChangeBaseline"):

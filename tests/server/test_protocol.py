@@ -130,7 +130,7 @@ def test_what_follows_a_chunk_is_counted_as_well(server: ServerProcess, unfinish
             while not is_readable(connection):
                 connection.sendall(b"a" * 1000)
         with suppress(ConnectionResetError):
-            assert until_closed(connection) == b""
+            assert status_of(until_closed(connection)) == 431
 
 
 def test_headers_that_never_end_run_out_of_time(hasty: ServerProcess) -> None:
@@ -180,6 +180,65 @@ def test_what_is_not_http_is_refused(server: ServerProcess, nonsense: bytes) -> 
         answer = until_closed(connection)
     assert status_of(answer) == 400
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
+
+
+def test_a_body_that_can_not_be_told_from_what_follows_is_refused(server: ServerProcess) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\nno length\r\n")
+        assert status_of(until_closed(connection)) == 400
+
+
+def test_nonsense_behind_a_request_does_not_take_its_answer_away(light: LightServer, room: Room) -> None:
+    with light().connect() as connection:
+        connection.sendall(b"GET /hold/a HTTP/1.1\r\n\r\n" + GET + b"nonsense\r\n\r\n")
+        wait_until(lambda: room.has("a-began"), "the first request is being answered")
+        room.put("a-go")
+        answers = until_closed(connection)
+    assert answers.count(b"HTTP/1.1 200") == 2
+    assert answers.count(b"connection: close") == 1
+
+
+def test_requests_that_wait_for_one_another_are_so_many(light: LightServer, room: Room) -> None:
+    """The others are neither run nor kept; the client sees which were not answered."""
+    with light().connect() as connection:
+        connection.sendall(b"GET /hold/a HTTP/1.1\r\n\r\n" + GET * 100)
+        wait_until(lambda: room.has("a-began"), "the first request is being answered")
+        room.put("a-go")
+        answers = until_closed(connection)
+    assert answers.count(b"HTTP/1.1 200") == 1 + 64
+
+
+def test_while_requests_wait_no_more_are_received(light: LightServer, room: Room) -> None:
+    with light().connect() as connection:
+        connection.sendall(b"GET /hold/a HTTP/1.1\r\n\r\n" + GET * 60)
+        wait_until(lambda: room.has("a-began"), "the first request is being answered")
+        connection.sendall(GET * 60 + b"GET /pid HTTP/1.1\r\nconnection: close\r\n\r\n")
+        room.put("a-go")
+        answers = until_closed(connection)
+    assert answers.count(b"HTTP/1.1 200") == 1 + 60 + 60 + 1
+
+
+def test_a_stream_for_http_1_0_has_no_chunks(server: ServerProcess) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /stream/whole HTTP/1.0\r\n\r\n")
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert body == b"one\ntwo\n"
+
+
+def test_a_stream_for_http_1_0_that_breaks_off_never_looks_complete(server: ServerProcess) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /stream/broken HTTP/1.0\r\n\r\n")
+        with pytest.raises(ConnectionResetError):
+            until_closed(connection)
+
+
+def test_a_whole_answer_for_http_1_0(server: ServerProcess) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"GET /pid HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
+        head, _, body = until_closed(connection).partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in head
+    assert body == str(server.pid).encode()
 
 
 def test_an_offer_of_another_protocol_is_not_taken_up(server: ServerProcess) -> None:

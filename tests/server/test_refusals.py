@@ -4,7 +4,10 @@ are gone."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.routes import ROUTES, Route
 from omnigraph.server.admission import Admission
 from omnigraph.server.board import Board
+from omnigraph.server.settings import ServerLimits
 from tests.conftest import Place
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, EVERYBODY, EVERYTHING, SCHEMA, Rules, bearer, people, person
@@ -103,6 +107,34 @@ def test_whom_no_rule_allows_is_refused_by_every_route(ruled: RunningServer, gra
     assert before == (graph.resolve_snapshot(), graph.list_branches())
 
 
+def of_branch(server: RunningServer, name: str) -> Iterator[httpx.Response]:
+    """What somebody without any rule is told of a branch, by each route that takes its name."""
+    url, headers = server.graph(), bearer("e")
+    for path in ("snapshot", "schema", "commits", "history", "changes"):
+        yield server.client.get(f"{url}/{path}", params={"branch": name}, headers=headers)
+    for path in (f"entity?{QUERIES['getEntity']}&branch={name}", f"diff?from={name}&to=main"):
+        yield server.client.get(f"{url}/{path}", headers=headers)
+    for operation in ("query", "read", "mutate", "load", "planSchema", "applySchema"):
+        route = next(route for route in OF_GRAPH if route.operation_id == operation)
+        path = route.full_path.replace("{graph_id}", "kb")
+        yield server.client.post(path, json={**BODIES[operation], "branch": name}, headers=headers)
+    for path, body in (
+        ("export", {"branch": name}),
+        ("changes/baseline", {"branch": name}),
+        ("branches", {"name": "new", "from": name}),
+        ("branches/merge", {"source": name}),
+        ("branches/merge/preview", {"source": name}),
+    ):
+        yield server.client.post(f"{url}/{path}", json=body, headers=headers)
+    yield server.client.delete(f"{url}/branches/{name}", headers=headers)
+
+
+def test_whether_a_branch_exists_is_not_told_to_strangers(ruled: RunningServer) -> None:
+    for there, absent in zip(of_branch(ruled, "side"), of_branch(ruled, "nope"), strict=True):
+        assert there.status_code == absent.status_code == 403, (there.url, there.text, absent.text)
+        assert there.text.replace("side", "nope") == absent.text
+
+
 WRITES = [route for route in OF_GRAPH if route.admission or route.operation_id == "invoke_query"]
 
 
@@ -134,9 +166,53 @@ def test_a_write_over_the_budget_of_bytes(graph: Graph) -> None:
     with Board(1) as board, running({"kb": graph}, admission=Admission(board, 0, 16, 300)) as server:
         branch = server.client.post("/graphs/kb/branches", json={"name": "cheap"})
         assert branch.status_code == 200, "an operation on branches counts 256"
-        refused = server.client.post("/graphs/kb/load", json={"data": person("New", tags=["x" * 300])})
-    assert refused.status_code == 429
-    assert "byte budget" in refused.json()["error"]
+        for tag in ("x" * 300, "日" * 100):
+            data = json.dumps({"type": "Person", "data": {"name": "New", "tags": [tag]}}, ensure_ascii=False)
+            refused = server.client.post("/graphs/kb/load", json={"data": data})
+            assert refused.status_code == 429
+            assert "byte budget" in refused.json()["error"]
+
+
+def test_writes_that_wait_for_others_are_under_way(graph: Graph) -> None:
+    """An actor is refused at its cap, not made to wait for a thread, and another one is not refused."""
+    inside, go = threading.Semaphore(0), threading.Event()
+
+    class Held(Admission):
+        @contextmanager
+        def admitted(self, actor: str | None, size: int) -> Iterator[None]:
+            with super().admitted(actor, size):
+                inside.release()
+                go.wait()
+                yield
+
+    tokens = {"ana": "t-ana", "rob": "t-rob"}
+    rules = Rules(dict.fromkeys(tokens, EVERYTHING))
+    with (
+        Board(1) as board,
+        running(
+            {"kb": graph},
+            tokens=tokens,
+            gates={"kb": rules},
+            admission=Held(board, 0, 2, 1 << 30),
+            limits=ServerLimits(write_threads=1),
+        ) as server,
+        ThreadPoolExecutor() as clients,
+    ):
+
+        def load(actor: str) -> int:
+            body = {"data": person(f"Of {actor}"), "mode": "merge"}
+            return httpx.post(
+                f"{server.graph()}/load", json=body, headers=bearer(tokens[actor]), timeout=120
+            ).status_code
+
+        try:
+            under_way = [clients.submit(load, actor) for actor in ("ana", "ana", "rob")]
+            for _ in under_way:
+                assert inside.acquire(timeout=120), "each of them is counted, whoever else waits"
+            assert load("ana") == 429
+        finally:
+            go.set()
+        assert [write.result() for write in under_way] == [200, 200, 200]
 
 
 def test_changes_that_were_reclaimed_are_gone(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from omnigraph.cluster.addresses import graph_address
 from omnigraph.cluster.catalog import Catalog, query_path
 from omnigraph.cluster.digests import file_digest
 from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind
-from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import BootRefusedError
 from omnigraph.server.boot import boot, renewed
 from omnigraph.server.following import Follower
@@ -26,21 +25,6 @@ from tests.support.waiting import wait_until
 
 MORE = QUERIES.replace("query find", "query again")
 GONE = ("graph.lab", "schema.lab", "query.lab.find", "query.lab.add")
-
-
-@pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("cluster")
-    make_cluster(root, {"kb": SCHEMA, "lab": SCHEMA})
-    return root
-
-
-@pytest.fixture
-def cluster(made_once: Path, tmp_path: Path) -> Cluster:
-    """Two graphs that stand, `kb` and `lab`."""
-    root = tmp_path / "box"
-    shutil.copytree(made_once, root)
-    return Cluster(str(root), ObjectStore.open(str(root)))
 
 
 class Site:

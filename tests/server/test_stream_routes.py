@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,8 @@ import httpx
 import pytest
 
 from omnigraph import Graph
+from omnigraph.server.call import HANDLERS
+from omnigraph.server.handlers.streaming import stream_answer
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running
@@ -97,6 +100,15 @@ def test_an_export_of_the_past(server: RunningServer, graph: Graph) -> None:
     answer = export(server, {"snapshot": first})
     assert (answer.status_code, answer.content) == (200, b"")
     assert export(server, {"version": 2}).text == export(server, {"snapshot": graph.commits().commits[-2].id}).text
+
+
+def test_an_export_of_a_commit_has_a_tag(server: RunningServer, graph: Graph) -> None:
+    newest, older = (commit.id for commit in graph.commits().commits[:2])
+    tag = export(server, {"snapshot": newest}).headers["etag"]
+    again = server.client.post("/graphs/kb/export", json={"snapshot": newest}, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["omnigraph-commit"]) == (304, b"", newest)
+    assert export(server, {"snapshot": older}).headers["etag"] != tag
+    assert "etag" not in export(server, {}).headers
 
 
 @pytest.mark.parametrize(
@@ -185,13 +197,14 @@ def test_nothing_is_made_for_a_client_that_left(large: RunningServer, path: str)
     assert large.recorder.counts["streams"] == 0
 
 
-def test_a_client_that_never_reads_is_given_up(large_root: Path) -> None:
+def test_a_client_that_never_reads_is_given_up(large_root: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(send_seconds=0.05)) as server:
         with paused(server):
             wait_until(lambda: server.recorder.records, "the stream is over")
             wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
         assert server.recorder.records[0].broke_off
         assert server.recorder.records[0].sent_bytes < TOTAL / 2
+    assert not [record for record in caplog.records if record.levelname == "ERROR"], "its client is to blame"
 
 
 # Streams that break off
@@ -230,6 +243,27 @@ def test_a_stream_that_fails_midway_says_so_and_never_looks_complete(
     record = server.recorder.record_of("torn-1")
     assert len(server.recorder.failures) == 1
     assert (record.status, record.broke_off) == (200, True)
+
+
+def test_a_stream_that_stands_still_is_broken_off(large_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b'{"type":"Note","data":{}}\n'
+        stuck.wait()
+
+    stand_still = lambda call: stream_answer(call, lines(), "application/x-ndjson", {}, last_line_tells_error=True)  # noqa: E731
+    monkeypatch.setitem(HANDLERS, "export", stand_still)
+    with Graph.open(large_root) as graph, running({"kb": graph}, limits=ServerLimits(query_seconds=2)) as server:
+        try:
+            with paused(server) as response, pytest.raises(http.client.IncompleteRead) as cut:
+                response.read()
+        finally:
+            stuck.set()
+        first, last = ndjson(cut.value.partial)
+        assert first == {"type": "Note", "data": {}}
+        assert last["error"]["resource_limit"]["resource"] == "query seconds"
+        wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
 
 
 def test_a_stream_that_fails_at_once_is_an_error(torn: tuple[RunningServer, Path]) -> None:

@@ -140,6 +140,20 @@ def test_an_address_that_is_taken_is_named(light: LightServer, light_refused: Ca
         assert f"can't bind 127.0.0.1:{port}" in errors
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_address_that_is_taken_while_it_boots_is_named(
+    light_refused: Callable[..., Any], room: Room, workers: int
+) -> None:
+    room.put("take")
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        code, errors, lines = light_refused(workers=workers, port=port)
+    assert (code, lines) == (1, [])
+    assert f"Error: can't bind 127.0.0.1:{port}: Address already in use" in errors
+
+
 def test_while_a_worker_is_dead_the_other_serves_until_it_is_replaced(light: LightServer, room: Room) -> None:
     """The socket belongs to all. Whoever comes later serves what the first one found, however often it is tried."""
     server = light(workers=2)
@@ -230,6 +244,7 @@ def test_every_worker_follows_and_one_that_dies_meanwhile_harms_nobody(light: Li
     assert set(revisions(server).values()) == {7}
     room.put("go-8")
     wait_until(lambda: list(revisions(server).values()) == [8, 8], "both serve the new state")
+    wait_until(lambda: server.errors().count("revision 8 is served") == 2, "the supervisor was told")
     os.kill(left, signal.SIGKILL)
     wait_until(lambda: server.errors().count("serves again") == 2, "another one serves")
     wait_until(lambda: list(revisions(server).values()) == [8, 8], "both serve")
@@ -248,7 +263,8 @@ def test_a_state_that_can_not_be_built_changes_nothing_until_a_newer_one_can(lig
     assert 'omnigraph_state_changes_total{outcome="failed"}' in failing
     room.put("go-9")
     room.put("newest", "9")
-    wait_until(lambda: set(revisions(server).values()) == {9}, "the newer one is served")
+    wait_until(lambda: "revision 9 is served" in server.errors(), "the newer one is served")
+    assert set(revisions(server).values()) == {9}
     served = fetched(server, "/metrics")
     assert "omnigraph_workers_behind 0.0" in served
     assert "omnigraph_revision 9.0" in served

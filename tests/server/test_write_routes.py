@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from tests.server.running import RunningServer, running
+from tests.server.running import RunningServer, faultless, running
 from tests.server.sample import (
     ADD,
     AGE,
@@ -31,7 +30,6 @@ IF = "Omnigraph-If-Graph-Commit"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 TWO_KINDS = "query both($name: String) { insert Person { name: $name }  delete Person where name = $name }"
 QUERIES = "\n".join([EVERYBODY, ADD, AGE])
-_names = itertools.count()
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +40,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 @pytest.fixture(scope="module")
 def server(graph: Graph) -> Iterator[RunningServer]:
-    with running({"kb": graph}, queries=QUERIES) as server:
+    with faultless({"kb": graph}, queries=QUERIES) as server:
         yield server
-        assert not server.recorder.failures, "what clients ask for is never a fault"
-
-
-@pytest.fixture
-def branch(graph: Graph) -> str:
-    """A branch of its own for a test."""
-    name = f"b{next(_names)}"
-    graph.create_branch(name)
-    return name
 
 
 def post(server: RunningServer, path: str, body: Any, headers: Any = None) -> httpx.Response:
@@ -174,6 +163,24 @@ def test_a_precondition_is_never_ignored(
     assert successor in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("load", {"data": person("Unconditional")}),
+        ("ingest", {"data": person("Unconditional")}),
+        ("branches", {"name": "unconditional"}),
+        ("branches/merge", {"source": "main", "target": "main"}),
+        ("schema/apply", {"schema_source": SCHEMA}),
+    ],
+)
+def test_a_write_without_preconditions_refuses_them(
+    server: RunningServer, graph: Graph, path: str, body: dict[str, Any]
+) -> None:
+    answer = post(server, path, body, {IF: graph.resolve_snapshot("main")})
+    assert answer.status_code == 400
+    assert f"{IF} is not checked here; leave it out" in answer.json()["error"]
+
+
 def test_of_many_writes_at_one_commit_one_happens(server: RunningServer, graph: Graph, branch: str) -> None:
     head = graph.resolve_snapshot(branch)
     statuses: list[int] = []
@@ -287,6 +294,68 @@ def test_a_merge_is_repeated(server: RunningServer, graph: Graph, branch: str) -
     body, key = {"source": branch, "target": f"{branch}-target"}, {"Idempotency-Key": f"merge-{branch}"}
     first, again = (post(server, "branches/merge", body, key) for _ in range(2))
     assert (first.json()["outcome"], again.json()) == ("fast_forward", {**first.json(), "replayed": True})
+
+
+def test_branches_are_made_and_deleted_once(server: RunningServer, graph: Graph, branch: str) -> None:
+    name = f"{branch}-keyed"
+    made, ended = ({"Idempotency-Key": f"{verb}-{name}"} for verb in ("made", "ended"))
+    url = f"/graphs/kb/branches/{name}"
+    first, again = (post(server, "branches", {"name": f" {name} ", "from": branch}, made) for _ in range(2))
+    assert first.json() == {"uri": graph.uri, "from": branch, "name": name, "actor_id": None}
+    assert (again.status_code, again.json()) == (200, {**first.json(), "replayed": True})
+    others = [
+        post(server, "branches", {"name": name}, made),
+        server.client.delete(url, headers=made),
+    ]
+    assert {(other.status_code, other.json()["type"]) for other in others} == {(409, "idempotency_key_reused")}
+    taken = post(server, "branches", {"name": name, "from": branch}, {"Idempotency-Key": "another"})
+    assert (taken.status_code, taken.json()["type"]) == (409, "conflict")
+
+    first, again = (server.client.delete(url, headers=ended) for _ in range(2))
+    assert first.json() == {"uri": graph.uri, "name": name, "actor_id": None}
+    assert (again.status_code, again.json()) == (200, {**first.json(), "replayed": True})
+    assert server.client.delete(url, headers={"Idempotency-Key": "another"}).status_code == 404
+    assert post(server, "branches", {"name": name, "from": branch}, made).json()["replayed"] is True
+    assert name not in graph.list_branches(), "a repeat does not bring it back"
+
+
+def test_a_schema_is_applied_once(server: RunningServer, graph: Graph, branch: str) -> None:
+    wider = SCHEMA.replace("node Note { text: String }", "node Note { text: String  author: String? }")
+    body, key = {"schema_source": wider, "branch": branch}, {"Idempotency-Key": f"schema-{branch}"}
+    first = post(server, "schema/apply", body, key)
+    graph.load(person("Later"), mode="merge", branch=branch)
+    head = graph.resolve_snapshot(branch)
+    again = post(server, "schema/apply", body, key)
+    assert again.json() == {**first.json(), "replayed": True}
+    assert again.headers["omnigraph-commit"] == first.headers["omnigraph-commit"] != head
+    refused = post(server, "schema/apply", {**body, "schema_source": SCHEMA}, key)
+    assert (refused.status_code, refused.json()["type"]) == (409, "idempotency_key_reused")
+    assert graph.resolve_snapshot(branch) == head
+
+
+@pytest.mark.parametrize("verb", ["create", "delete"])
+def test_of_many_requests_about_a_branch_with_one_key_one_is_carried_out(
+    server: RunningServer, graph: Graph, branch: str, verb: str
+) -> None:
+    name, headers = f"{branch}-raced", {"Idempotency-Key": f"{verb}-{branch}"}
+    if verb == "delete":
+        graph.create_branch(name)
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        if verb == "delete":
+            answers.append(httpx.delete(f"{server.graph()}/branches/{name}", headers=headers, timeout=120))
+        else:
+            answers.append(httpx.post(f"{server.graph()}/branches", json={"name": name}, headers=headers, timeout=120))
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert sorted("replayed" in answer.json() for answer in answers) == [False] + [True] * 5
+    assert (name in graph.list_branches()) == (verb == "create")
 
 
 @pytest.mark.parametrize("key", ["", "x" * 257, "a\tb"])

@@ -126,15 +126,15 @@ def test_a_commit_that_queues_costs_three_requests_more(s3_server: S3Server, s3_
     assert len(log) == APPEND_REQUESTS + 3, log.lines()
 
 
-@pytest.mark.parametrize("extra_tables", [0, 20])
+@pytest.mark.parametrize(("extra_tables", "key"), [(0, None), (20, None), (0, "once")])
 def test_creating_a_branch_is_a_pin_a_head_check_and_one_object(
-    s3_server: S3Server, s3_place: Place, extra_tables: int
+    s3_server: S3Server, s3_place: Place, extra_tables: int, key: str | None
 ) -> None:
     graph = new_graph(s3_place.uri, extra_tables=extra_tables)
     append_one(graph, "a")
     settle(graph)
     with s3_server.logged() as log:
-        graph.create_branch("side")
+        graph.create_branch("side", idempotency_key=key)
         graph.close()  # the pin is removed in the background
     *waited_for, unpinned = log.requests
     kinds = [(r.method, r.path.split("/__manifest/")[1].split("/")[0]) for r in waited_for]
@@ -150,6 +150,30 @@ def test_creating_a_branch_from_a_named_one_needs_no_pin(s3_server: S3Server, s3
     with s3_server.logged() as log:
         graph.create_branch("twig", source="side")
     assert [(r.method, r.status) for r in log.requests] == [("GET", 404), ("PUT", 200)]
+
+
+def test_a_key_costs_no_request(s3_server: S3Server, s3_place: Place) -> None:
+    """Of a branch that is made, deleted and made again through one handle."""
+    graph = new_graph(s3_place.uri)
+    graph.create_branch("source")
+    settle(graph)
+
+    def costs(name: str, *keys: str | None) -> list[list[str]]:
+        first, second, third = keys
+        logs = [
+            settled(graph, s3_server, lambda: graph.create_branch(name, source="source", idempotency_key=first)),
+            settled(graph, s3_server, lambda: graph.delete_branch(name, idempotency_key=second)),
+            settled(graph, s3_server, lambda: graph.create_branch(name, source="source", idempotency_key=third)),
+        ]
+        graph.delete_branch(name)
+        settle(graph)
+        return [[r.method for r in log.requests if "/hints/" not in r.path] for log in logs]
+
+    costs("warm", None, None, None)
+    plain = costs("plain", None, None, None)
+    assert plain[0] == ["GET", "PUT"]
+    assert plain[2] == ["GET", "PUT", "GET", "PUT"], "the head of the source, a life that was, a list, the next life"
+    assert costs("keyed", "made", "ended", "made again") == plain
 
 
 @pytest.mark.parametrize("branch", ["main", "side"])

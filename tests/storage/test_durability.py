@@ -151,6 +151,25 @@ def test_what_refers_to_an_entry_waits_until_it_is_durable(graph: Graph, calls: 
     assert other.list_branches() == ["main", "side"]
 
 
+def test_what_a_repeat_about_a_branch_acknowledges_is_durable(graph: Graph, calls: FailingCalls) -> None:
+    side = graph.workspace.head("side").ref
+
+    def made(of: Graph) -> bool:
+        return of.create_branch("other", idempotency_key="made").replayed
+
+    def ended(of: Graph) -> bool:
+        return of.delete_branch("side", idempotency_key="ended").replayed
+
+    for write, folder in ((made, "/refs/other"), (ended, f"/log/{side.branch_id}")):
+        calls.fail("fsync", errno.EIO, lambda path, folder=folder: path.endswith(folder))
+        for handle in (graph, Graph.open(graph.uri)):
+            with pytest.raises(StorageError) as unconfirmed:
+                write(handle)
+            assert unconfirmed.value.kind is StorageErrorKind.UNKNOWN
+        calls.heal()
+        assert write(Graph.open(graph.uri))
+
+
 # Flushes that fail
 
 

@@ -70,6 +70,27 @@ def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_pla
     assert ids(graph) == ["ann"]
 
 
+@pytest.mark.parametrize("happened", [True, False])
+def test_a_branch_that_a_silent_store_made_or_deleted_is_found_by_its_key(local_place: Place, happened: bool) -> None:
+    graph = new_graph(local_place.uri)
+
+    def never_answered(write: Callable[[], bool], rule: Callable[[str, str], bool]) -> None:
+        graph.workspace.root.objects.interceptor = LosesAnswers(rule, times=100, before=not happened)
+        with pytest.raises(CommitOutcomeUnknownError):
+            write()
+        graph.workspace.root.objects.interceptor = None
+        assert write() == happened
+        assert write()
+
+    def takes_a_name(kind: str, path: str) -> bool:
+        return kind == "create" and "/refs/" in path
+
+    never_answered(lambda: graph.create_branch("side", idempotency_key="made").replayed, takes_a_name)
+    assert "side" in graph.list_branches()
+    never_answered(lambda: graph.delete_branch("side", idempotency_key="ended").replayed, publishes)
+    assert graph.list_branches() == ["main"]
+
+
 def test_a_publish_repeated_after_success_is_recognised_as_our_own(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     published = append_one(graph, "ann")
@@ -129,9 +150,9 @@ def test_a_branch_create_without_an_answer_makes_one_branch(place: Place) -> Non
 
 def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
     """The claim is asked again and finds itself."""
-    from omnigraph.storage import root
+    from omnigraph.storage import creation
 
-    original = root.Objects
+    original = creation.Objects
     try:
 
         class Losing(original):  # type: ignore[misc,valid-type]
@@ -139,10 +160,10 @@ def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
                 super().__init__(location)
                 self.interceptor = LosesAnswers(lambda kind, path: kind == "create" and path.endswith("graph.json"))
 
-        root.Objects = Losing  # type: ignore[misc]
+        creation.Objects = Losing  # type: ignore[misc]
         graph = new_graph(place.uri)
     finally:
-        root.Objects = original  # type: ignore[misc]
+        creation.Objects = original  # type: ignore[misc]
     assert Graph.open(place.uri).id == graph.id
 
 

@@ -17,8 +17,6 @@ from tests.support.tables import PEOPLE, PLACES, append, ids, new_graph, nodes, 
 
 NAMES = st.sampled_from(["a", "b", "a/x", "a/y", "b/x/deep", "Upper", "upper"])
 
-PEOPLE_ROWS = st.dictionaries(st.sampled_from("pqrstuv"), st.integers(0, 9), max_size=3)
-
 
 class GraphAgainstModel(RuleBasedStateMachine):
     """The model: per live branch, the list of states it has gone through; a state is two dicts."""

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from omnigraph import Graph
@@ -100,13 +99,6 @@ def test_a_new_column_is_null_in_old_rows_and_costs_no_data(graph: Graph) -> Non
         staged.state, pa.table({"id": ["d"], "n": [4], "nick": ["dd"]}, schema=schema)
     )
     assert graph.workspace.root.reader.open(more.state).read(filter="nick = 'dd'")["id"].to_pylist() == ["d"]
-
-
-def test_a_computed_column(graph: Graph) -> None:
-    staged = graph.workspace.root.staging.add_computed_column(
-        base(graph), lambda batch: pa.record_batch({"double": pc.multiply(batch["n"], 2)})
-    )
-    assert sorted(graph.workspace.root.reader.open(staged.state).read(["double"])["double"].to_pylist()) == [2, 4, 6]
 
 
 def plan_of(table: Table, filter: str) -> str:

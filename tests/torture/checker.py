@@ -186,6 +186,9 @@ class Checker:
             self._judge_unbranch(deed, [])
 
     def _judge_branch(self, deed: Deed, made: list[LogEntry]) -> None:
+        if "earlier" in deed.ended:
+            self._judge_earlier(deed, [ref.created_by for ref in self.history.lives.values()])
+            return
         ref = self.history.lives.get(deed.ended["branch_id"])
         if ref is None or ref.created_by != deed.op:
             self.findings.add("branch: acknowledged, and not there", deed.ended, deed)
@@ -205,7 +208,18 @@ class Checker:
         if left:
             self.findings.add(f"{deed.kind}: failed with {deed.error}, and happened", left[0], deed)
 
+    def _judge_earlier(self, deed: Deed, authors: list[str | None]) -> None:
+        """A repeat was told that an earlier call had made, or deleted, the branch."""
+        first = self.traces.deeds.get(deed.ended["earlier"])
+        if first is None or first.key != deed.key or first.args != deed.args:
+            self.findings.add(f"{deed.kind}: told of what another request did", deed.ended, deed)
+        elif authors.count(first.op) != 1:
+            self.findings.add(f"{deed.kind}: told of an earlier call that is not there", deed.ended, deed)
+
     def _judge_unbranch(self, deed: Deed, made: list[LogEntry]) -> None:
+        if "earlier" in deed.ended:
+            self._judge_earlier(deed, [stone.deleted_by for stone in self.history.tombstones()])
+            return
         stones = [s for s in self.history.tombstones() if s.deleted_by == deed.op]
         if deed.kind == "merge" and "repeats" in deed.begun and not stones:
             return  # the branch that was merged was gone when the merge was repeated
@@ -297,12 +311,18 @@ class Checker:
                     [e.commit.id for e in made if e.branch_id == branch_id],
                     deeds[-1],
                 )
-        first = next((d for d in deeds if d.outcome == "done" and d.ended.get("commit")), None)
+        of_names = deeds[0].kind in ("branch", "unbranch")
+        ops = {deed.op for deed in deeds}
+        lives = [ref.branch_id for ref in self.history.lives.values() if ref.created_by in ops]
+        stones = [stone.branch_id for stone in self.history.tombstones() if stone.deleted_by in ops]
+        if of_names and len(lives) + len(stones) > 1:
+            self.findings.add(f"{deeds[0].kind}: one key, done several times", [*lives, *stones], deeds[-1])
+        first = next((d for d in deeds if d.outcome == "done" and (of_names or d.ended.get("commit"))), None)
         if first is None:
             return
-        entry = self.history.commits.get(first.ended["commit"])
+        entry = None if of_names else self.history.commits.get(first.ended["commit"])
         for later in deeds[deeds.index(first) + 1 :]:
-            gone = entry is None or self.history.tombstone(entry.branch_id) is not None
+            gone = not of_names and (entry is None or self.history.tombstone(entry.branch_id) is not None)
             if (
                 later.outcome in ("refused", "unexpected")
                 and not gone

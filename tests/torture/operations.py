@@ -18,6 +18,7 @@ from omnigraph.api.changes import ChangeBlock
 from omnigraph.api.merge import Resolutions
 from omnigraph.api.upkeep import MaintenancePolicy, Retention
 from omnigraph.engine.branches import create_branch
+from omnigraph.storage.models import BranchRef
 from tests.torture.choices import CHOOSING, MUTATING, Arguments
 from tests.torture.model import records
 from tests.torture.readings import READINGS
@@ -81,19 +82,24 @@ def _do_merge(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, 
 
 
 def _do_branch(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    ref = create_branch(graph.workspace, arguments["name"], arguments["source"], actor=operation["op"])
-    return {"branch_id": ref.branch_id}
+    name, source, key = arguments["name"], arguments["source"], operation.get("key")
+    made = create_branch(graph.workspace, name, source, actor=operation["op"], idempotency_key=key)
+    return {"branch_id": made.branch_id} if isinstance(made, BranchRef) else {"earlier": made.actor}
 
 
 def _do_unbranch(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    graph.delete_branch(arguments["name"], actor=operation["op"])
-    return {}
+    deleted = graph.delete_branch(arguments["name"], actor=operation["op"], idempotency_key=operation.get("key"))
+    return {"earlier": deleted.actor_id} if deleted.replayed else {}
 
 
 def _do_schema(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
     text = rendered(arguments["document"])
     done = graph.apply_schema(
-        text, branch=operation["branch"], allow_data_loss=arguments["hard"], actor=operation["op"]
+        text,
+        branch=operation["branch"],
+        allow_data_loss=arguments["hard"],
+        actor=operation["op"],
+        idempotency_key=operation.get("key"),
     )
     return {"commit": None if done.commit is None else done.commit.commit_id}
 

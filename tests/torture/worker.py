@@ -40,7 +40,7 @@ POINTS = {
     "unbranch": ("branch.tombstone.before", "branch.tombstone.after", "branch.delete.after"),
     "cleanup": UPKEEP_POINTS,
 }
-KEYED = ("load", "mutate", "merge")
+KEYED = ("load", "mutate", "merge", "schema", "branch", "unbranch")
 
 
 class Worker:

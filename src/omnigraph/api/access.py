@@ -1,4 +1,4 @@
-"""What is asked before anything happens, and the answer. Who answers, and by which rules, is `omnigraph.policy`."""
+"""Access requests and decisions: what is asked before anything is done, and the answer. `omnigraph.policy` answers."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Gate(Protocol):
     """The rules of one scope: the server, or one graph."""
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-        """Whether the actor may do it. Raises when the rules can't be evaluated, which is not a denial."""
+        """Whether the actor may do it. Raises `PolicyEvaluationError` when that can't be told, which is no denial."""
         ...

@@ -51,6 +51,7 @@ class ArrowRows:
 
     @property
     def num_rows(self) -> int:
+        """How many rows there are; the same as `len(result)`."""
         return len(self.table)
 
     def __len__(self) -> int:

@@ -14,11 +14,14 @@ class BranchCreateRequest(Struct, frozen=True, omit_defaults=True):
     source: str | None = field(default=None, name="from")
 
 
-class BranchCreated(Struct, frozen=True):
+class BranchCreated(Struct, frozen=True, omit_defaults=True):
+    """`replayed` says that an earlier request with the same idempotency key made it, and this one nothing."""
+
     uri: str
     source: str = field(name="from")
     name: str
     actor_id: str | None
+    replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "BranchCreateOutput"
 
@@ -31,9 +34,12 @@ class BranchList(Struct, frozen=True):
     WIRE_NAME: ClassVar[str] = "BranchListOutput"
 
 
-class BranchDeleted(Struct, frozen=True):
+class BranchDeleted(Struct, frozen=True, omit_defaults=True):
+    """`replayed` says that an earlier request with the same idempotency key deleted it, and this one nothing."""
+
     uri: str
     name: str
     actor_id: str | None
+    replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "BranchDeleteOutput"

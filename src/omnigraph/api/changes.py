@@ -133,9 +133,11 @@ class ChangeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def types_affected(self) -> list[str]:
+        """The names of the types that differ, sorted."""
         return list(self.stats.types_affected)
 
     def count(self, op: Operation) -> int:
+        """How many entities were inserted, updated or deleted."""
         return {
             Operation.INSERT: self.stats.inserts,
             Operation.UPDATE: self.stats.updates,
@@ -205,10 +207,6 @@ class ChangeRecord(Struct, frozen=True, omit_defaults=True):
     WIRE_NAME: ClassVar[str] = "EntityChangeOutput"
 
     @property
-    def type_id(self) -> str:
-        return self.type.id
-
-    @property
     def type_name(self) -> str:
         return self.type.name
 
@@ -233,6 +231,7 @@ class CommitChangesPage(Struct, frozen=True, omit_defaults=True):
 
     @property
     def block(self) -> ChangeBlock:
+        """The page as a block of the change feed."""
         return ChangeBlock(self.cause, self.changes)
 
 

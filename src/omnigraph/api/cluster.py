@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity, StatusKind
 from omnigraph.api.schema import SchemaPlan
 
@@ -183,13 +184,25 @@ class ClusterApproved(Struct, frozen=True, kw_only=True, omit_defaults=True):
     diagnostics: Diagnostics
 
 
-class ClusterStatus(Struct, frozen=True, kw_only=True):
+class AppliedPipeline(Struct, frozen=True, kw_only=True):
+    """A pipeline, the graph it loads and the branch that its file names. `last_commit` is its newest run there, None
+    when it has not run, or long ago."""
+
+    name: str
+    graph_id: str
+    branch: str
+    digest: str
+    last_commit: CommitReceipt | None
+
+
+class ClusterStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ok: bool
     config_dir: str
     state_observations: StateObservations
     resource_digests: dict[str, str]
     resource_statuses: Statuses
     observations: Observations
+    pipelines: tuple[AppliedPipeline, ...] = ()
     diagnostics: Diagnostics
 
 

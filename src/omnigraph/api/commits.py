@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from msgspec import Struct
+
+from omnigraph.errors import BadRequestError
+
+_NOT_IN_AN_ID: Final = frozenset('"*,')
+
+
+def required_commit(text: str, what: str) -> str:
+    """The one commit that a write requires its branch to be at. What HTTP has besides, `*`, lists and weak tags, would
+    require something else."""
+    commit = text.strip()
+    is_text = commit.isascii() and commit.isprintable() and _NOT_IN_AN_ID.isdisjoint(commit)
+    if not commit or not is_text or commit.startswith("W/"):
+        raise BadRequestError(f"{what} must hold one commit id and nothing else")
+    return commit
 
 
 class CommitReceipt(Struct, frozen=True):
@@ -22,14 +36,17 @@ class CommitReceipt(Struct, frozen=True):
 
     @property
     def id(self) -> str:
+        """The id of the commit."""
         return self.graph_commit_id
 
     @property
     def commit_id(self) -> str:
+        """The same as `id`."""
         return self.graph_commit_id
 
     @property
     def version(self) -> int:
+        """The version of the graph that the commit made on its branch."""
         return self.graph_manifest_version
 
 
@@ -52,6 +69,7 @@ class CommitSummary(CommitReceipt, frozen=True):
 
     @property
     def commit(self) -> CommitReceipt:
+        """The commit without what it did."""
         return CommitReceipt(
             self.graph_commit_id,
             self.graph_branch,

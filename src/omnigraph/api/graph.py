@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
 from omnigraph.api import upkeep
@@ -79,9 +78,7 @@ class GraphApi(Protocol):
     def uri(self) -> str: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     # Reading
 
@@ -234,9 +231,18 @@ class GraphApi(Protocol):
 
     # Branches and history
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated: ...
+    def create_branch(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> BranchCreated: ...
     def list_branches(self) -> list[str]: ...
-    def delete_branch(self, name: str, *, actor: str | None = None) -> BranchDeleted: ...
+    def delete_branch(
+        self, name: str, *, actor: str | None = None, idempotency_key: str | None = None
+    ) -> BranchDeleted: ...
 
     def merge(
         self,
@@ -321,7 +327,13 @@ class GraphApi(Protocol):
     ) -> str: ...
     def plan_schema(self, text: str, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan: ...
     def apply_schema(
-        self, text: str, *, branch: str = "main", allow_data_loss: bool = False, actor: str | None = None
+        self,
+        text: str,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaApplied: ...
 
     # Upkeep

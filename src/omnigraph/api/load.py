@@ -65,10 +65,12 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def nodes_loaded(self) -> dict[str, int]:
+        """How many records of each node type were loaded."""
         return {each.name: each.entities_loaded for each in self.nodes}
 
     @property
     def edges_loaded(self) -> dict[str, int]:
+        """How many records of each edge type were loaded."""
         return {each.name: each.entities_loaded for each in self.edges}
 
 

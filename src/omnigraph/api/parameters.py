@@ -15,10 +15,6 @@ from omnigraph.api.query import ReadPoint
 Positive = Annotated[int, Meta(ge=1)]
 
 
-class BranchParameters(Struct, frozen=True):
-    branch: str | None = None
-
-
 class PointParameters(Struct, frozen=True):
     """Which state is read: a branch's head, one of its versions or moments, or a commit."""
 

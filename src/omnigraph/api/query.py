@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 
 class ReadPoint(Struct, frozen=True, omit_defaults=True):
@@ -17,6 +17,11 @@ class ReadPoint(Struct, frozen=True, omit_defaults=True):
     version: int | None = None
     at: datetime | None = None
 
+    @property
+    def is_head(self) -> bool:
+        """Whether it moves with the branch: nothing says which of its states."""
+        return self.snapshot is None and self.version is None and self.at is None
+
 
 class ReadTarget(Struct, frozen=True):
     """What was asked to be read: a branch's head, or a commit."""
@@ -25,6 +30,11 @@ class ReadTarget(Struct, frozen=True):
     snapshot: str | None
 
     WIRE_NAME: ClassVar[str] = "ReadTargetOutput"
+
+    @classmethod
+    def of(cls, point: ReadPoint, branch: str) -> Self:
+        """What a point asks for: its commit, or else this branch."""
+        return cls(branch, None) if point.snapshot is None else cls(None, point.snapshot)
 
 
 class QueryRequest(Struct, frozen=True, omit_defaults=True):
@@ -131,6 +141,19 @@ class ParamDescriptor(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nullable: bool
 
 
+class DeclaredQuery(Protocol):
+    """What the text of a query says of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str | None: ...
+    @property
+    def instruction(self) -> str | None: ...
+    @property
+    def is_mutation(self) -> bool: ...
+
+
 class StoredQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A query that a server offers by name."""
 
@@ -142,6 +165,18 @@ class StoredQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
     params: tuple[ParamDescriptor, ...]
 
     WIRE_NAME: ClassVar[str] = "QueryCatalogEntry"
+
+    @classmethod
+    def of(cls, query: DeclaredQuery, parameters: Iterable[Struct]) -> Self:
+        """The query under its own name. Its parameters are described by structs with the fields of a descriptor."""
+        return cls(
+            name=query.name,
+            tool_name=query.name,
+            description=query.description,
+            instruction=query.instruction,
+            mutation=query.is_mutation,
+            params=tuple(ParamDescriptor(**structs.asdict(parameter)) for parameter in parameters),
+        )
 
 
 class StoredQueries(Struct, frozen=True):

@@ -87,7 +87,6 @@ class Route:
     errors: type[Any] = ErrorOutput
     body: Body = Body.NONE
     admission: bool = False
-    idempotent_by_key: bool = False
     if_commit: bool = False
     successor: str | None = None
     public: bool = False
@@ -108,6 +107,11 @@ class Route:
     @property
     def writes(self) -> bool:
         return self.admission
+
+    @property
+    def may_write(self) -> bool:
+        """Whether it changes the graph, or could: of a stored query only its name tells. It takes a key then."""
+        return self.writes or self.operation_id == "invoke_query"
 
 
 _ROWS_AS: Final = (Media.JSON, Media.NDJSON, Media.CSV, Media.ARROW)
@@ -148,7 +152,6 @@ def _mutation(path: str, operation_id: str, summary: str, **more: Any) -> Route:
             "request": ChangeRequest,
             "response": (MutationReceipt,),
             "admission": True,
-            "idempotent_by_key": True,
             **more,
         },
     )
@@ -366,7 +369,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         request_is_optional=True,
         response=(ReadOutput, MutationReceipt),
         media=_ROWS_AS,
-        idempotent_by_key=True,
     ),
     _post(
         "/queries/{name}/if-graph-commit",
@@ -379,7 +381,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         request_is_optional=True,
         response=(MutationReceipt,),
         admission=True,
-        idempotent_by_key=True,
         if_commit=True,
     ),
     _post(
@@ -448,7 +449,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         request=BranchMergeRequest,
         response=(MergeResult,),
         admission=True,
-        idempotent_by_key=True,
     ),
 )
 

@@ -233,8 +233,11 @@ class SchemaPlanOutput(Struct, frozen=True):
         return cls(uri, plan.supported, len(plan.steps), plan.steps)
 
 
-class SchemaApplied(Struct, frozen=True):
-    """What an apply did. `commit` is None when there was nothing to change; `purged` reports what hard drops freed."""
+class SchemaApplied(Struct, frozen=True, omit_defaults=True):
+    """What an apply did. `commit` is None when there was nothing to change; `purged` reports what hard drops freed.
+
+    `replayed` says that an earlier request with the same idempotency key applied it, and this one nothing.
+    """
 
     uri: str
     supported: bool
@@ -245,6 +248,7 @@ class SchemaApplied(Struct, frozen=True):
     notes: Annotated[tuple[Diagnostic, ...], LOCAL] = ()
     commit: Annotated[CommitReceipt | None, LOCAL] = None
     purged: Annotated[CleanupReport | None, LOCAL] = None
+    replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "SchemaApplyOutput"
 
@@ -256,6 +260,8 @@ class SchemaApplied(Struct, frozen=True):
         graph_manifest_version: int,
         commit: CommitReceipt | None,
         purged: CleanupReport | None = None,
+        *,
+        replayed: bool = False,
     ) -> SchemaApplied:
         return cls(
             uri,
@@ -267,6 +273,7 @@ class SchemaApplied(Struct, frozen=True):
             plan.notes,
             commit,
             purged,
+            replayed,
         )
 
     @property

@@ -158,10 +158,12 @@ class CleanupReport(Struct, frozen=True):
 
     @property
     def bytes_removed(self) -> int:
+        """Over all types."""
         return sum(row.bytes_removed for row in self.datasets)
 
     @property
     def versions_removed(self) -> int:
+        """Over all types."""
         return sum(row.old_versions_removed for row in self.datasets)
 
 
@@ -194,6 +196,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
+        """Whether nothing is wrong."""
         return not self.problems
 
 
@@ -225,4 +228,5 @@ class RepairReport(Struct, frozen=True):
 
     @property
     def refused(self) -> int:
+        """How many of them could not be put right; each says why."""
         return sum(row.action is Action.REFUSED for row in self.datasets)

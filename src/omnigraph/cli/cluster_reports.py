@@ -1,32 +1,24 @@
 """What people see of a cluster: the reports of its commands as lines.
 
 Piped, a plan has the form that scripts know. On a terminal it is for review: marks in front of the changes, schema
-steps in words, and the lines that differ in each file.
+steps in words, the settings and lines of files that differ, and what has to be done before it can be applied.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from omnigraph.api import cluster as reports
 from omnigraph.api import wire
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
+from omnigraph.calendar import format_datetime
+
+if TYPE_CHECKING:
+    from omnigraph.cluster.planning import Planned
 
 _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", ResourceOperation.DELETE: "-"}
-_STYLES = {"+": "green", "~": "yellow", "-": "red", "!": "bold red", "ERROR": "bold red", "WARN": "yellow"}
-
-
-def style(line: str) -> str:
-    """By the mark in front; what is deeper down is a step or a line of a file."""
-    text = line.lstrip()
-    if line.startswith("        "):
-        return {"+": "green", "-": "red", "@": "cyan"}.get(line[8:9], "dim")
-    if line.startswith("      "):
-        return "bold red" if text.startswith("unsupported") else "cyan"
-    if line.startswith("cluster "):
-        return "bold red" if line.endswith(("failed", "invalid")) else "bold"
-    return _STYLES.get(text.split(" ", 1)[0], "")
 
 
 def validated(report: reports.ClusterValidated) -> list[str]:
@@ -37,26 +29,43 @@ def validated(report: reports.ClusterValidated) -> list[str]:
     return [head, *_findings(report.diagnostics)]
 
 
-def planned(report: reports.ClusterPlan, texts: Mapping[str, list[str]], *, for_review: bool) -> list[str]:
+def planned(plan: Planned, *, for_review: bool) -> list[str]:
+    report = plan.output
     lines = [f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"]
     if not report.ok:
         lines[0] = "cluster plan failed"
-    affected = {entry.resource: entry.affected for entry in report.blast_radius}
     for change in report.changes:
         lines.append(_change(change, for_review=for_review))
         lines += _steps(change, for_review=for_review)
-        if for_review:
-            lines += _text(change.resource, texts)
-            others = [name for name in affected.get(change.resource, ()) if not _is_changed(name, report.changes)]
-            lines += [f"      also touches {', '.join(others)}"] if others else []
+        lines += _details(plan, change) if for_review else ()
     if report.ok and not report.changes:
         lines.append("  no changes")
-    if for_review:
-        lines += [
-            f"  ! {gate.resource} {'is approved' if gate.satisfied else f'needs approval: {gate.reason}'}"
-            for gate in report.approvals_required
-        ]
-    return [*lines, *_findings(report.diagnostics)]
+    return [*lines, *(_remarks(report) if for_review else ()), *_findings(report.diagnostics)]
+
+
+def _details(plan: Planned, change: reports.ClusterChange) -> list[str]:
+    """What changes within a resource, and who else is concerned."""
+    resource = change.resource
+    changed = {other.resource for other in plan.output.changes}
+    affected = {entry.resource: entry.affected for entry in plan.output.blast_radius}
+    others = [name for name in affected.get(resource, ()) if name not in changed]
+    return [
+        *(f"      {line}" for line in plan.settings.get(resource, ())),
+        *_text(resource, plan.texts),
+        *([f"      also touches {', '.join(others)}"] if others else ()),
+    ]
+
+
+def _remarks(report: reports.ClusterPlan) -> Iterator[str]:
+    """What to know, or to do, before this can be applied."""
+    for change in report.changes:
+        if change.migration is not None and not change.migration.supported:
+            yield f"  ! {change.resource} can't be changed like this: apply fails, and holds up what depends on it"
+    for gate in report.approvals_required:
+        how = f"with `omnigraph cluster approve {gate.resource} --as <name>`"
+        yield f"  ! {gate.resource} {'is approved' if gate.satisfied else f'needs approval: {gate.reason} {how}'}"
+    if report.ok and not report.state_observations.state_found:
+        yield "  ! there is no state yet: run `omnigraph cluster import` before apply"
 
 
 def _text(resource: str, texts: Mapping[str, list[str]]) -> list[str]:
@@ -64,10 +73,6 @@ def _text(resource: str, texts: Mapping[str, list[str]]) -> list[str]:
     lines = texts.get(resource, [])
     first = next(other for other, shown in texts.items() if shown == lines) if lines else resource
     return [f"      as {first}"] if first != resource else [f"        {line}" for line in lines[2:]]
-
-
-def _is_changed(resource: str, changes: Iterable[reports.ClusterChange]) -> bool:
-    return any(change.resource == resource for change in changes)
 
 
 def _change(change: reports.ClusterChange, *, for_review: bool) -> str:
@@ -113,7 +118,7 @@ def approved(report: reports.ClusterApproved) -> list[str]:
     return [f"{head} (approval {report.approval_id})", *_findings(report.diagnostics)]
 
 
-def status(report: reports.ClusterStatus) -> list[str]:
+def status(report: reports.ClusterStatus, *, for_review: bool) -> list[str]:
     state = report.state_observations
     if not report.ok:
         lines = ["cluster status failed"]
@@ -122,20 +127,36 @@ def status(report: reports.ClusterStatus) -> list[str]:
     else:
         lines = [f"cluster state: revision {state.state_revision}, {state.resource_count} resource(s)"]
     if state.state_found:
-        lines.append(f"  applied config: {state.applied_config_digest or '(not converged)'}")
+        digest = state.applied_config_digest or "(not converged)"
+        lines.append(f"  applied config: {digest[:16] if for_review else digest}")
     if state.locked:
         lines.append(f"  lock: held (id={state.lock_id}, operation={state.lock_operation}, pid={state.lock_pid})")
-    else:
+    elif report.ok or state.state_found:
         lines.append("  lock: not held")
-    return [*lines, *_statuses(report.resource_statuses), *_findings(report.diagnostics)]
+    lines += [_pipeline(pipeline) for pipeline in report.pipelines]
+    return [*lines, *_statuses(report.resource_statuses, all_of_them=for_review), *_findings(report.diagnostics)]
 
 
-def observed(report: reports.ClusterObserved) -> list[str]:
+def _pipeline(pipeline: reports.AppliedPipeline) -> str:
+    branch = "" if pipeline.branch == "main" else f" ({pipeline.branch})"
+    commit = pipeline.last_commit
+    if commit is None:
+        last = "no run yet"
+    else:
+        who = f" by {commit.actor_id}" if commit.actor_id is not None else ""
+        last = f"last commit {commit.id}{who}, {format_datetime(commit.created_at // 1_000)}"
+    return f"  pipeline.{pipeline.name} -> graph.{pipeline.graph_id}{branch}: {last}"
+
+
+def observed(report: reports.ClusterObserved, *, for_review: bool) -> list[str]:
     state = report.state_observations
     head = f"cluster {report.operation}: revision {state.state_revision}, {state.resource_count} resource(s)"
     if not report.ok:
         head = f"cluster {report.operation} failed"
-    return [head, *_statuses(report.resource_statuses), *_findings(report.diagnostics)]
+    lines = [head, *_statuses(report.resource_statuses)]
+    if for_review and report.ok and any("graph_missing" in s.conditions for s in report.resource_statuses.values()):
+        lines.append("  the next apply makes what is missing")
+    return [*lines, *_findings(report.diagnostics)]
 
 
 def unlocked(report: reports.ClusterUnlocked, lock: object) -> list[str]:
@@ -156,17 +177,17 @@ def history(report: reports.ClusterHistory) -> list[str]:
     return [*lines, *_findings(report.diagnostics)]
 
 
-def _statuses(statuses: reports.Statuses) -> list[str]:
-    """Only what is not as it should be is worth a line."""
+def _statuses(statuses: reports.Statuses, *, all_of_them: bool = False) -> list[str]:
+    """What is not as it should be, or everything."""
     return [
-        f"  {address}: {said.status} ({', '.join(said.conditions)})"
+        f"  {address}: {said.status}" + (f" ({', '.join(said.conditions)})" if said.conditions else "")
         for address, said in sorted(statuses.items())
-        if said.conditions
+        if said.conditions or all_of_them
     ]
 
 
 def _findings(diagnostics: reports.Diagnostics) -> list[str]:
-    return [line for finding in diagnostics for line in str(finding).splitlines()]
+    return [str(finding) for finding in diagnostics]
 
 
 def _flag(value: bool) -> str:

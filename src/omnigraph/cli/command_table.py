@@ -9,7 +9,7 @@ FAMILIES = {
     "blob": "Read blob properties.",
     "schema": "Show, plan and apply schemas.",
     "pipeline": "Bulk data on Spark.",
-    "cluster": "Describe a cluster in files, plan, apply.",
+    "cluster": "Describe a cluster in files, plan, apply. A new one begins with import.",
     "graphs": "The graphs of a server.",
     "queries": "The stored queries of a cluster.",
     "policy": "Check, test and explain the rules of a cluster.",

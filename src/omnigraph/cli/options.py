@@ -55,4 +55,4 @@ Types: TypeAlias = Annotated[
     list[str] | None, typer.Option("--type", help="Only this type; may be repeated.", metavar="TYPE")
 ]
 Ops: TypeAlias = Annotated[list[Operation] | None, typer.Option("--op", help="Only these; may be repeated.")]
-Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", help="Changes per page.", metavar="N")]
+Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", help="Changes per page.", metavar="N", min=1)]

@@ -1,4 +1,4 @@
-"""How a cluster has its pipeline files read: it knows nothing of pipelines, so whoever knows both hands this in."""
+"""Reads pipeline files for the cluster package, which may not import pipelines: the command line passes this to it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
     from omnigraph.graph import Graph
     from omnigraph.mcp.connections import MountedEndpoint
+    from omnigraph.server.settings import AgentSettings
+    from omnigraph.server.states import States
+    from omnigraph.server.surroundings import Surroundings
+    from omnigraph.server.tokens import Tokens
 
 
 def main() -> None:
@@ -28,22 +32,30 @@ def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlob
     return omnigraph.open(uri, embedder=embedder, external_blobs=external_blobs, limits=limits)
 
 
-def application(*given: Any) -> ASGIApp:
+def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp:
     """The server's application with an endpoint for agents, which the server itself knows nothing of."""
     from omnigraph.server.assembly import application as assembled
 
-    return assembled(*given, agents=_agents)
+    return assembled(states, tokens, around, agents=lambda: agents_of(around.settings.agents))
 
 
-def _agents() -> MountedEndpoint:
+def agents_of(chosen: AgentSettings) -> MountedEndpoint:
+    """What speaks the protocol of agents, on the terms that the server was started with."""
     from omnigraph.errors import NotFoundError
 
     try:
         from omnigraph.mcp.connections import MountedEndpoint
-        from omnigraph.mcp.terms import Terms
+        from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, Terms
     except ModuleNotFoundError as error:
         raise NotFoundError(f"this server has no {error.name}, which agents need: install omnigraph[mcp]") from None
-    return MountedEndpoint(Terms())
+    return MountedEndpoint(
+        Terms(
+            max_tokens=chosen.max_tokens or DEFAULT_MAX_TOKENS,
+            read_only=chosen.read_only,
+            allow_main=chosen.allow_main,
+            main_flag="--mcp-allow-main",
+        )
+    )
 
 
 if __name__ == "__main__":

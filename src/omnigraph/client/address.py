@@ -42,6 +42,10 @@ class Address:
         """The graph's own address."""
         return self.base if self.graph is None else f"{self.base}{_GRAPHS}{quote(self.graph, safe='')}"
 
+    @property
+    def is_encrypted(self) -> bool:
+        return self.base.startswith("https:")
+
     def url(self, route: Route, **path: str) -> str:
         """Where an operation is. A segment of the path is encoded as a whole: the branch `a/b` is `a%2Fb`."""
         filled = route.path.format(**{name: quote(value, safe="") for name, value in path.items()})

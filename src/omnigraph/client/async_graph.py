@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self
 
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
@@ -31,7 +30,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
         super().__init__(address, binder)
-        self._transport = AsyncTransport(settings or Settings())
+        self._transport = AsyncTransport(settings or Settings(), encrypted=address.is_encrypted)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -40,9 +39,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     query = awaited(reads.query)

@@ -19,9 +19,9 @@ Result = TypeVar("Result")
 class AsyncTransport:
     """One pool of connections to one server, for one event loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, encrypted: bool) -> None:
         self._settings = settings
-        self._client = httpx.AsyncClient(**settings.client_options())
+        self._client = httpx.AsyncClient(**settings.client_options(encrypted=encrypted))
 
     async def aclose(self) -> None:
         await self._client.aclose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 class RemoteGraph(NeedsStorage, Remote):
     """A graph behind a server. Implements `omnigraph.GraphApi` as `Graph` does, over HTTP.
 
-    A handle may be shared between threads; it keeps connections. Reads, and writes under an idempotency key (every
-    mutation, load and merge has one), are repeated when an answer is lost, within `timeout`. What a handle has written
-    it also reads. Errors are those of the engine, with their fields.
+    A handle may be shared between threads; it keeps connections. Reads are repeated when an answer is lost, within
+    `timeout`, and so are writes, each of which has an idempotency key. What a handle has written it also reads. Errors
+    are those of the engine, with their fields.
     """
 
     def __init__(self, address: Address, settings: Settings | None = None, binder: Binder = plain_binder) -> None:
         super().__init__(address, binder)
-        self._transport = Transport(settings or Settings())
+        self._transport = Transport(settings or Settings(), encrypted=address.is_encrypted)
 
     def close(self) -> None:
         """Close the connections."""
@@ -45,9 +44,7 @@ class RemoteGraph(NeedsStorage, Remote):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     query = sent(reads.query)

@@ -57,16 +57,12 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One exchange with a server.
-
-    `repeatable` says that doing it twice is doing it once: it reads, or carries an idempotency key.
-    """
+    """One exchange with a server. Doing it twice is doing it once: it reads, or carries an idempotency key."""
 
     route: Route
     url: str
     content: bytes | Upload | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    repeatable: bool = True
     writes: bool = False
     method: str = ""
     wait_seconds: float = 0.0

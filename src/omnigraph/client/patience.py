@@ -1,7 +1,7 @@
 """When a request is sent again, when not, and what its caller is told in the end.
 
-Pure but for its clock. A request is repeated when that can't do anything twice: it reads, it carries an idempotency
-key, it never left this machine, or the server said that it did nothing. What remains open is told as open.
+Pure but for its clock. Repeating a request can't do anything twice: it reads, or it carries an idempotency key. What
+can't be sent again, or is not answered in its time, is told as open if it may have happened.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 import httpx
 
 from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.retry_after import retry_after_seconds
 from omnigraph.api.routes import MIN_COMMIT_HEADER
 from omnigraph.api.wire import decode
 from omnigraph.client.messages import Reply, Request
@@ -39,7 +40,8 @@ _MOST_REPEATS: Final = 8
 """Some ten seconds of pauses: a server that starts again is waited for, one that is gone is reported."""
 _TO_CATCH_UP: Final = 5.0
 """Seconds that another worker may take to see a commit that was made through this client."""
-_GATEWAY: Final = frozenset({502, 503, 504})
+_GATEWAY: Final = frozenset({429, 502, 503, 504})
+"""What stands before a server answers so for it, in words of its own."""
 _SAYS_NOTHING_OF_BEFORE: Final = frozenset({401, 403, 404, 408, 413, 415, 429})
 """Refusals that come before the server looks an idempotency key up."""
 _DID_NOTHING: Final = frozenset({TooManyRequestsError.error_type(), UnavailableError.error_type()})
@@ -79,7 +81,7 @@ class Attempts:
         was_sent = not isinstance(error, NEVER_SENT)
         if self.request.writes and was_sent:
             self._lost = cause
-        pause = self._pause() if self.request.repeatable or not was_sent else None
+        pause = self._pause()
         if pause is None:
             raise self._given_up(cause, was_sent) from error
         return pause
@@ -99,8 +101,8 @@ class Attempts:
         kind = _told_type(reply)
         if reply.status == 412 and MIN_COMMIT_HEADER in self.request.headers:
             return self._pause() if self.clock() - self._began < _TO_CATCH_UP else None
-        if kind in _DID_NOTHING or (reply.status in _GATEWAY and self.request.repeatable):
-            return self._pause(_retry_after(reply))
+        if kind in _DID_NOTHING or reply.status in _GATEWAY:
+            return self._pause(retry_after_seconds(reply.header("retry-after")))
         if kind == CommitOutcomeUnknownError.error_type() and self.request.key is not None:
             return self._pause()
         return None
@@ -130,8 +132,3 @@ def _told_type(reply: Reply) -> str | None:
         return decode(reply.body, ErrorOutput).type
     except BadRequestError:
         return None
-
-
-def _retry_after(reply: Reply) -> float | None:
-    told = (reply.header("retry-after") or "").strip()
-    return float(told) if told.isascii() and told.isdigit() else None

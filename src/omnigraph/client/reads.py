@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec import structs
+
 from omnigraph.api import parameters as api_parameters
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
@@ -55,8 +57,7 @@ def query_request(
     operation_id: str = "query",
 ) -> Request:
     """A query, to be answered with rows, with its plan or with its profile."""
-    options = {"branch": point.branch, "snapshot": point.snapshot, "version": point.version, "at": point.at}
-    asked = remote.asked(source, name, params, given, options)
+    asked = remote.asked(source, name, params, given, structs.asdict(point))
     plain = None if asked.params is None else dict(asked.params)
     body = QueryRequest(asked.source, asked.name, plain, point.branch, point.snapshot, point.version, point.at)
     request = remote.reading(remote.request(operation_id, body=body), point)

@@ -84,28 +84,23 @@ class Remote:
 
     def reading(self, request: Request, point: ReadPoint) -> Request:
         """The same of a branch's head, no older than what this client wrote there."""
-        made = None
-        if point.snapshot is None and point.version is None and point.at is None:
-            made = self._made.get(branch_of(point.branch))
+        made = self._made.get(branch_of(point.branch)) if point.is_head else None
         return request if made is None else request.with_headers({MIN_COMMIT_HEADER: made})
 
     def writing(
         self, request: Request, *, actor: str | None, key: str | None = None, content: Upload | None = None
     ) -> Request:
-        """The same as a write: under a key where the operation takes one, so that sending it twice is safe."""
+        """The same as a write under a key, one of its own when none is given, so that sending it twice is safe."""
         if actor is not None:
             raise BadRequestError(
                 f"actor '{actor}' is not allowed on a served write: the server knows who writes by the token"
             )
-        keyed = request.route.idempotent_by_key
-        if key is not None and not keyed:
-            raise BadRequestError(f"'{request.route.operation_id}' takes no idempotency key")
         named = key if key is not None else secrets.token_hex(16)
-        headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")} if keyed else {}
+        headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")}
         if content is not None:
             headers["Content-Type"] = request.route.request_media.value
         body = request.content if content is None else content
-        return replace(request.with_headers(headers), content=body, repeatable=keyed, writes=True)
+        return replace(request.with_headers(headers), content=body, writes=True)
 
     # What this client has written
 
@@ -126,6 +121,4 @@ def branch_of(name: str | None) -> str:
 
 
 def target_of(point: ReadPoint) -> ReadTarget:
-    if point.snapshot is not None:
-        return ReadTarget(None, point.snapshot)
-    return ReadTarget(branch_of(point.branch), None)
+    return ReadTarget.of(point, branch_of(point.branch))

@@ -20,7 +20,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class RemoteRows(ArrowRows):
+class _Origin:
+    """What the headers of an answer with rows say."""
+
+    def __init__(self, reply: Reply, target: ReadTarget) -> None:
+        self._target = target
+        self._query_name = reply.header(QUERY_HEADER) or ""
+        self._graph_commit_id = reply.header(COMMIT_HEADER) or ""
+
+    @property
+    def query_name(self) -> str:
+        return self._query_name
+
+    @property
+    def target(self) -> ReadTarget:
+        """What is read: a branch, or a commit."""
+        return self._target
+
+    @property
+    def graph_commit_id(self) -> str:
+        """The commit that the read sees."""
+        return self._graph_commit_id
+
+
+class RemoteRows(_Origin, ArrowRows):
     """The rows of one query, in order, as the server sent them.
 
     Iterating gives a dictionary per row; `result[0]` is one, `result[1:3]` is a list of them. Values are plain Python
@@ -31,22 +54,8 @@ class RemoteRows(ArrowRows):
         require_arrow(reply)
         if not reply.body.endswith(END):
             raise AnswerBrokenError(len(reply.body), "the Arrow stream lacks its end")
-        self._origin = _Origin(reply, target)
+        super().__init__(reply, target)
         self._stream = reply.body
-
-    @property
-    def query_name(self) -> str:
-        return self._origin.query_name
-
-    @property
-    def target(self) -> ReadTarget:
-        """What was read: a branch, or a commit."""
-        return self._origin.target
-
-    @property
-    def graph_commit_id(self) -> str:
-        """The commit that the read saw."""
-        return self._origin.graph_commit_id
 
     @cached_property
     def _received(self) -> pa.Table:
@@ -65,42 +74,19 @@ class RemoteRows(ArrowRows):
         return _typed(self._received.schema)
 
 
-class _Origin:
-    """What the headers of an answer with rows say."""
-
-    def __init__(self, reply: Reply, target: ReadTarget) -> None:
-        self.query_name = reply.header(QUERY_HEADER) or ""
-        self.graph_commit_id = reply.header(COMMIT_HEADER) or ""
-        self.target = target
-
-
 def require_arrow(reply: Reply) -> None:
     if reply.media != Media.ARROW:
         text = f"rows as '{reply.media}', and not as Arrow, which this client reads"
         raise UnexpectedAnswerError(reply.status, text)
 
 
-class _Batches(ArrowBatches):
+class _Batches(_Origin, ArrowBatches):
     """What both kinds of streams know. `first` are batches that came with the schema."""
 
     def __init__(self, reply: Reply, target: ReadTarget, decoder: BatchDecoder, first: list[Any]) -> None:
-        self._origin = _Origin(reply, target)
+        super().__init__(reply, target)
         self._decoder = decoder
         self._first = first
-
-    @property
-    def query_name(self) -> str:
-        return self._origin.query_name
-
-    @property
-    def target(self) -> ReadTarget:
-        """What is read: a branch, or a commit."""
-        return self._origin.target
-
-    @property
-    def graph_commit_id(self) -> str:
-        """The commit that the read sees."""
-        return self._origin.graph_commit_id
 
     @property
     def schema(self) -> pa.Schema:

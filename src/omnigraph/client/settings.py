@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,14 +30,19 @@ class Settings:
         if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
             raise BadRequestError("the token must be printable ASCII characters")
 
-    def client_options(self) -> dict[str, Any]:
-        """For both kinds of clients. Redirects are never followed: a token is for the server that it was given for."""
+    def client_options(self, *, encrypted: bool) -> dict[str, Any]:
+        """For both kinds of clients. Redirects are never followed: a token is for the server that it was given for.
+
+        Only an encrypted connection needs the certificates of this machine, which take long to load. The others get a
+        context that trusts nobody.
+        """
         headers = {"User-Agent": "omnigraph-python"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         return {
             "headers": headers,
             "follow_redirects": False,
+            "verify": _certificates() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             "limits": httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
         }
 
@@ -50,3 +56,12 @@ class Settings:
         if status >= 300 and self.token is not None:
             body = body.replace(self.token.encode(), b"[token]")
         return Reply(status, {name.lower(): value for name, value in headers.items()}, body)
+
+
+def _certificates() -> ssl.SSLContext:
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise BadRequestError(
+            f"can't load the certificates that servers are known by ({error}); SSL_CERT_FILE and SSL_CERT_DIR name them"
+        ) from None

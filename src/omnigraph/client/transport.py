@@ -18,9 +18,9 @@ Result = TypeVar("Result")
 class Transport:
     """One pool of connections to one server. Safe to share between threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, encrypted: bool) -> None:
         self._settings = settings
-        self._client = httpx.Client(**settings.client_options())
+        self._client = httpx.Client(**settings.client_options(encrypted=encrypted))
 
     def close(self) -> None:
         self._client.close()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from omnigraph.api import parameters as api_parameters
 from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted
+from omnigraph.api.commits import required_commit
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.graph import LoadInput
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
@@ -27,7 +28,7 @@ from omnigraph.api.parameter_values import plain_parameters
 from omnigraph.api.query import InvokeStoredQueryRequest, ReadPoint
 from omnigraph.api.routes import IF_COMMIT_HEADER, Media
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest
-from omnigraph.client.messages import Request, Steps, Upload, header_text
+from omnigraph.client.messages import Request, Steps, Upload
 from omnigraph.client.reads import ROWS, read
 from omnigraph.client.remote import MAIN, Remote, branch_of, target_of
 from omnigraph.client.rows import RemoteRows
@@ -68,7 +69,7 @@ def mutate(
 
 
 def _conditional(request: Request, if_commit: str) -> Request:
-    return request.with_headers({IF_COMMIT_HEADER: header_text(if_commit, "if_commit")})
+    return request.with_headers({IF_COMMIT_HEADER: required_commit(if_commit, "if_commit")})
 
 
 def load(
@@ -165,17 +166,26 @@ def invoke(
 
 
 def create_branch(
-    remote: Remote, /, name: str, *, source: str | None = None, actor: str | None = None
+    remote: Remote,
+    /,
+    name: str,
+    *,
+    source: str | None = None,
+    actor: str | None = None,
+    idempotency_key: str | None = None,
 ) -> Steps[BranchCreated]:
     """A branch from another branch's head, or from any commit that a live branch still has."""
-    reply = yield remote.writing(remote.request("createBranch", body=BranchCreateRequest(name, source)), actor=actor)
+    request = remote.request("createBranch", body=BranchCreateRequest(name, source))
+    reply = yield remote.writing(request, actor=actor, key=idempotency_key)
     remote.forget(branch_of(name))
     return replace(reply.decoded(BranchCreated), uri=remote.uri)
 
 
-def delete_branch(remote: Remote, /, name: str, *, actor: str | None = None) -> Steps[BranchDeleted]:
+def delete_branch(
+    remote: Remote, /, name: str, *, actor: str | None = None, idempotency_key: str | None = None
+) -> Steps[BranchDeleted]:
     """Delete a branch. Commits that another branch has stay."""
-    reply = yield remote.writing(remote.request("deleteBranch", branch=name), actor=actor)
+    reply = yield remote.writing(remote.request("deleteBranch", branch=name), actor=actor, key=idempotency_key)
     remote.forget(branch_of(name))
     return replace(reply.decoded(BranchDeleted), uri=remote.uri)
 
@@ -207,13 +217,20 @@ def settled(resolutions: Resolutions) -> Resolutions | None:
 
 
 def apply_schema(
-    remote: Remote, /, text: str, *, branch: str = MAIN, allow_data_loss: bool = False, actor: str | None = None
+    remote: Remote,
+    /,
+    text: str,
+    *,
+    branch: str = MAIN,
+    allow_data_loss: bool = False,
+    actor: str | None = None,
+    idempotency_key: str | None = None,
 ) -> Steps[SchemaApplied]:
     """Change the schema of a branch in one commit, together with the data change it needs.
 
     A server that serves a cluster refuses it: there the schema is changed by `omnigraph cluster apply`.
     """
     body = SchemaApplyRequest(text, allow_data_loss, None if branch_of(branch) == MAIN else branch)
-    reply = yield remote.writing(remote.request("applySchema", body=body), actor=actor)
+    reply = yield remote.writing(remote.request("applySchema", body=body), actor=actor, key=idempotency_key)
     remote.wrote(branch_of(branch), reply)
     return replace(reply.decoded(SchemaApplied), uri=remote.uri)

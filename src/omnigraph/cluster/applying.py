@@ -27,9 +27,9 @@ from omnigraph.cluster.catalog import payload_path
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
 from omnigraph.cluster.diff import difference
-from omnigraph.cluster.dispositions import RECOVERY_PENDING, demoted, held_up, parsed
+from omnigraph.cluster.dispositions import RECOVERY_PENDING, blocked, demoted, held_up, parsed
 from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import Recorded, graph_folder, revision_path
+from omnigraph.cluster.ledger import Recorded, graph_folder
 from omnigraph.cluster.lock import timestamp
 from omnigraph.cluster.moves import DELETE, Moves, of_kind
 from omnigraph.cluster.payloads import Damage
@@ -50,7 +50,11 @@ def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None)
         recorded = require_state(session)
         refuse_uncovered(recorded.state)
         run = _Run(session, desired, recorded, actor)
-        run.carry_out()
+        try:
+            run.carry_out()
+        except ClusterError as problem:
+            run.give_up(problem.codes[0])
+            raise
 
     attempt.run("apply", read_pipeline, carry_out)
     changes = run.changes if run is not None else ()
@@ -92,9 +96,10 @@ class _Run:
         moves = Moves(desired, prospect.settlement.views, self.actor)
         deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
         if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
-            self._refuse_overtaken()
+            session.ledger.refuse_overtaken(self.base)
         moves.run(prospect.changes)
         if moves.failed:
+            session.ledger.refuse_overtaken(self.base)
             moves.skip_deletes(prospect.changes)
         else:
             moves.refuse_exported(prospect.changes)
@@ -113,16 +118,12 @@ class _Run:
         for approval in approvals.values():
             session.found += mark_spent(session.store, approval, draft.approvals[approval.approval_id])
 
-    def _refuse_overtaken(self) -> None:
-        """Before the first graph is moved: what was seen of the graphs goes with the state they were compared with."""
-        following = self.base.revision + 1
-        if (other := self.session.ledger.revision(following)) is not None:
-            raise ClusterError.of(
-                "state_cas_mismatch",
-                revision_path(following),
-                f"another writer has changed the state since revision {self.base.revision} was read, and made revision "
-                f"{following} ({other.state_cas}); nothing was changed, run the command again",
-            )
+    def give_up(self, reason: str) -> None:
+        """No state was made, so nothing counts as applied. What was moved, the next apply finds."""
+        self.changes = tuple(
+            blocked(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
+            for change in self.changes
+        )
 
     def _store_payloads(self, prospect: Prospect) -> None:
         """The texts that the next state names, and those of the last one that were damaged."""
@@ -159,25 +160,9 @@ class _Run:
             self._record(draft, change)
         draft.observations.update(moves.observations)
         for resource, approval in approvals.items():
-            draft.forget_graph(resource.removeprefix("graph."))
-            now = timestamp()
-            draft.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
-            draft.observations[resource] = GraphTombstone(
-                deleted_at=now, approval_id=approval.approval_id, actor=self.actor
-            )
-        held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
-        for graph_id in desired.file.config.graphs:
-            address = graph_address(graph_id)
-            if address in draft.resources:
-                wanted, had = desired.resources[address], draft.resources[address]
-                is_held = address in held or schema_address(graph_id) in held
-                draft.resources[address] = msgspec.structs.replace(
-                    had,
-                    embedding_provider=wanted.embedding_provider,
-                    external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
-                )
-        resources = draft.state().resources
-        residual = {change.resource for change in difference(resources, desired.resources)}
+            self._record_delete(draft, resource, approval)
+        self._record_settings(draft)
+        residual = {change.resource for change in difference(draft.state().resources, desired.resources)}
         damaged = {payload.address for payload in prospect.damaged if payload.damage is Damage.READ_ERROR}
         _settle_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
         self.converged = not residual and not prospect.settlement.pending
@@ -195,18 +180,44 @@ class _Run:
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
             draft.settle(change.resource, StatusKind.BLOCKED, change.reason)
 
+    def _record_delete(self, draft: Draft, resource: str, approval: Approval) -> None:
+        draft.forget_graph(resource.removeprefix("graph."))
+        now = timestamp()
+        draft.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
+        draft.observations[resource] = GraphTombstone(
+            deleted_at=now, approval_id=approval.approval_id, actor=self.actor
+        )
+
+    def _record_settings(self, draft: Draft) -> None:
+        """What a configuration says of its graphs. One that is held up itself takes no other blobs in than before."""
+        held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
+        for graph_id in self.desired.file.config.graphs:
+            address = graph_address(graph_id)
+            if (had := draft.resources.get(address)) is not None:
+                wanted = self.desired.resources[address]
+                is_held = not held.isdisjoint((address, schema_address(graph_id)))
+                draft.resources[address] = msgspec.structs.replace(
+                    had,
+                    embedding_provider=wanted.embedding_provider,
+                    external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
+                )
+
     def _remove(self, prospect: Prospect, deleted: list[ClusterChange]) -> None:
         """The roots of graphs that are deleted, also those that an apply before this one did not come to."""
         views = prospect.settlement.views
         self.session.found += leftover_findings(views)
-        generation = self.base.state.generation
-        folders = {change.resource: graph_folder(g := parsed(change).name, generation(g)) for change in deleted}
-        for resource, folder in [*folders.items(), *((folder, folder) for folder in views.leftovers)]:
-            try:
-                self.session.store.remove_tree(folder, first="__manifest/graph.json")
-            except StorageError as problem:
-                message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
-                self.session.found.append(error(DELETE.failed, resource, message))
+        for change in deleted:
+            graph_id = parsed(change).name
+            self._remove_root(change.resource, graph_folder(graph_id, self.base.state.generation(graph_id)))
+        for folder in views.leftovers:
+            self._remove_root(folder, folder)
+
+    def _remove_root(self, path: str, folder: str) -> None:
+        try:
+            self.session.store.remove_tree(folder, first="__manifest/graph.json")
+        except StorageError as problem:
+            message = f"it is deleted, but files below {folder} are still there; the next apply goes on ({problem})"
+            self.session.found.append(error(DELETE.failed, path, message))
 
 
 def _settle_statuses(draft: Draft, open_: Collection[str], pending: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""One command from its start to its report: whatever it comes to, and wherever it ends, it can be told."""
+"""One run of a cluster command, from its start to its report. A run that fails anywhere still has a report."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from omnigraph.cluster.desired import Desired, ReadPipeline, load_desired
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic
 from omnigraph.cluster.session import UNREAD, Session, locked, open_session
 from omnigraph.cluster.state import State
+from omnigraph.cluster.storage_root import shown_directory
 
 Outcome = TypeVar("Outcome")
 
@@ -53,7 +54,7 @@ class Attempt:
 
     @property
     def config_dir(self) -> str:
-        return str(self.desired.file.directory) if self.desired is not None else self.source
+        return shown_directory(self.source)
 
     @property
     def desired_revision(self) -> DesiredRevision:

@@ -87,8 +87,9 @@ def _refused_keys(root: yaml.MappingNode) -> list[Diagnostic]:
 
 
 def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
+    """`noted` is what is wrong with the shape: a version that could not be read is 0, and said there."""
     found: list[Diagnostic] = []
-    if config.version != CONFIG_VERSION and not noted:
+    if config.version != CONFIG_VERSION and (config.version or not noted):
         message = f"it is {config.version}, and this omnigraph reads version {CONFIG_VERSION}"
         found.append(error("unsupported_cluster_config_version", "version", message))
     if config.metadata.name is not None and not config.metadata.name.strip():

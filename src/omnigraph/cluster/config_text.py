@@ -5,6 +5,7 @@ finds everything. No note shows a value: somebody may have written a key where o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from typing import Final
 
 import yaml
@@ -26,6 +27,8 @@ def compose(text: str) -> yaml.MappingNode:
         raise ClusterError.of(INVALID, CONFIG_FILE, f"{where}{problem.problem or problem.context}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ClusterError.of(INVALID, CONFIG_FILE, "it is no YAML") from None
+    if node is None or is_empty(node):
+        raise ClusterError.of(INVALID, CONFIG_FILE, "it is empty; begin with `version: 1`")
     if not isinstance(node, yaml.MappingNode):
         raise ClusterError.of(INVALID, CONFIG_FILE, "it has to hold keys and values")
     if odd := next((key for key, _ in node.value if not isinstance(key, yaml.ScalarNode)), None):
@@ -87,7 +90,9 @@ class Values:
         found = {}
         for name, value in self.entries(node, where):
             if name not in known:
-                self.complain(value, f"{where} has an unknown key '{name}'; known here: {', '.join(known)}")
+                close = get_close_matches(name, known, 1)
+                meant = f"did you mean '{close[0]}'? " if close else ""
+                self.complain(value, f"{where} has an unknown key '{name}'; {meant}known here: {', '.join(known)}")
             elif not is_empty(value):
                 found[name] = value
         for name in required:

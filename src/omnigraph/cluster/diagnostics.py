@@ -26,7 +26,8 @@ class ClusterError(OmniGraphError):
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         if not diagnostics:
             raise ValueError("a cluster error needs at least one diagnostic")
-        super().__init__("\n".join(map(str, diagnostics)))
+        told = "\n".join(map(str, diagnostics))
+        super().__init__(told if len(diagnostics) > 1 else told.removeprefix("ERROR "))
         self.diagnostics = tuple(diagnostics)
 
     @classmethod

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from omnigraph.api.cluster import BlastRadius, ClusterChange, Dependency
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.cluster.state import Resource
@@ -44,6 +46,25 @@ def _metadata_change(before: Resource, after: Resource) -> MetadataChange | None
     if before.embedding_profile != after.embedding_profile:
         return "embedding_profile"
     return "pipeline_graph" if before.pipeline_graph != after.pipeline_graph else None
+
+
+def changed_settings(before: Resource, after: Resource) -> list[str]:
+    """What is said about a resource otherwise than in a file, as lines: `name: before -> after`."""
+    had, has = _settings(before), _settings(after)
+    names = [name for name in dict.fromkeys([*had, *has]) if had.get(name) != has.get(name)]
+    return [f"{name}: {had.get(name, '(none)')} -> {has.get(name, '(none)')}" for name in names]
+
+
+def _settings(resource: Resource) -> dict[str, str]:
+    profile, blobs = resource.embedding_profile, resource.external_blob_policy
+    told = {
+        "applies_to": ", ".join(resource.applies_to or ()),
+        "graph": resource.pipeline_graph,
+        "embedding_provider": resource.embedding_provider,
+        "external_blobs": ", ".join(f"{base.uri} ({base.scope})" for base in blobs.bases) if blobs else None,
+        **(msgspec.structs.asdict(profile) if profile is not None else {}),
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def blast_radius(changes: Iterable[ClusterChange], dependencies: Sequence[Dependency]) -> tuple[BlastRadius, ...]:

@@ -14,7 +14,7 @@ import msgspec
 
 from omnigraph.api.cluster import ClusterChange
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
-from omnigraph.cluster.addresses import Address, Kind, graph_address
+from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.diagnostics import Diagnostic, warning
 from omnigraph.cluster.state import Resource
 
@@ -77,13 +77,12 @@ class _Classifier:
         address, operation = parsed(change), change.operation
         match address.kind:
             case Kind.GRAPH if operation is ResourceOperation.UPDATE:
-                return ChangeDisposition.DERIVED, None
+                is_stuck = _deletes(self.changes.values(), schema_address(address.name))
+                return _DEFERRED if is_stuck else (ChangeDisposition.DERIVED, None)
             case Kind.GRAPH if operation is ResourceOperation.DELETE:
                 return self._graph_delete(address.name)
             case Kind.SCHEMA if operation is ResourceOperation.DELETE:
-                if graph_address(address.name) in self.changes:
-                    return self._graph_delete(address.name)
-                return ChangeDisposition.DEFERRED, UNSUPPORTED
+                return self._graph_delete(address.name) if self._is_deleted(address.name) else _DEFERRED
             case Kind.QUERY if operation is ResourceOperation.DELETE:
                 return self._graph_delete(address.graph) if self._is_deleted(address.graph) else _APPLIED
             case Kind.SCHEMA if operation is ResourceOperation.CREATE:
@@ -138,6 +137,7 @@ class _Classifier:
 
 
 _APPLIED: Final[tuple[ChangeDisposition, None]] = (ChangeDisposition.APPLIED, None)
+_DEFERRED: Final = (ChangeDisposition.DEFERRED, UNSUPPORTED)
 
 
 def _blocked(reason: str) -> tuple[ChangeDisposition, str]:
@@ -177,7 +177,7 @@ def blocked(change: ClusterChange, reason: str) -> ClusterChange:
 
 _WHY: Final = {
     RECOVERY_PENDING: "what stands there has to be settled first",
-    APPROVAL_REQUIRED: "run `omnigraph cluster approve` for the graph, then apply again",
+    APPROVAL_REQUIRED: "run `omnigraph cluster approve {graph} --as <name>`, then apply again",
     DEPENDENCY: "what it depends on, or what depends on it, was not applied",
     UNSUPPORTED: "apply can't make this change",
 }
@@ -187,7 +187,8 @@ def held_up(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
     """A finding for each change that was not made."""
     found = []
     for change in changes:
-        said = f"{change.reason}: {_WHY.get(change.reason or '', 'see above')}"
+        why = _WHY.get(change.reason or "", "see above")
+        said = f"{change.reason}: {why.format(graph=graph_address(parsed(change).graph or ''))}"
         if change.disposition is ChangeDisposition.DEFERRED:
             found.append(warning("apply_unsupported_change", change.resource, said))
         elif change.disposition is ChangeDisposition.BLOCKED:

@@ -1,4 +1,4 @@
-"""The next state of a cluster while it is worked out: parts of a state that can be changed, and made one again."""
+"""A draft of the next state of a cluster: the parts of a state while they change, and the state made of them."""
 
 from __future__ import annotations
 
@@ -94,10 +94,12 @@ class Draft:
         self.statuses.pop(address, None)
 
     def forget_graph(self, graph_id: str) -> None:
-        """A graph that was deleted, with all that hangs on it; its root is never used again."""
+        """A graph that was deleted, with all that hangs on it: its schema, its queries, the pipelines that load it. Its
+        root is never used again."""
         for text in [*self.resources, *self.statuses]:
-            address = Address.parse(text)
-            if address is not None and address.graph == graph_id:
+            address, resource = Address.parse(text), self.resources.get(text)
+            is_loading = resource is not None and resource.pipeline_graph == graph_address(graph_id)
+            if is_loading or (address is not None and address.graph == graph_id):
                 self.forget(text)
         self.retired_roots[graph_id] = self.retired_roots.get(graph_id, 0) + 1
 

@@ -125,13 +125,13 @@ class Ledger:
         standing = self._created(made, is_first=after is None)
         if standing is None:
             return made
-        expected = "no state" if after is None else f"revision {after.revision} ({after.state_cas})"
-        raise ClusterError.of(
-            "state_cas_mismatch",
-            made.path,
-            f"another writer has changed the state since {expected} was read, and made revision {revision} "
-            f"({standing.state_cas}); nothing was written, run the command again",
-        )
+        raise _overtaken(after, standing)
+
+    def refuse_overtaken(self, after: Recorded) -> None:
+        """Raises `state_cas_mismatch` when another writer has made the next state: what was looked at since may be its
+        doing, and is not to be judged by the state before."""
+        if (standing := self.revision(after.revision + 1)) is not None:
+            raise _overtaken(after, standing)
 
     def _created(self, made: Recorded, *, is_first: bool) -> Recorded | None:
         """Create a revision. The state of the writer that was faster, None when it is ours that stands."""
@@ -178,6 +178,16 @@ class Ledger:
             return self._store.read(path)
         except StorageError as error:
             raise ClusterError.of("state_read_error", path, str(error)) from error
+
+
+def _overtaken(after: Recorded | None, standing: Recorded) -> ClusterError:
+    expected = "no state" if after is None else f"revision {after.revision} ({after.state_cas})"
+    return ClusterError.of(
+        "state_cas_mismatch",
+        standing.path,
+        f"another writer has changed the state since {expected} was read, and made revision {standing.revision} "
+        f"({standing.state_cas}); nothing was written, run the command again",
+    )
 
 
 def _decoded(revision: int, data: bytes) -> Recorded:

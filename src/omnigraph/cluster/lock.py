@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from omnigraph.cluster.diagnostics import ClusterError
+from omnigraph.cluster.diagnostics import ClusterError, error
 from omnigraph.cluster.ledger import CLUSTER_FOLDER
 from omnigraph.engine.object_store import ObjectStore, new_object_id
 from omnigraph.errors import StorageError
@@ -42,6 +42,18 @@ class Lock(Struct, frozen=True, forbid_unknown_fields=True):
         age = self.age_seconds
         aged = "" if age is None else f", held for {age} s"
         return f"id={self.lock_id}, operation={self.operation}, pid={self.pid}{aged}"
+
+
+class LockHeldError(ClusterError):
+    """Somebody else is at work."""
+
+    def __init__(self, holder: Lock) -> None:
+        message = (
+            f"another command works on the cluster ({holder}); wait for it, or run `omnigraph cluster force-unlock "
+            f"{holder.lock_id}` when it is gone"
+        )
+        super().__init__([error("state_lock_held", LOCK_PATH, message)])
+        self.holder = holder
 
 
 class _Versioned(Struct):
@@ -85,12 +97,7 @@ def acquire(store: ObjectStore, operation: str) -> Lock:
         if holder is not None and holder.lock_id == lock.lock_id:
             return lock  # the answer to our own request was lost
         if holder is not None:
-            raise ClusterError.of(
-                "state_lock_held",
-                LOCK_PATH,
-                f"another command works on the cluster ({holder}); wait for it, or run `omnigraph cluster force-unlock "
-                f"{holder.lock_id}` when it is gone",
-            )
+            raise LockHeldError(holder)
     raise ClusterError.of("state_lock_error", LOCK_PATH, "the lock comes and goes; run the command again")
 
 

@@ -1,32 +1,42 @@
 """`cluster status`, `cluster history` and `cluster force-unlock`: commands that look at the ledger and the lock.
 
-They open no graph, and need no more of a configuration than a header that can be read.
+They need no more of a configuration than a header that can be read, and open no graph but those that pipelines load.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from omnigraph.api.cluster import ClusterHistory, ClusterRevision, ClusterStatus, ClusterUnlocked, is_ok
+from omnigraph.api.cluster import (
+    AppliedPipeline,
+    ClusterHistory,
+    ClusterRevision,
+    ClusterStatus,
+    ClusterUnlocked,
+    is_ok,
+)
+from omnigraph.cluster.applied import Applied
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.diff import difference
+from omnigraph.cluster.last_runs import pipelines_with_runs
 from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
 from omnigraph.cluster.lock import LOCK_PATH, Lock, read_lock
 from omnigraph.cluster.payloads import damaged_payloads
-from omnigraph.cluster.session import UNREAD, Session, lock_held, open_to_look, with_lock
+from omnigraph.cluster.session import UNREAD, Session, look_at_lock, open_to_look
 from omnigraph.cluster.state import EMPTY, Resource
+from omnigraph.cluster.storage_root import shown_directory
 from omnigraph.errors import StorageError
 
 
 def status(source: str, revision: int | None = None) -> ClusterStatus:
     """The newest state, or the one of that revision."""
     session: Session | None = None
-    lock = None
     found: list[Diagnostic] = []
+    pipelines: tuple[AppliedPipeline, ...] = ()
     try:
         session = open_to_look(source)
         if session is not None:
-            lock = lock_held(session)
+            look_at_lock(session)
             ledger = session.ledger
             session.recorded = ledger.newest() if revision is None else ledger.revision(revision)
         if session is None or session.recorded is None:
@@ -34,19 +44,22 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
         else:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             found += [payload.finding("the next apply stores it again") for payload in damaged]
+            if revision is None:  # an earlier state may speak of graphs that are gone
+                pipelines, unknown = pipelines_with_runs(Applied(session.store, session.recorded.state))
+                found += unknown
     except ClusterError as problem:
         found += problem.diagnostics
     if session is not None:
         found = [*session.found, *found]
     state = session.recorded.state if session is not None and session.recorded is not None else None
-    seen = session.observations() if session is not None else UNREAD
     return ClusterStatus(
         ok=is_ok(tuple(found)),
-        config_dir=str(session.file.directory) if session is not None else source,
-        state_observations=seen if lock is None else with_lock(seen, lock),
+        config_dir=shown_directory(source),
+        state_observations=session.observations() if session is not None else UNREAD,
         resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
         observations=state.observations if state is not None else {},
+        pipelines=pipelines,
         diagnostics=tuple(found),
     )
 
@@ -73,7 +86,7 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
         found += problem.diagnostics
     return ClusterHistory(
         ok=is_ok(tuple(found)),
-        config_dir=str(session.file.directory) if session is not None else source,
+        config_dir=shown_directory(source),
         revisions=revisions,
         diagnostics=tuple(found),
     )
@@ -113,6 +126,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
         held = read_lock(session.store) if session is not None else None
         if session is None or held is None:
             raise ClusterError.of("state_lock_missing", LOCK_PATH, "nobody holds the lock")
+        session.holder = held
         if held.lock_id != lock_id:
             message = f"the lock that is held is another one ({held})"
             raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, message)
@@ -120,16 +134,15 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
             session.store.delete(LOCK_PATH)
         except StorageError as problem:
             raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
-        removed = True
+        session.holder, removed = None, True
         # Last, and for the report only: a ledger that can't be read must not keep anybody locked out.
         session.recorded = session.ledger.newest()
     except ClusterError as problem:
         found += problem.diagnostics
-    seen = session.observations() if session is not None else UNREAD
     output = ClusterUnlocked(
         ok=is_ok(tuple(found)),
-        config_dir=str(session.file.directory) if session is not None else source,
-        state_observations=seen if removed or held is None else with_lock(seen, held),
+        config_dir=shown_directory(source),
+        state_observations=session.observations() if session is not None else UNREAD,
         lock_removed=removed,
         diagnostics=tuple(found),
     )

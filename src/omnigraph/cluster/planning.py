@@ -15,7 +15,7 @@ from omnigraph.cluster.attempt import Attempt
 from omnigraph.cluster.catalog import Catalog, payload_path
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.diagnostics import Diagnostic, warning
-from omnigraph.cluster.diff import blast_radius
+from omnigraph.cluster.diff import blast_radius, changed_settings
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, not_recorded_yet
 from omnigraph.cluster.session import Session
 from omnigraph.engine.managed_graph import preview_change
@@ -24,15 +24,16 @@ from omnigraph.errors import IntegrityError, NotFoundError, OmniGraphError, Stor
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and for people the lines that differ in each file that changes."""
+    """A plan, and for people who review it what changes within a resource: lines of its file, and its settings."""
 
     output: ClusterPlan
     texts: dict[str, list[str]] = field(default_factory=dict)
+    settings: dict[str, list[str]] = field(default_factory=dict)
 
 
-def plan(source: str, read_pipeline: ReadPipeline, *, with_texts: bool = False) -> Planned:
+def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) -> Planned:
     attempt = Attempt(source)
-    sight = attempt.run("plan", read_pipeline, partial(_see, with_texts=with_texts)) or _Sight()
+    sight = attempt.run("plan", read_pipeline, partial(_see, for_review=for_review)) or _Sight()
     planned = attempt.desired
     edges = planned.edges() if planned is not None else ()
     output = ClusterPlan(
@@ -47,7 +48,7 @@ def plan(source: str, read_pipeline: ReadPipeline, *, with_texts: bool = False) 
         approvals_required=sight.gates,
         diagnostics=attempt.diagnostics,
     )
-    return Planned(output, sight.texts)
+    return Planned(output, sight.texts, sight.settings)
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,22 @@ class _Sight:
     changes: tuple[ClusterChange, ...] = ()
     gates: tuple[ApprovalRequired, ...] = ()
     texts: dict[str, list[str]] = field(default_factory=dict)
+    settings: dict[str, list[str]] = field(default_factory=dict)
 
 
-def _see(session: Session, desired: Desired, *, with_texts: bool) -> _Sight:
+def _see(session: Session, desired: Desired, *, for_review: bool) -> _Sight:
     prospect = look_ahead(session, desired, holds_up=False)
     session.found += _findings(prospect)
     changes = tuple(_previewed(session, desired, prospect, change) for change in prospect.changes)
-    texts = _differing(session.catalog, desired, changes) if with_texts else {}
-    return _Sight(changes, tuple(prospect.gates.required), texts)
+    gates = tuple(prospect.gates.required)
+    if not for_review:
+        return _Sight(changes, gates)
+    settings = {
+        change.resource: changed_settings(prospect.before[change.resource], desired.resources[change.resource])
+        for change in changes
+        if change.operation is ResourceOperation.UPDATE
+    }
+    return _Sight(changes, gates, _differing(session.catalog, desired, changes), settings)
 
 
 def _findings(prospect: Prospect) -> list[Diagnostic]:

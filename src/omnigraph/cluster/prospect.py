@@ -1,4 +1,4 @@
-"""What an apply has before it: the state it begins at, what stands, and each change with what becomes of it.
+"""What an apply would do: the state it begins at, the graphs as they are, and what becomes of each change.
 
 `plan` shows this, `approve` looks one change up in it, and `apply` carries it out; so all three speak of the same.
 """
@@ -53,6 +53,8 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
     else:
         views = observe(session.store, recorded.state, desired.file.config.graphs)
         settlement = settle(Draft.of(recorded.state), views, desired_schemas(desired), actor)
+        if settlement.found:
+            session.ledger.refuse_overtaken(recorded)
     before = settlement.draft.state().resources
     after = desired.resources
     changes = difference(before, after)

@@ -56,6 +56,8 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
     refuse_uncovered(state)
     views = observe(session.store, state, desired.file.config.graphs)
     settlement = settle(Draft.of(state), views, desired_schemas(desired), actor)
+    if settlement.found:
+        session.ledger.refuse_overtaken(recorded)
     # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
     session.found += [finding for finding in settlement.found if finding.code == ROLLED_FORWARD]
     draft = settlement.draft

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import yaml
 
-from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, graph_address
+from omnigraph.cluster.addresses import Address, Kind, graph_address
 from omnigraph.cluster.applied import read_applied
 from omnigraph.cluster.catalog import Catalog, pipeline_path, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
@@ -145,18 +146,17 @@ class _Verification:
         graphs = tuple(self._graph(graph_id) for graph_id in served)
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="omnigraph-catalog") as readers:
             queries = list(readers.map(self._query, *_columns(self._queries_of(served))))
-            policies = list(readers.map(self._policy, *_columns(self._state.of_kind(Kind.POLICY))))
-            pipelines = list(readers.map(self._pipeline, *_columns(self._state.of_kind(Kind.PIPELINE))))
+            policies = list(readers.map(self._policy, *_columns(self._policies_of(served))))
+            pipelines = list(readers.map(self._pipeline, *_columns(self._pipelines_of(served))))
         if self._found:
             raise ClusterError([*warnings, *sorted(self._found, key=lambda finding: finding.path)])
-        bound = (_bound_to(policy, served) for policy in policies if policy is not None)
         return ServingSnapshot(
             root=self._store.uri,
             revision=state.state_revision,
             graphs=graphs,
             queries=tuple(query for query in queries if query is not None),
-            policies=tuple(policy for policy in bound if policy.applies_to),
-            pipelines=tuple(p for p in pipelines if p is not None and p.graph_id in served),
+            policies=tuple(policy for policy in policies if policy is not None),
+            pipelines=tuple(pipeline for pipeline in pipelines if pipeline is not None),
             quarantined=quarantined,
             warnings=warnings,
         )
@@ -203,6 +203,17 @@ class _Verification:
     def _queries_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
         return ((address, query) for address, query in self._state.of_kind(Kind.QUERY) if address.graph in served)
 
+    def _policies_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
+        """Rules without their bindings to graphs that are not served; those that have no other are not looked at."""
+        for address, policy in self._state.of_kind(Kind.POLICY):
+            scopes = tuple(scope for scope in policy.applies_to or () if not _is_unserved_graph(scope, served))
+            if scopes or not policy.applies_to:
+                yield address, msgspec.structs.replace(policy, applies_to=scopes)
+
+    def _pipelines_of(self, served: list[str]) -> Iterable[tuple[Address, Resource]]:
+        pipelines = self._state.of_kind(Kind.PIPELINE)
+        return ((a, pipeline) for a, pipeline in pipelines if not _is_unserved_graph(pipeline.pipeline_graph, served))
+
     def _query(self, address: Address, resource: Resource) -> ClusterQuery | None:
         graph_id = address.graph or ""
         source = self._payload(address, query_path(graph_id, address.name, resource.digest), resource.digest)
@@ -218,8 +229,8 @@ class _Verification:
 
     def _pipeline(self, address: Address, resource: Resource) -> ClusterPipeline | None:
         graph = Address.parse(resource.pipeline_graph or "")
-        if graph is None or graph.kind is not Kind.GRAPH or str(graph) not in self._state.resources:
-            message = f"'{resource.pipeline_graph}' is no graph of the applied state; run `omnigraph cluster apply`"
+        if graph is None or graph.kind is not Kind.GRAPH:
+            message = f"'{resource.pipeline_graph}' is no graph; run `omnigraph cluster apply`"
             self._found.append(error("unknown_pipeline_graph", str(address), message))
             return None
         source = self._payload(address, pipeline_path(address.name, resource.digest), resource.digest)
@@ -240,16 +251,11 @@ class _Verification:
         return None
 
 
-def _bound_to(policy: ClusterPolicy, served: list[str]) -> ClusterPolicy:
-    """The same rules without bindings to graphs that are not served. A binding of another form stays: it has to be
-    refused by who binds it, not lost here."""
-    addresses = {scope: Address.parse(scope) for scope in policy.applies_to if scope != CLUSTER_SCOPE}
-    lost = {
-        scope
-        for scope, address in addresses.items()
-        if address and address.kind is Kind.GRAPH and address.name not in served
-    }
-    return replace(policy, applies_to=tuple(scope for scope in policy.applies_to if scope not in lost))
+def _is_unserved_graph(scope: str | None, served: list[str]) -> bool:
+    """Whether something is for a graph that is set apart, or that a refresh found gone. What is no graph stays: it has
+    to be refused, not lost here."""
+    address = Address.parse(scope or "")
+    return address is not None and address.kind is Kind.GRAPH and address.name not in served
 
 
 def _is_text(node: yaml.Node) -> bool:

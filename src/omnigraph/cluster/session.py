@@ -13,8 +13,8 @@ from omnigraph.cluster.catalog import Catalog
 from omnigraph.cluster.config_file import ConfigFile, read_config
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, Severity, warning
 from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded
-from omnigraph.cluster.lock import LOCK_PATH, Lock, acquire, read_lock, release
-from omnigraph.cluster.storage_root import open_storage_root
+from omnigraph.cluster.lock import LOCK_PATH, Lock, LockHeldError, acquire, read_lock, release
+from omnigraph.cluster.storage_root import open_root
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import BadRequestError, StorageError
 
@@ -32,12 +32,14 @@ UNREAD = StateObservations(
 
 @dataclass
 class Session:
-    """`recorded` is the state that the command read, and later the one it wrote."""
+    """`recorded` is the state that the command read, and later the one it wrote. `lock` is its own lock, `holder` that
+    of somebody else."""
 
     file: ConfigFile
     store: ObjectStore
     found: list[Diagnostic] = field(default_factory=list)
     lock: Lock | None = None
+    holder: Lock | None = None
     recorded: Recorded | None = None
 
     @property
@@ -50,8 +52,8 @@ class Session:
 
     def observations(self) -> StateObservations:
         """The ledger and the lock, as they are told."""
-        recorded, lock = self.recorded, self.lock
-        seen = StateObservations(
+        recorded, lock = self.recorded, self.lock or self.holder
+        return StateObservations(
             state_path=f"{self.store.uri}/{recorded.path if recorded is not None else STATE_FOLDER}",
             lock_path=f"{self.store.uri}/{LOCK_PATH}",
             state_found=recorded is not None,
@@ -60,22 +62,14 @@ class Session:
             state_cas=recorded.state_cas if recorded is not None else None,
             resource_count=len(recorded.state.resources) if recorded is not None else 0,
             locked=lock is not None,
-            lock_acquired=lock is not None,
-            acquired_lock_id=lock.lock_id if lock is not None else None,
+            lock_id=lock.lock_id if lock is not None else None,
+            lock_acquired=self.lock is not None,
+            acquired_lock_id=self.lock.lock_id if self.lock is not None else None,
+            lock_operation=lock.operation if lock is not None else None,
+            lock_created_at=lock.created_at if lock is not None else None,
+            lock_pid=lock.pid if lock is not None else None,
+            lock_age_seconds=lock.age_seconds if lock is not None else None,
         )
-        return seen if lock is None else with_lock(seen, lock)
-
-
-def with_lock(seen: StateObservations, lock: Lock) -> StateObservations:
-    return msgspec.structs.replace(
-        seen,
-        locked=True,
-        lock_id=lock.lock_id,
-        lock_operation=lock.operation,
-        lock_created_at=lock.created_at,
-        lock_pid=lock.pid,
-        lock_age_seconds=lock.age_seconds,
-    )
 
 
 def open_session(source: str) -> Session:
@@ -90,7 +84,7 @@ def open_session(source: str) -> Session:
 def open_to_look(source: str) -> Session | None:
     """The same for commands that change nothing; None when there is no such local directory."""
     file = read_config(source)
-    store = open_storage_root(str(file.directory))
+    store = open_root(file.storage_root)
     return None if store is None else Session(file, store)
 
 
@@ -102,7 +96,11 @@ def locked(session: Session, operation: str) -> Iterator[None]:
         session.found.append(warning("state_lock_disabled", "state.lock", message))
         yield
         return
-    session.lock = lock = acquire(session.store, operation)
+    try:
+        session.lock = lock = acquire(session.store, operation)
+    except LockHeldError as held:
+        session.holder = held.holder
+        raise
     try:
         yield
     finally:
@@ -113,13 +111,12 @@ def locked(session: Session, operation: str) -> Iterator[None]:
             session.found += [_as_warning(finding) for finding in problem.diagnostics]
 
 
-def lock_held(session: Session) -> Lock | None:
-    """The lock as somebody sees it who does not take it. What is wrong with it is noted as a warning."""
+def look_at_lock(session: Session) -> None:
+    """See who holds the lock, without taking it. What is wrong with it is noted as a warning."""
     try:
-        return read_lock(session.store)
+        session.holder = read_lock(session.store)
     except ClusterError as problem:
         session.found += [_as_warning(finding) for finding in problem.diagnostics]
-        return None
 
 
 def _as_warning(finding: Diagnostic) -> Diagnostic:

@@ -15,7 +15,11 @@ from omnigraph.errors import BadRequestError, NotFoundError, StorageError
 
 def open_storage_root(source: str) -> ObjectStore | None:
     """The store of a cluster, None when it is a local directory that does not exist."""
-    root = storage_root(source)
+    return open_root(storage_root(source))
+
+
+def open_root(root: str) -> ObjectStore | None:
+    """The same, of the root itself."""
     try:
         return ObjectStore.open(root)
     except NotFoundError:
@@ -32,8 +36,13 @@ def storage_root(source: str) -> str:
     return root_below(directory, _storage_of(directory / CONFIG_FILE))
 
 
+def shown_directory(source: str) -> str:
+    """A configuration directory as reports name it, whether it exists or not."""
+    return str(Path(source).expanduser().absolute())
+
+
 def config_directory(source: str) -> Path:
-    directory = Path(source).expanduser().absolute()
+    directory = Path(shown_directory(source))
     if not directory.is_dir():
         raise ClusterError.of("config_dir_not_found", str(directory), "it is no directory")
     return directory
@@ -46,7 +55,8 @@ def root_below(directory: Path, named: str | None) -> str:
     root = named.strip()
     if root not in ("/", "file:///"):
         root = root.rstrip("/")
-    if not root or root.endswith(":"):
+    scheme, is_uri, place = root.partition("://")
+    if not root or root.endswith(":") or (is_uri and scheme != "file" and not place.partition("/")[0]):
         raise ClusterError.of(
             "invalid_storage_root", "storage", "it has to name a place: a path, or s3://bucket/prefix"
         )
@@ -56,9 +66,13 @@ def root_below(directory: Path, named: str | None) -> str:
 def read_text(file: Path) -> str:
     try:
         return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
-        raise ClusterError.of("cluster_config_read_error", CONFIG_FILE, f"{file}: {reason}") from None
+    except FileNotFoundError:
+        reason = f"there is none in {file.parent}; write one, or name the directory that has it"
+    except OSError as error:
+        reason = f"{file}: {error.strerror or error}"
+    except UnicodeDecodeError:
+        reason = f"{file}: it is no UTF-8 text"
+    raise ClusterError.of("cluster_config_read_error", CONFIG_FILE, reason)
 
 
 def _storage_of(file: Path) -> str | None:

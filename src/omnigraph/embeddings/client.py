@@ -10,12 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.embeddings.batches import batches
+from omnigraph.embeddings.claims import Claims
 from omnigraph.embeddings.configuration import (
     EmbeddingConfig,
     ProviderKind,
@@ -31,6 +33,7 @@ from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorSto
 from omnigraph.embeddings.wire_formats import GeminiFormat, OpenAIFormat, WireFormat
 from omnigraph.errors import EmbeddingError
 
+_NO_CLAIMS: Final = Claims(None)
 _CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
 
 
@@ -38,7 +41,7 @@ class EmbeddingClient:
     """Embeds with one provider under one configuration.
 
     Vectors of documents are looked for in `stores`, first to last, before a provider is asked, and kept in all of them.
-    Without stores, every call asks.
+    Without stores, every call asks. With `claims`, what somebody else is asking for is waited for.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class EmbeddingClient:
         provider: Provider,
         *,
         stores: Sequence[VectorStore] = (),
+        claims: Claims = _NO_CLAIMS,
         role_matters: bool = True,
         usage: Usage | None = None,
     ) -> None:
@@ -54,6 +58,7 @@ class EmbeddingClient:
         self.usage = Usage() if usage is None else usage
         self._provider = provider
         self._stores = tuple(stores)
+        self._claims = claims
         self._role_matters = role_matters
         self._one_by_one = False
 
@@ -72,12 +77,10 @@ class EmbeddingClient:
         _check_dimension(dimension)
         distinct = list(dict.fromkeys(texts))
         keys = self._keys(distinct, dimension)
+        self.usage.count(texts=len(texts), reused=len(texts) - len(distinct))
         found = self._kept(keys, dimension)
-        self.usage.count(texts=len(texts), reused=len(texts) - len(distinct) + len(found))
         for batch in batches(text for text in distinct if text not in found):
-            for answered in self._answers(batch, dimension):
-                found.update(answered)
-                self._keep({keys[text]: vector for text, vector in answered.items()})
+            found |= self._bought({text: keys[text] for text in batch}, dimension)
         return np.stack([found[text] for text in texts]) if texts else np.empty((0, dimension), np.float32)
 
     def embed(self, text: str, dimension: int, role: Role) -> NDArray[np.float32]:
@@ -88,6 +91,17 @@ class EmbeddingClient:
         if answer is None:
             raise EmbeddingError("embedding response has no vector")
         return answer
+
+    def _bought(self, batch: Mapping[str, bytes], dimension: int) -> dict[str, NDArray[np.float32]]:
+        """The vectors of a batch of texts. One that somebody else gets meanwhile is not paid for again."""
+        found: dict[str, NDArray[np.float32]] = {}
+        with closing(self._claims.portions(batch)) as portions:
+            for mine in portions:
+                found |= self._kept(mine, dimension)
+                for answered in self._answers([text for text in mine if text not in found], dimension):
+                    found |= answered
+                    self._keep({mine[text]: vector for text, vector in answered.items()})
+        return found
 
     def _answers(self, batch: Sequence[str], dimension: int) -> Iterable[dict[str, NDArray[np.float32]]]:
         """The vectors of a batch in as many pieces as it takes requests."""
@@ -150,6 +164,7 @@ class EmbeddingClient:
             wanted = {key: text for text, key in keys.items() if text not in found}
             held = store.found(list(wanted), dimension)
             found.update({wanted[key]: vector for key, vector in held.items()})
+        self.usage.count(reused=len(found))
         return found
 
     def _keep(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
@@ -182,7 +197,8 @@ def open_client(
     provider = HttpProvider(config, format, RetrySettings.from_environment(environment), usage)
     shared = shared_store(environment)
     kept = (*stores, *((shared,) if shared is not None else ()))
-    return EmbeddingClient(config, provider, stores=kept, role_matters=format.role_matters, usage=usage)
+    claims = _NO_CLAIMS if shared is None else Claims(shared.path.with_suffix(".claims"))
+    return EmbeddingClient(config, provider, stores=kept, claims=claims, role_matters=format.role_matters, usage=usage)
 
 
 def client_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ graph that embeds nothing never loads it. Redirects are not followed: the key go
 
 from __future__ import annotations
 
-import email.utils
 import json
+import ssl
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.api.retry_after import retry_after_seconds
 from omnigraph.embeddings.configuration import EmbeddingConfig, logger
 from omnigraph.embeddings.provider import BatchRefusedError, Role
 from omnigraph.embeddings.redaction import redacted
@@ -75,8 +76,8 @@ class HttpProvider:
                 timeout=timeout,
             ) as answer:
                 body = self._read(answer, ends)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError) as error:
-            # An address or a key that can't be sent: no other attempt would send it either.
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError, ValueError, OSError) as error:
+            # An address or a key that can't be sent, or no certificates: no other attempt would do better.
             raise EmbeddingError(f"embedding request failed: {self._cause(error, texts)}") from None
         except httpx.TransportError as error:
             cause = self._cause(error, texts)
@@ -86,7 +87,7 @@ class HttpProvider:
         said = redacted(_failure_of(body), self._config.api_key, texts)
         message = f"embedding request failed with status {answer.status_code}: {said}"
         if answer.status_code == 429 or answer.status_code >= 500:
-            raise TransientError(message, _retry_after(answer.headers.get("retry-after")))
+            raise TransientError(message, retry_after_seconds(answer.headers.get("retry-after")) or 0.0)
         if len(texts) > 1 and answer.status_code in _REFUSES_BATCHES:
             raise BatchRefusedError(message)
         raise EmbeddingError(message)
@@ -114,7 +115,9 @@ class HttpProvider:
 
         with self._lock:
             if self._http is None:
-                self._http = httpx.Client()
+                # Certificates take long to load, so an address that needs none gets a context that trusts nobody.
+                plain = self._config.base_url.startswith("http:")
+                self._http = httpx.Client(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True)
             return self._http
 
     def _cause(self, error: Exception, texts: Sequence[str]) -> str:
@@ -147,15 +150,3 @@ def _unreadable(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
         return "the body is not JSON"
     return "the body has no vectors where they belong"
-
-
-def _retry_after(header: str | None) -> float:
-    """The seconds that a provider asks to wait: a number of them, or a date."""
-    if header is None:
-        return 0.0
-    if header.strip().isdecimal():
-        return float(header)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return 0.0

@@ -7,7 +7,7 @@ opened. Types and properties are found by identity, so a rename is followed into
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from omnigraph.api.blobs import BlobCell, BlobDescription, BlobTarget
@@ -18,6 +18,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.query.lens import OPEN
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
 from omnigraph.storage.tables.rows import row_ids_of
@@ -114,8 +115,10 @@ class BlobRead:
 
 def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRead:
     """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
-    snapshot = workspace.snapshot(target.branch, snapshot=target.snapshot, version=target.version, at=target.at)
-    return blob_in(workspace, snapshot, cell, target)
+    snapshot = workspace.state_at(target)
+    # Whoever may read the state may know how its branch names the cell now.
+    settled = replace(workspace, lens=snapshot.given_lens or OPEN, settled=True)
+    return blob_in(settled, snapshot, cell, target)
 
 
 def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: ReadPoint) -> BlobRead:

@@ -25,7 +25,7 @@ from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.running_exports import RUNNING_EXPORTS
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import Property
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _ROWS = 8_192
@@ -39,6 +39,11 @@ def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeS
     with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
         for state in _chosen(snapshot, types, scope):
             yield from entity_lines(state, _all_rows(state, snapshot))
+
+
+def export_text(snapshot: Snapshot, types: Collection[str] = ()) -> Iterator[str]:
+    """The same as text, each line with its line end."""
+    return (f"{line.decode()}\n" for line in export_lines(snapshot, types))
 
 
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
@@ -112,7 +117,7 @@ def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
 
 def _write_file(state: TypeState, snapshot: Snapshot, folder: Path, format: FileFormat, tally: Tally) -> ExportedFile:
     path = folder / f"{state.type.kind}.{state.type.name}.{format.value}"
-    schema = _file_schema(state.type)
+    schema = _file_schema(state)
     written = 0
     with _writer(path, schema, format) as writer:
         for rows in entity_batches(state, _all_rows(state, snapshot)):
@@ -128,8 +133,12 @@ def _writer(path: Path, schema: pa.Schema, format: FileFormat) -> Any:
     return pa.ipc.new_file(str(path), schema)
 
 
-def _file_schema(type_: TableType) -> pa.Schema:
+def _file_schema(state: TypeState) -> pa.Schema:
     """The columns of a file: `id`, `from` and `to` of an edge, then the properties under their names."""
-    system = [pa.field(name, pa.string(), nullable=False) for name in ("id", "from", "to")[: len(type_.system_columns)]]
-    fields = [pa.field(p.name, arrow_type(p.type), nullable=p.type.nullable) for p in type_.property_list]
-    return pa.schema([*system, *fields])
+    names = ("id", "from", "to")[: len(state.keys)]
+    system = [pa.field(name, pa.string(), nullable=False) for name in names]
+    return pa.schema([*system, *(_file_field(prop, state) for prop in state.type.property_list)])
+
+
+def _file_field(prop: Property, state: TypeState) -> pa.Field:
+    return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable or prop.column in state.hidden)

@@ -1,4 +1,4 @@
-"""What somebody sees of a graph, for the rooms above the engine that hand it on."""
+"""The lens, through which an actor sees a graph, for packages that may not import the language."""
 
 from omnigraph.language.query.lens import OPEN, Lens
 

@@ -15,11 +15,11 @@ from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.schema.apply import ManagedChange, apply_schema, plan_schema
 from omnigraph.engine.workspace import Workspace
-from omnigraph.errors import ConflictError, OmniGraphError, StorageError
+from omnigraph.errors import ConflictError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.storage.creation import leftovers
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.root import leftovers
 
 OPERATION: Final = "cluster_operation"
 """The member of a commit's details that names the operation which made it."""
@@ -53,18 +53,34 @@ class Found:
 def look_at(uri: str) -> Found:
     """What stands at a root. Raises `StorageError` when that can't be told."""
     try:
-        with closing(Workspace.open(uri)) as workspace:
-            head = workspace.snapshot(MAIN)
-            return Found(Standing.GRAPH, workspace.graph_id, head.entry.version, head.schema_document.source)
+        return _graph_at(uri)
     except StorageError:
         raise
     except OmniGraphError as error:
         left = leftovers(Location.parse(uri))
         if left.is_graph:
-            return Found(Standing.BROKEN, problem=str(error))
+            return _made_meanwhile(uri, error)
         if left.foreign is not None:
             return Found(Standing.OCCUPIED, problem=f"it holds '{left.foreign}' and no graph")
         return Found(Standing.UNFINISHED if left.own else Standing.NOTHING)
+
+
+def _graph_at(uri: str) -> Found:
+    with closing(Workspace.open(uri)) as workspace:
+        head = workspace.snapshot(MAIN)
+        return Found(Standing.GRAPH, workspace.graph_id, head.entry.version, head.schema_document.source)
+
+
+def _made_meanwhile(uri: str, problem: OmniGraphError) -> Found:
+    """A graph that did not open. If that was because there was none a moment ago, it opens now."""
+    if isinstance(problem, NotFoundError):
+        try:
+            return _graph_at(uri)
+        except StorageError:
+            raise
+        except OmniGraphError as error:
+            problem = error
+    return Found(Standing.BROKEN, problem=str(problem))
 
 
 def schema_made_by(uri: str) -> str | None:

@@ -15,7 +15,7 @@ from omnigraph.api.limits import Limits
 from omnigraph.engine.audit import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
-from omnigraph.errors import OmniGraphError, PolicyError
+from omnigraph.errors import PolicyError, PolicyEvaluationError
 from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
@@ -73,8 +73,8 @@ class Resources:
         request = AccessRequest(action, branch, target_branch)
         try:
             decision = self.gate.decide(actor, request)
-        except OmniGraphError as error:
-            raise PolicyError(f"policy: {error}") from error
+        except PolicyEvaluationError as error:
+            raise PolicyError(str(error)) from error
         if self.acts_for is not None and (audit or not decision.allowed):
             audited(self.graph_id, actor, request, decision)
         if not decision.allowed:

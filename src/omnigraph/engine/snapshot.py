@@ -53,10 +53,12 @@ class Snapshot:
 
     @property
     def commit_id(self) -> str:
+        """The commit that made this state."""
         return self.entry.commit.id
 
     @property
     def version(self) -> int:
+        """The version of the graph on its branch."""
         return self.entry.version
 
     @property
@@ -65,6 +67,7 @@ class Snapshot:
 
     @property
     def catalog(self) -> Catalog:
+        """The compiled schema of this state."""
         return self.root.catalog(self.entry.schema)
 
     @property

@@ -17,6 +17,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 import pyarrow as pa
 
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.query import ReadPoint
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.columns import table_schema
@@ -32,12 +33,13 @@ from omnigraph.errors import (
 )
 from omnigraph.language.catalog import TableType
 from omnigraph.language.schema.compile import accept_schema
+from omnigraph.storage.creation import create_root
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.location import Location
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.log.fair_lock import BRANCH_LOCKS, Waits
 from omnigraph.storage.models import LogEntry
-from omnigraph.storage.root import create_root, open_root
+from omnigraph.storage.root import open_root
 from omnigraph.storage.tracing import Trace
 
 Answer = TypeVar("Answer")
@@ -148,27 +150,30 @@ class Workspace(Resources):
             entry = head.entry
         return Snapshot(self, head.ref.branch, entry, lens)
 
-    def read(
-        self,
-        read: Callable[[Snapshot], Answer],
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> Answer:
+    def state_at(self, point: ReadPoint) -> Snapshot:
+        """The same, of a point that is passed on as a whole."""
+        return self.snapshot(point.branch, snapshot=point.snapshot, version=point.version, at=point.at)
+
+    def read(self, read: Callable[[Snapshot], Answer], point: ReadPoint) -> Answer:
         """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
         a commit, version or moment that was asked for is read or not."""
-        state = self.snapshot(branch, snapshot=snapshot, version=version, at=at)
+        state = self.state_at(point)
         try:
             return read(state)
         except HistoricalVersionReclaimedError:
-            if snapshot is not None or version is not None or at is not None:
+            if not point.is_head:
                 raise
-            newer = self.snapshot(branch)
+            newer = self.snapshot(point.branch)
             if newer.commit_id == state.commit_id:
                 raise
             return read(newer)
+
+    def exported(self, point: ReadPoint) -> Snapshot:
+        """A state that is taken out as a whole: its actor is asked for that, and not whether it may read the state."""
+        governed_by = point.branch or MAIN
+        if point.snapshot is not None and self.acts_for is not None:
+            governed_by = self.commit_entry(point.snapshot).branch
+        return self.acting(PolicyAction.EXPORT, governed_by.strip()).state_at(point)
 
     def state_of(self, target: str | Snapshot) -> Snapshot:
         """The head of a branch, or a commit by its id; a snapshot is one already."""

@@ -5,7 +5,7 @@ It is made once per process and keeps nothing of a connection. `access_of` says 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +16,7 @@ from mcp.server import Server, ServerRequestContext
 
 from omnigraph import __version__
 from omnigraph.errors import NotFoundError, OmniGraphError, RequestShapeError
+from omnigraph.language.source import did_you_mean
 from omnigraph.mcp import guide, resources
 from omnigraph.mcp.answers import answered, refused, told
 from omnigraph.mcp.graph import Access, AgentGraph
@@ -69,9 +70,9 @@ class _Answering:
                 decoded = tool.decoded(given)
                 run = lambda graph: tool.run(Toolcall(graph, terms, access.actor), decoded)  # noqa: E731
                 return answered(await access.run(run, writes=tool.writes))
-            stored = (await access.run(partial(query_tools, read_only=terms.read_only), writes=False)).get(name)
-            if stored is None:
-                raise NotFoundError(self._no_tool(name))
+            queries = await access.run(partial(query_tools, read_only=terms.read_only), writes=False)
+            if (stored := queries.get(name)) is None:
+                raise NotFoundError(self._no_tool(name, queries))
             invoke = lambda graph: stored.run(Toolcall(graph, terms, access.actor), given)  # noqa: E731
             return answered(await access.run(invoke, writes=stored.writes))
         except Exception as error:
@@ -117,10 +118,11 @@ class _Answering:
             code = types.INVALID_PARAMS if is_theirs else types.INTERNAL_ERROR
             raise MCPError(code, output.error, {"code": output.code, "type": output.type}) from None
 
-    def _no_tool(self, name: str) -> str:
+    def _no_tool(self, name: str, queries: Iterable[str]) -> str:
         if name in TOOLS:
             return f"'{name}' is not offered here: this endpoint is read-only"
-        return f"there is no tool '{name}'; tools/list tells which there are"
+        hint = did_you_mean(name, [*self._tools, *queries])
+        return f"there is no tool '{name}'; {hint or 'tools/list tells which there are'}"
 
 
 def _refuse_half_characters(given: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from omnigraph.api.branches import BranchCreated
 from omnigraph.api.changes import ChangeRecord, ChangeScope, ChangeSet
 from omnigraph.api.commits import CommitList
 from omnigraph.api.load import MutationReceipt
@@ -72,9 +73,18 @@ class AgentGraph(Protocol):
         idempotency_key: str | None = None,
     ) -> MutationReceipt: ...
 
-    def schema_text(self, branch: str = "main") -> str: ...
+    def schema_text(
+        self, branch: str | None = None, *, snapshot: str | None = None, version: int | None = None
+    ) -> str: ...
     def list_branches(self) -> list[str]: ...
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> object: ...
+    def create_branch(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> BranchCreated: ...
     def diff(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet: ...
 
     def preview_merge(

@@ -7,20 +7,19 @@ from typing import Final
 
 import mcp_types as types
 
-INSTRUCTIONS: Final = """\
-This is a versioned graph of typed nodes and edges. Read `schema` first. Ask with `query` (.gq text; the guide is \
-the resource omnigraph://guide), `search`, `entity` and `neighbours`, or with the stored queries that are offered as \
-tools. Every answer names the commit it was read from; give it as `snapshot` to read the same state again. Answers \
-are cut to a budget: repeat the call with the `continuation` that came with one to get the rest. To change \
-something, make a branch (`branch_create`), change it (`mutate`), look at `merge_preview`, then `merge` it. Errors \
-say what to mend."""
+_READING: Final = """\
+This is a versioned graph of typed nodes and edges. Read `schema` first. Ask with `query` (.gq text; `guide` tells \
+how it is written), `search`, `entity` and `neighbours`, or with the stored queries that are offered as \
+tools. Reads are of `branch`, main when it is left out, and answers name the commit that was read; given as \
+`snapshot`, it reads the same state again. Answers are cut to a budget: repeat the call with the `continuation` that \
+came with one to get the rest. Errors say what to mend."""
 
-READ_ONLY: Final = """\
-This is a versioned graph of typed nodes and edges, and nothing can be changed here. Read `schema` first. Ask with \
-`query` (.gq text; the guide is the resource omnigraph://guide), `search`, `entity` and `neighbours`, or with the \
-stored queries that are offered as tools. Every answer names the commit it was read from; give it as `snapshot` to \
-read the same state again. Answers are cut to a budget: repeat the call with the `continuation` that came with one \
-to get the rest. Errors say what to mend."""
+INSTRUCTIONS: Final = f"""\
+{_READING} To change something, make a branch (`branch_create`), change it (`mutate`, or a stored query that \
+writes), look at `merge_preview`, then `merge` it. With an `idempotency_key` of your own a write can be repeated \
+safely; with `if_commit` it happens only if the branch is still at that commit."""
+
+READ_ONLY: Final = f"{_READING} It is read-only: nothing can be changed here."
 
 GUIDE: Final = files("omnigraph.mcp").joinpath("guide.md").read_text()
 

@@ -40,7 +40,3 @@ class ReadArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, fo
 
     def state(self, place: Place | None = None) -> State:
         return State.of(self.branch, self.snapshot, place)
-
-    @property
-    def schema_branch(self) -> str:
-        return "main" if self.branch is None else self.branch.strip()

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-import msgspec
-
 from omnigraph.api.load import MutationReceipt
-from omnigraph.api.query import ParamDescriptor, StoredQueries, StoredQuery
+from omnigraph.api.query import StoredQueries, StoredQuery
 from omnigraph.errors import BadRequestError, ConflictError
-from omnigraph.language.query.compile import CompiledQuery, compile_queries
+from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.operation import describe_parameters
 from omnigraph.mcp.graph import AgentGraph, Rows
 from omnigraph.mcp.schema import catalog_of
@@ -35,7 +33,7 @@ class _WithQueryFiles:
                 if query.name in self._sources:
                     raise ConflictError(f"{path}: a query called '{query.name}' is given already; rename one of them")
                 self._sources[query.name] = text
-                entries.append(_entry(query))
+                entries.append(StoredQuery.of(query, describe_parameters(query.parameters)))
         self._entries = StoredQueries(tuple(sorted(entries, key=lambda entry: entry.name)))
 
     def __getattr__(self, name: str) -> Any:
@@ -72,16 +70,3 @@ class _WithQueryFiles:
             actor=actor,
             idempotency_key=idempotency_key,
         )
-
-
-def _entry(query: CompiledQuery) -> StoredQuery:
-    return StoredQuery(
-        name=query.name,
-        tool_name=query.name,
-        description=query.description,
-        instruction=query.instruction,
-        mutation=query.is_mutation,
-        params=tuple(
-            ParamDescriptor(**msgspec.structs.asdict(shape)) for shape in describe_parameters(query.parameters)
-        ),
-    )

@@ -19,7 +19,6 @@ from omnigraph.mcp.schema import traversal_name
 KEYWORD: Final = "keyword"
 VECTOR: Final = "vector"
 HYBRID: Final = "hybrid"
-MODES: Final = (KEYWORD, VECTOR, HYBRID)
 
 
 @dataclass(frozen=True, slots=True)

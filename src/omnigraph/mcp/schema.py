@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any, Final
 
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property, TableType
+from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, NodeType, Property, TableType
 from omnigraph.language.schema.compile import compile_schema
 
 _REMEMBERED: Final = 16
@@ -33,6 +34,8 @@ def _summary(type_: TableType, catalog: Catalog) -> dict[str, Any]:
     elif type_.key:
         told["key"] = list(type_.key)
     told["properties"] = {prop.name: _property(type_, prop) for prop in type_.property_list}
+    if rules := _rules(type_):
+        told["rules"] = rules
     if isinstance(type_, NodeType):
         told["edges"] = [
             f"{edge.from_type} {traversal_name(edge)} {edge.to_type}" for edge in catalog.incident_edges(type_.name)
@@ -44,10 +47,21 @@ def _property(type_: TableType, prop: Property) -> str:
     notes = [prop.type.display]
     notes += [str(kind) for kind in type_.index_kinds(prop.name)]
     if prop.embed is not None:
-        notes.append(f"embeds {prop.embed.property}")
+        notes.append(f"{'computed from' if prop.embed.on_write else 'embeds'} {prop.embed.property}")
     if prop.description is not None:
         notes.append(prop.description)
     return ", ".join(notes)
+
+
+def _rules(type_: TableType) -> list[str]:
+    """What every write has to keep to, as the language of schemas spells it."""
+    rules = [f"@unique({', '.join(names)})" for names in type_.uniques]
+    if isinstance(type_, EdgeType):
+        return rules if type_.cardinality == Cardinality() else [*rules, f"@card({type_.cardinality})"]
+    for each in type_.ranges:
+        low, high = ("" if bound is None else bound for bound in (each.low, each.high))
+        rules.append(f"@range({each.property}, {low}..{high})")
+    return [*rules, *(f"@check({each.property}, {json.dumps(each.pattern)})" for each in type_.checks)]
 
 
 def traversal_name(edge: EdgeType) -> str:

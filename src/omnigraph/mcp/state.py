@@ -6,12 +6,14 @@ was made on, and a young branch has the commits of the branch it came from: who 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from omnigraph.errors import BadRequestError, ConflictError
+from omnigraph.language.catalog import Catalog
 from omnigraph.mcp.graph import AgentGraph, Rows
 from omnigraph.mcp.paging import Place
+from omnigraph.mcp.schema import catalog_of
 from omnigraph.mcp.terms import MAIN
 
 _LOOKED_AT_ONCE: Final = 100
@@ -19,7 +21,8 @@ _LOOKED_AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One of a branch and a snapshot; `version` goes with a branch, and `commit` is what it must turn out to be."""
+    """One of a branch and a snapshot. A pinned one has a `commit`; that of a branch also has the `version` which must
+    turn out to be this commit."""
 
     branch: str | None = None
     snapshot: str | None = None
@@ -44,16 +47,29 @@ class State:
         """As calls of a graph take them."""
         return {"branch": self.branch, "snapshot": self.snapshot, "version": self.version}
 
+    def catalog(self, graph: AgentGraph) -> Catalog:
+        """The schema of this state, which need not be that of main."""
+        return catalog_of(graph.schema_text(**self.options))
+
+    def pinned(self, graph: AgentGraph) -> State:
+        """The same state for several reads, whatever becomes of the branch meanwhile."""
+        if self.branch is None:
+            return replace(self, commit=self.snapshot)
+        if self.version is not None:
+            return self
+        head = graph.commits(self.branch, limit=1).commits[0]
+        return State(self.branch, None, head.version, head.id)
+
     def rows(self, rows: Rows) -> Rows:
         """Rows that were read here, once it is certain that they were."""
-        if self.commit is not None and rows.graph_commit_id != self.commit:
+        if self.branch is not None and self.commit is not None and rows.graph_commit_id != self.commit:
             raise self._gone(self.commit)
         return rows
 
     def at(self, graph: AgentGraph, commit: str) -> State:
-        """The same state for further reads, whatever becomes of the branch; `commit` is what a first read saw."""
+        """The same state for further reads, pinned to what a first read saw."""
         if self.branch is None or self.version is not None:
-            return self
+            return replace(self, commit=commit)
         before: int | None = None
         while True:
             page = graph.commits(self.branch, limit=_LOOKED_AT_ONCE, before=before)
@@ -63,10 +79,10 @@ class State:
             if (before := page.next_version) is None:
                 raise self._gone(commit)
 
-    def pins(self, graph: AgentGraph, commit: str) -> list[str]:
-        """What a continuation has to name."""
-        pinned = self.at(graph, commit)
-        return [commit] if pinned.version is None else [commit, str(pinned.version)]
+    @property
+    def pins(self) -> list[str]:
+        """What a continuation has to name of a pinned state."""
+        return [str(each) for each in (self.commit, self.version) if each is not None]
 
     def _gone(self, commit: str) -> ConflictError:
         return ConflictError(

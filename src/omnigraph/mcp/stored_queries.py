@@ -1,4 +1,8 @@
-"""Stored queries as tools of their own: typed by their parameters, described by their annotations."""
+"""Stored queries as tools of their own: typed by their parameters, described by their annotations.
+
+A graph may have hundreds of them, and a model reads the list before it does anything: what is the same for all of them
+(`branch`, `continuation`, …) is explained once, by the instructions and the tools that every graph has.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +67,9 @@ class QueryTool:
         required = [param.name for param in query.params if not param.nullable]
         if query.mutation:
             required.append(self._control("branch"))
-        controls = {
-            self._control(name): {"type": "string", "description": text} for name, text in self._controls().items()
-        }
+        controls = {self._control(name): self._control_schema(name) for name in self._controls()}
         return types.Tool(
             name=self.name,
-            title=query.name,
             description="\n".join(told),
             input_schema={
                 "type": "object",
@@ -76,7 +77,7 @@ class QueryTool:
                 "required": required,
                 "additionalProperties": False,
             },
-            annotations=hints(query.name, writes=query.mutation, destructive=query.mutation),
+            annotations=hints(None, writes=query.mutation, destructive=query.mutation),
         )
 
     def run(self, call: Toolcall, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,6 +112,11 @@ class QueryTool:
         """What an argument about the call is called: a parameter of the query that has its name keeps it."""
         return f"_{name}" if any(param.name == name for param in self.query.params) else name
 
+    def _control_schema(self, name: str) -> dict[str, Any]:
+        """Explained only under a name that no other tool has."""
+        told = {} if self._control(name) == name else {"description": self._controls()[name]}
+        return {"type": "string", **told}
+
     def _check(self, given: Mapping[str, Any], declared: set[str], controls: Mapping[str, Any]) -> None:
         known = [*sorted(declared), *(self._control(name) for name in controls)]
         if strangers := sorted(set(given) - set(known)):
@@ -123,8 +129,7 @@ class QueryTool:
 
 
 def query_tools(graph: AgentGraph, *, read_only: bool) -> dict[str, QueryTool]:
-    """The stored queries of a graph by their tool names. One that is called like a tool every graph has is offered as
-    `stored_<name>`. Whoever may not see them is offered none."""
+    """The stored queries of a graph by their tool names. Whoever may not see them is offered none."""
     if not isinstance(graph, OffersQueries):
         return {}
     try:
@@ -135,9 +140,22 @@ def query_tools(graph: AgentGraph, *, read_only: bool) -> dict[str, QueryTool]:
 
 
 def _named(queries: Iterable[StoredQuery]) -> Iterable[QueryTool]:
+    """Every query under a name of its own. One that is called like a tool every graph has is offered as
+    `stored_<name>`; where that is the name of yet another query, or was cut to it, with a number behind it."""
+    taken = set(TOOLS)
+    renamed = []
     for query in queries:
         name = _NOT_IN_A_NAME.sub("_", query.tool_name)[:_LONGEST_NAME]
-        yield QueryTool(f"stored_{name}"[:_LONGEST_NAME] if name in TOOLS else name, query)
+        if name in taken:
+            renamed.append((f"stored_{name}" if name in TOOLS else name, query))
+        else:
+            taken.add(name)
+            yield QueryTool(name, query)
+    for name, query in renamed:
+        numbered = (f"{name[: _LONGEST_NAME - 4]}_{number}" for number in range(2, 1000))
+        free = next(each for each in (name[:_LONGEST_NAME], *numbered) if each not in taken)
+        taken.add(free)
+        yield QueryTool(free, query)
 
 
 def _schema(param: ParamDescriptor) -> dict[str, Any]:

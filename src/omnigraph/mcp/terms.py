@@ -18,11 +18,13 @@ protect a context window."""
 @dataclass(frozen=True, slots=True)
 class Terms:
     """`max_tokens` bounds one answer. `read_only` leaves out every tool that writes. `allow_main` lets mutations go to
-    main; a merge into main is a decision about a branch as a whole and needs no such leave."""
+    main; a merge into main is a decision about a branch as a whole and needs no such leave. `main_flag` is how whoever
+    starts the endpoint says so."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS
     read_only: bool = False
     allow_main: bool = False
+    main_flag: str = "--allow-main"
 
     @property
     def max_bytes(self) -> int:
@@ -36,6 +38,6 @@ class Terms:
         if named == MAIN and not self.allow_main:
             raise PolicyError(
                 "mutations on 'main' are refused here: make a branch with branch_create, mutate it, look at "
-                "merge_preview, then merge it. Whoever runs this endpoint can allow main with --allow-main"
+                f"merge_preview, then merge it. Whoever runs this endpoint can allow main with {self.main_flag}"
             )
         return named

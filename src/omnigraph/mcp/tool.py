@@ -11,7 +11,7 @@ import mcp_types as types
 import msgspec
 from msgspec import Struct
 
-from omnigraph.errors import BadRequestError, RequestShapeError
+from omnigraph.errors import RequestShapeError
 from omnigraph.mcp.graph import AgentGraph
 from omnigraph.mcp.terms import Terms
 
@@ -61,10 +61,10 @@ class Tool:
         )
 
 
-def hints(title: str, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
+def hints(title: str | None, *, writes: bool, destructive: bool = False) -> types.ToolAnnotations:
     """What clients may go by when they ask a person for consent. Nothing outside the graph is touched."""
     if not writes:
-        return types.ToolAnnotations(title=title, read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+        return types.ToolAnnotations(title=title, read_only_hint=True, open_world_hint=False)
     return types.ToolAnnotations(
         title=title,
         read_only_hint=False,
@@ -101,9 +101,3 @@ def _told(properties: dict[str, Any]) -> dict[str, Any]:
             del schema["default"]
         told[name] = schema
     return told
-
-
-def one_of(what: str, given: str, known: tuple[str, ...]) -> str:
-    if given not in known:
-        raise BadRequestError(f"unknown {what} '{given}'; use one of: {', '.join(known)}")
-    return given

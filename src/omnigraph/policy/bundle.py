@@ -41,9 +41,7 @@ def read_bundle(text: str, path: str | None = None) -> Bundle:
     if written.version != VERSION:
         document.refuse(f"policy version must be {VERSION}, not {written.version}", written.version_at)
     _check_groups(written)
-    for branch in written.protected_branches:
-        if branch.is_blank:
-            document.refuse("protected branch names must not be blank", branch.at)
+    _check_protected_branches(written)
     declared = {name.value for name, _ in written.groups}
     seen: set[str] = set()
     for rule in written.rules:
@@ -86,6 +84,16 @@ def _check_groups(written: WrittenBundle) -> None:
         for member in members:
             if member.is_blank:
                 refuse(f"policy group '{name.value}' contains a blank actor id", member.at)
+
+
+def _check_protected_branches(written: WrittenBundle) -> None:
+    for branch in written.protected_branches:
+        if branch.is_blank:
+            written.document.refuse("protected branch names must not be blank", branch.at)
+        if branch.value != branch.value.strip():
+            # Branches are known without the white space around their names, so this one would be left open.
+            message = f"protected branch '{branch.value}' has white space around its name, and would protect nothing"
+            written.document.refuse(message, branch.at)
 
 
 def _check_rule(document: Document, rule: WrittenRule, declared: set[str], seen: set[str]) -> None:

@@ -70,13 +70,20 @@ def _written(value: Value) -> tuple[Text, Text, PolicyCase]:
     known = ("id", "actor", "action", "branch", "target_branch", "expect")
     found = value.members(known, required=("id", "actor", "action", "expect"))
     id_, actor = found["id"].text(), found["actor"].text()
-    branch, target = found.get("branch"), found.get("target_branch")
     request = AccessRequest(
-        found["action"].choice(PolicyAction),
-        None if branch is None else branch.text().value,
-        None if target is None else target.text().value,
+        found["action"].choice(PolicyAction), _branch(found.get("branch")), _branch(found.get("target_branch"))
     )
     return id_, actor, PolicyCase(id_.value, actor.value, request, found["expect"].choice(Expectation))
+
+
+def _branch(value: Value | None) -> str | None:
+    """A branch as requests name it: white space around a name is no part of it."""
+    if value is None:
+        return None
+    name = value.text()
+    if name.is_blank:
+        value.refuse(f"{value.name} must not be blank: leave it out where a request is about no branch")
+    return name.value.strip()
 
 
 def run_cases(gate: Gate, cases: tuple[PolicyCase, ...]) -> CaseReport:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 from omnigraph.api.access import AccessRequest, Decision
@@ -42,8 +43,9 @@ class PolicyGate:
     def fitted(self, catalog: Catalog) -> PolicyGate:
         """The same rules for a graph with this schema. Raises `CompileError` when what they show does not fit it."""
         check_narrowing(self.bundle, catalog)
-        self._catalog = catalog
-        return self
+        fitted = copy(self)
+        fitted._catalog = catalog
+        return fitted
 
     def sight(self, actor: str | None, request: AccessRequest) -> Lens:
         """What an actor that may do this sees of the graph whose schema the rules were fitted to."""

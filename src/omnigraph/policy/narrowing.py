@@ -15,7 +15,7 @@ from typing import Final
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import OPEN, Lens, RowFilter, TypeLens, any_of, narrowed
+from omnigraph.language.query.lens import OPEN, Lens, RowFilter, TypeLens, any_of, narrowed, with_vectors
 from omnigraph.language.query.syntax import Place
 from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
 
@@ -141,7 +141,7 @@ def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Finding
 def _hidden(
     type_: NodeType | EdgeType, names: Iterable[str], named: str, at: Place, findings: _Findings
 ) -> frozenset[str]:
-    """The hidden properties and the vectors that are made from them: a vector tells what its text says."""
+    """The hidden properties, with the vectors that are made from them."""
     hidden = set()
     for name in names:
         if name not in type_.properties:
@@ -150,8 +150,7 @@ def _hidden(
             findings.add(f"{named}: '{name}' belongs to the key, which everybody reads off the id", at)
         else:
             hidden.add(name)
-    made = {p.name for p in type_.property_list if p.embed is not None and p.embed.property in hidden}
-    return frozenset(hidden | made)
+    return with_vectors(type_, hidden)
 
 
 def _combined(shown: Sequence[_Shown], actor: str, catalog: Catalog) -> Lens:
@@ -163,4 +162,4 @@ def _combined(shown: Sequence[_Shown], actor: str, catalog: Catalog) -> Lens:
         everything = len(filters) < len(shown)
         type_ = catalog.type_named(key)
         lenses.append(TypeLens(type_, hidden=hidden) if everything else TypeLens(type_, any_of(filters), hidden))
-    return narrowed(lenses)
+    return narrowed(lenses, catalog)

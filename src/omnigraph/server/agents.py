@@ -7,15 +7,14 @@ The endpoint is loaded by the first request that needs it: a server that no agen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 from omnigraph.engine.query.limits import Cancellation
-from omnigraph.errors import BadRequestError, NotFoundError, PolicyError
+from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.server.answers import Answer, AnyAnswer
 from omnigraph.server.call import Call, handles
 from omnigraph.server.in_process import InProcessGraph
@@ -27,7 +26,6 @@ InTime: TypeAlias = Callable[[Call, Callable[[], Any]], Awaitable[Any]]
 
 GRAPH_HEADER: Final = "Omnigraph-Graph"
 ASKED_BY_BROWSERS: Final = (GRAPH_HEADER, "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id")
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class AgentEndpoint(Protocol):
@@ -114,15 +112,6 @@ def graph_of(call: Call, serving: Serving) -> Served:
             f"this server has several graphs: use the path /graphs/<id>/mcp, or name one in the header {GRAPH_HEADER}"
         )
     return next(iter(serving.graphs.values()))
-
-
-def refuse_strangers(call: Call, origins: Collection[str]) -> None:
-    """A page that a browser loaded elsewhere may not call, by whatever name it reaches this address: tools do what
-    they are told. Programs that are no browsers send no origin."""
-    origin = call.headers.get("origin")
-    if origin is None or origin in origins or urlsplit(origin).hostname in _LOOPBACK:
-        return
-    raise PolicyError(f"pages of '{origin}' may not use these tools; let them with --allow-origin {origin}")
 
 
 @handles("mcp")

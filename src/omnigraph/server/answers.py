@@ -15,6 +15,8 @@ from omnigraph.errors import (
     ErrorCode,
     OmniGraphError,
     PolicyEvaluationError,
+    QueryCancelledError,
+    ResourceLimitError,
     TooManyRequestsError,
     UnavailableError,
 )
@@ -63,6 +65,19 @@ def json_answer(value: Any, headers: Headers | None = None) -> Answer:
 
 def with_headers(answer: AnyAnswer, headers: Headers) -> AnyAnswer:
     return replace(answer, headers={**headers, **answer.headers})
+
+
+def in_words_of_limits(error: Exception, seconds: float) -> Exception:
+    """What ended because its time was over, as the limit that it reached."""
+    if isinstance(error, QueryCancelledError | TimeoutError):
+        return too_long(seconds)
+    return error
+
+
+def too_long(seconds: float) -> OmniGraphError:
+    return ResourceLimitError(
+        "query seconds", round(seconds), round(seconds), "make the query smaller, or raise --query-seconds"
+    )
 
 
 def error_answer(error: Exception, request_id: str, route: Route | None = None) -> Answer:

@@ -10,49 +10,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from omnigraph.api import wire
 from omnigraph.api.error_output import ErrorOutput
 from omnigraph.api.parameters import LoadParameters
-from omnigraph.api.routes import (
-    COMMIT_HEADER,
-    IDEMPOTENCY_HEADER,
-    IF_COMMIT_HEADER,
-    MIN_COMMIT_HEADER,
-    QUERY_HEADER,
-    REQUEST_ID_HEADER,
-    SNAPSHOT_HEADER,
-    Body,
-    Media,
-    Route,
-)
+from omnigraph.api.routes import Body, Media, Route
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import (
     ErrorCode,
     OmniGraphError,
-    QueryCancelledError,
-    ResourceLimitError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.agents import ASKED_BY_BROWSERS, Agents, LoadEndpoint, graph_of, refuse_strangers
-from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, error_output
+from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
+from omnigraph.server.answers import (
+    Answer,
+    AnyAnswer,
+    StreamAnswer,
+    error_answer,
+    error_output,
+    in_words_of_limits,
+    too_long,
+)
 from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
 from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
-from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type
+from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type, refuse_encoded
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import Feeds
 from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
 from omnigraph.server.handlers.changes import require_feed
 from omnigraph.server.handlers.writes import load_target
 from omnigraph.server.negotiation import chosen_media
+from omnigraph.server.origins import refuse_strangers, refuse_unasked
 from omnigraph.server.pools import Pools
-from omnigraph.server.router import ROUTER, WrongMethod
+from omnigraph.server.router import ROUTER, Match, WrongMethod
 from omnigraph.server.services import RequestRecord
 from omnigraph.server.states import HeldState
 from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
@@ -64,20 +59,6 @@ HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, 
 Result = TypeVar("Result")
 
 _CLOSES: Final = {"Connection": "close"}
-_TOLD_TO_BROWSERS: Final = (
-    *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
-    *("Content-Range", "Accept-Ranges", QUERY_HEADER),
-)
-_ASKED_BY_BROWSERS: Final = (
-    "Authorization",
-    "Content-Type",
-    IDEMPOTENCY_HEADER,
-    IF_COMMIT_HEADER,
-    MIN_COMMIT_HEADER,
-    REQUEST_ID_HEADER,
-    *("If-Match", "If-None-Match", "If-Range", "Range"),
-    *ASKED_BY_BROWSERS,
-)
 
 
 class Application:
@@ -129,30 +110,35 @@ class Application:
 
     async def _exchange(self, exchange: Exchange) -> None:
         matched = ROUTER.match(exchange.raw_path, exchange.method)
-        if matched is None:
-            await exchange.answer(Answer(status=404, media=None), None)
+        try:
+            match matched:
+                case Match():
+                    await self._routed(exchange, matched)
+                case WrongMethod():
+                    await exchange.answer(_wrong_method(exchange, matched), None)
+                case None:
+                    await exchange.answer(Answer(status=404, media=None), None)
+        except ClientGoneError:
+            exchange.broke_off = True
+            if exchange.status:
+                raise BrokenStreamError from None
+        finally:
             self._record(exchange)
-            return
-        if isinstance(matched, WrongMethod):
-            await exchange.answer(_wrong_method(exchange, matched), None)
-            self._record(exchange)
-            return
+
+    async def _routed(self, exchange: Exchange, matched: Match) -> None:
         route = matched.route
         exchange.operation_id = route.operation_id
         self._services.observer.began(route.operation_id)
         state = self._services.states.hold()
         try:
             await self._answered(exchange, route, dict(matched.path), state)
-        except ClientGoneError:
-            exchange.broke_off = True
-        except BrokenStreamError:
+        except (ClientGoneError, BrokenStreamError):
             raise
         except Exception as error:
             await self._refused(exchange, route, error)
         finally:
             exchange.close()
             state.release()
-            self._record(exchange)
 
     async def _answered(self, exchange: Exchange, route: Route, path: dict[str, str], state: HeldState) -> None:
         if state.serving.requires_token and not route.public:
@@ -172,6 +158,10 @@ class Application:
         if route.of_graph:
             call = replace(call, target=state.serving.graph(path.pop("graph_id")))
             exchange.graph_id = call.served.graph_id
+        if route.body is not Body.NONE:
+            refuse_encoded(exchange.headers.get("content-encoding"))
+        if route.request_is_optional:
+            refuse_unasked(exchange.headers, self._origins)
         match route.operation_id:
             case "loadNdjson":
                 await self._load(exchange, call)
@@ -234,7 +224,7 @@ class Application:
 
     async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
         """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
-        refuse_strangers(call, self._origins)
+        refuse_strangers(call.headers, self._origins)
         if call.target is None:
             call = replace(call, target=graph_of(call, call.held.serving))
             exchange.graph_id = call.served.graph_id
@@ -244,9 +234,8 @@ class Application:
                 return await self._in_time(exchange, called, work)
             except Exception as error:
                 self._failed(exchange, error)
-                if isinstance(error, QueryCancelledError | TimeoutError):
-                    raise _too_long(self._limits.query_seconds) from error
-                raise error_output(error, exchange.request_id, call.route).rebuilt() from error
+                told = in_words_of_limits(error, self._limits.query_seconds)
+                raise error_output(told, exchange.request_id, call.route).rebuilt() from error
 
         seconds = self._limits.body_seconds
         body = await whole_body(exchange.receive, self._ceiling(call.route), exchange.declared_length, seconds)
@@ -270,13 +259,12 @@ class Application:
         running.add_done_callback(lambda done: _put_away(done, held))
         if gone.done():
             raise ClientGoneError
-        raise _too_long(self._limits.query_seconds)
+        raise too_long(self._limits.query_seconds)
 
     # Failures and records
 
     async def _refused(self, exchange: Exchange, route: Route, error: Exception) -> None:
-        if isinstance(error, QueryCancelledError | TimeoutError):
-            error = _too_long(self._limits.query_seconds)
+        error = in_words_of_limits(error, self._limits.query_seconds)
         answer = error_answer(error, exchange.request_id, route)
         self._failed(exchange, error)
         if exchange.status:
@@ -284,7 +272,7 @@ class Application:
             raise BrokenStreamError from error
         # What is left of a body that was refused must not be taken for the next request.
         unread = route.body is not Body.NONE and exchange.has_body
-        if unread and answer.status not in (408, 413):
+        if unread and answer.status not in (408, 413) and not exchange.awaits_go_ahead:
             unread = not await is_received(exchange.receive, exchange.declared_length)
         headers = {**answer.headers, **_CLOSES} if unread else answer.headers
         await exchange.answer(replace(answer, headers=headers), route)
@@ -321,19 +309,6 @@ class Application:
                 return Ceiling("request body bytes", limits.body_bytes, "--body-bytes")
 
 
-def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """The application for pages of other origins too. Without any, browsers keep them out."""
-    if not origins:
-        return application
-    return CORSMiddleware(
-        application,
-        allow_origins=list(origins),
-        allow_methods=["GET", "HEAD", "POST", "DELETE"],
-        allow_headers=list(_ASKED_BY_BROWSERS),
-        expose_headers=list(_TOLD_TO_BROWSERS),
-    )
-
-
 def _decoded(call: Call, exchange: Exchange, body: bytes) -> Call:
     parameters = decoded_parameters(call.route, exchange.query_string)
     decoded = decoded_body(call.route, body, exchange.headers.get("content-type"))
@@ -362,12 +337,6 @@ def _held(answer: StreamAnswer, state: HeldState) -> StreamAnswer:
             held.release()
 
     return replace(answer, release=release)
-
-
-def _too_long(seconds: float) -> OmniGraphError:
-    return ResourceLimitError(
-        "query seconds", round(seconds), round(seconds), "make the query smaller, or raise --query-seconds"
-    )
 
 
 def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Answer:

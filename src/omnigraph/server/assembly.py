@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Final
 
 from starlette.types import ASGIApp
 
 from omnigraph import __version__
 from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application, with_origins
+from omnigraph.server.application import Application
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
+from omnigraph.server.origins import with_origins
 from omnigraph.server.states import States
 from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Surroundings
@@ -28,6 +30,7 @@ def application(states: States, tokens: Tokens, around: Surroundings, *, agents:
         around.admission,
         Observing(around.metrics, around.tracing),
         StreamSlots(limits.streams_per_graph),
+        threading.Semaphore(limits.write_threads),
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )

@@ -13,8 +13,8 @@ from typing import Final
 from omnigraph.errors import BlobRangeError
 from omnigraph.server.entity_tags import is_this_strong_tag, matches_strongly, matches_weakly
 
-_RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)", re.IGNORECASE | re.ASCII)
-_LONGEST_NUMBER: Final = 2**63 - 1
+_RANGE: Final = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.IGNORECASE | re.ASCII)
+_LARGEST_NUMBER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def _part(header: str, length: int) -> tuple[int, int] | None:
     if found is None or not (found[1] or found[2]):
         return None
     first, last = (int(number) if number else None for number in found.groups())
-    if (first or 0) > _LONGEST_NUMBER or (last or 0) >= _LONGEST_NUMBER:
+    if (first or 0) > _LARGEST_NUMBER or (last or 0) >= _LARGEST_NUMBER:
         return None
     if first is None:
         size = min(last or 0, length)

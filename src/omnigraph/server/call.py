@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,7 @@ class Services:
     admission: Admission
     observer: Observer
     streams: StreamSlots
+    write_turns: threading.Semaphore
     version: str
     source_version: str | None = None
 
@@ -166,9 +168,11 @@ class Call:
         self.services.observer.decided(self.request_id, self.actor, request, decision)
         return decision
 
-    def admitted(self, size: int) -> AbstractContextManager[None]:
-        """Count this write against its actor's budget while it runs."""
-        return self.services.admission.admitted(self.actor, size)
+    @contextmanager
+    def admitted(self, size: int) -> Iterator[None]:
+        """Count this write against its actor's budget while it waits for its turn and runs."""
+        with self.services.admission.admitted(self.actor, size), self.services.write_turns:
+            yield
 
     @property
     def idempotency_key(self) -> str | None:
@@ -189,13 +193,15 @@ class Call:
 
     def state(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """The state that a read is of, once the actor may read it."""
-        return self._recent_enough(checked_point(point), self._allowed_state(checked_point(point), action))
+        point = checked_point(point)
+        return self._recent_enough(point, self.allowed_state(point, action))
 
     def read(
         self,
         point: ReadPoint,
         read: Callable[[Snapshot], AnyAnswer],
         *,
+        action: PolicyAction = PolicyAction.READ,
         immutable: bool = True,
         of_branch: bool = True,
         text: str = "",
@@ -208,10 +214,10 @@ class Call:
         """
         point = checked_point(point)
         if point.snapshot is None:
-            graph = self.require(PolicyAction.READ, point.branch if of_branch else None)
+            graph = self.require(action, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
-            return graph.workspace.read(state_read, point.branch, version=point.version, at=point.at)
-        state = self._allowed_state(point, PolicyAction.READ)
+            return graph.workspace.read(state_read, point)
+        state = self.allowed_state(point, action)
         if not immutable or state.lens.reads_the_clock:
             return read(state)
         accept = self.headers.get("accept", "")
@@ -221,11 +227,11 @@ class Call:
             return Answer(status=304, media=None, headers={"ETag": tag, **self.saw(state)})
         return with_headers(read(state), {"ETag": tag})
 
-    def _allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
+    def allowed_state(self, point: ReadPoint, action: PolicyAction) -> Snapshot:
         """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
         if point.snapshot is None:
             graph = self.require(action, point.branch)
-            return graph.workspace.snapshot(point.branch, version=point.version, at=point.at)
+            return graph.workspace.state_at(point)
         return self.seen(self.whole.workspace.snapshot(snapshot=point.snapshot), action)
 
     def seen(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Hashable
 from functools import cache
-from typing import Any, Final, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -16,6 +17,8 @@ from omnigraph.errors import BadRequestError, RequestShapeError, UnsupportedMedi
 
 _MOST_PARAMETERS: Final = 1_000
 _BAD_PARAMS: Final = "$.params"
+_INTEGER: Final = re.compile(r"-?\d{1,40}", re.ASCII)
+_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 def decoded_parameters(route: Route, query_string: bytes) -> Any:
@@ -28,18 +31,20 @@ def decoded_parameters(route: Route, query_string: bytes) -> Any:
             query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
         )
     except ValueError:
-        raise BadRequestError(f"{route.bad_parameters}: the query string must be URL-encoded UTF-8") from None
+        form = f"the query string must be URL-encoded UTF-8, with at most {_MOST_PARAMETERS} parameters"
+        raise BadRequestError(f"{route.bad_parameters}: {form}") from None
     given: dict[str, Any] = {}
-    known, repeatable = _names(cast(Hashable, shape))
-    for name, value in pairs:
-        if name in repeatable:
-            given.setdefault(name, []).append(value)
-        elif name in given and name in known:
+    kinds = _kinds(cast(Hashable, shape))
+    for name, text in pairs:
+        kind = kinds.get(name)
+        if kind is tuple:
+            given.setdefault(name, []).append(text)
+        elif name in given and kind is not None:
             raise BadRequestError(f"{route.bad_parameters}: '{name}' is given twice")
         else:
-            given[name] = value
+            given[name] = _read_as(kind, text)
     try:
-        return wire.convert(given, shape, strict=False)
+        return wire.convert(given, shape)
     except BadRequestError as error:
         raise BadRequestError(f"{route.bad_parameters}: {str(error).partition(': ')[2]}") from None
 
@@ -63,6 +68,12 @@ def decoded_body(route: Route, body: bytes, content_type: str | None) -> Any:
         raise
 
 
+def refuse_encoded(content_encoding: str | None) -> None:
+    """A body is read as it comes: unpacking one could make it any size."""
+    if content_encoding is not None and content_encoding.lower() not in ("", "identity"):
+        raise UnsupportedMediaTypeError(f"the body is sent as '{content_encoding}': send it without Content-Encoding")
+
+
 def is_json(content_type: str | None) -> bool:
     essence = media_type(content_type)
     return essence == Media.JSON or (essence.startswith("application/") and essence.endswith("+json"))
@@ -73,14 +84,26 @@ def media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
+def _read_as(kind: Any, text: str) -> Any:
+    """A number or a truth value where one is wanted. What is neither stays a text, and is refused as that."""
+    if kind is int and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind is bool:
+        return _TRUTH.get(text.lower(), text)
+    return text
+
+
 @cache
-def _names(shape: Hashable) -> tuple[frozenset[str], frozenset[str]]:
-    """The parameters that there are, and those of them that may be given more than once."""
+def _kinds(shape: Hashable) -> dict[str, Any]:
+    """The parameters that there are, each with the type of its values; a tuple may be given more than once."""
     fields = msgspec.structs.fields(cast(type[msgspec.Struct], shape))
-    return frozenset(f.encode_name for f in fields), frozenset(f.encode_name for f in fields if _is_tuple(f.type))
+    return {field.encode_name: _kind(field.type) for field in fields}
 
 
-def _is_tuple(annotation: Any) -> bool:
-    if isinstance(annotation, types.UnionType):
-        return any(map(_is_tuple, get_args(annotation)))
-    return get_origin(annotation) is tuple
+def _kind(annotation: Any) -> Any:
+    """The type itself, without whether it is optional and what its values are bound to."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(_kind(choice) for choice in get_args(annotation) if choice is not types.NoneType)
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    return get_origin(annotation) or annotation

@@ -6,7 +6,8 @@ import hashlib
 import re
 from typing import Final
 
-_TAG: Final = re.compile(r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"')
+_ITEM: Final = re.compile(r'[ \t]*+(?:(W/)?("[\x21\x23-\x7e\x80-\xff]*+"))?[ \t]*+(?:,|\Z)')
+"""One place of a list, which may be empty. Nothing is looked at twice, however long the list is."""
 _ANY: Final = "*"
 _EVERY: Final[list[tuple[bool, str]]] = []
 """What `*` lists: no tag in particular, and so every one."""
@@ -45,13 +46,10 @@ def _listed(header: str) -> list[tuple[bool, str]] | None:
         return _EVERY
     listed, at = [], 0
     while at < len(text):
-        found = _TAG.match(text, at)
+        found = _ITEM.match(text, at)
         if found is None:
             return None
-        listed.append((found[1] is not None, f'"{found[2]}"'))
+        if found[2] is not None:
+            listed.append((found[1] is not None, found[2]))
         at = found.end()
-        rest = text[at:].lstrip()
-        if rest and not rest.startswith(","):
-            return None
-        at = len(text) - len(rest.removeprefix(",").lstrip())
     return listed or None

@@ -29,6 +29,8 @@ class Exchange:
         self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
         self.has_body = True
         """Whether some of the request may still be on its way."""
+        self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
+        """Whether the client sends its body only when it is asked for."""
         self._receive = receive
         self.began = time.perf_counter()
         self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))
@@ -45,6 +47,7 @@ class Exchange:
         self._gone: asyncio.Task[None] | None = None
 
     async def receive(self) -> Message:
+        self.awaits_go_ahead = False
         message = await self._receive()
         self.has_body = message.get("more_body", False)
         return message
@@ -106,7 +109,8 @@ class Exchange:
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     for name, value in raw:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        # White space around a value is none of it, and the parser leaves what stands behind it.
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip(" \t"))
     return found
 
 

@@ -105,8 +105,9 @@ class InProcessGraph:
         )
         return self._answer("getEntity", dict[str, Any], parameters=parameters)
 
-    def schema_text(self, branch: str = "main") -> str:
-        return self._answer("getSchema", SchemaSource, parameters=PointParameters(branch=branch)).schema_source
+    def schema_text(self, branch: str | None = None, *, snapshot: str | None = None, version: int | None = None) -> str:
+        point = PointParameters(branch=branch, snapshot=snapshot, version=version)
+        return self._answer("getSchema", SchemaSource, parameters=point).schema_source
 
     def stored_queries(self) -> StoredQueries:
         return self._answer("list_queries", StoredQueries)
@@ -184,9 +185,16 @@ class InProcessGraph:
             return self._answer(operation, MutationReceipt, path=path, body=body, headers=headers)
         return ReadRows(self._answer(operation, ReadOutput, path=path, body=body, headers=headers))
 
-    def create_branch(self, name: str, *, source: str | None = None, actor: str | None = None) -> BranchCreated:
-        self._write_headers(actor)
-        return self._answer("createBranch", BranchCreated, body=BranchCreateRequest(name, source))
+    def create_branch(
+        self,
+        name: str,
+        *,
+        source: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> BranchCreated:
+        body, headers = BranchCreateRequest(name, source), self._write_headers(actor, None, idempotency_key)
+        return self._answer("createBranch", BranchCreated, body=body, headers=headers)
 
     def merge(
         self,

@@ -136,7 +136,7 @@ def _header_parameters(route: Route) -> list[dict[str, Any]]:
     names: list[tuple[str, bool]] = []
     if route.if_commit:
         names.append((IF_COMMIT_HEADER, True))
-    if route.idempotent_by_key:
+    if route.may_write:
         names.append((IDEMPOTENCY_HEADER, False))
     if route.tag in ("queries", "snapshots", "schema", "blobs") and not route.writes:
         names.append((MIN_COMMIT_HEADER, False))
@@ -208,7 +208,7 @@ def _error_statuses(route: Route) -> list[int]:
         statuses |= {408, 413, 415, 422}
     if route.of_graph and not route.writes:
         statuses |= {409, 412}
-    if route.writes or route.operation_id == "invoke_query":
+    if route.may_write:
         statuses |= {409, 412, 424, 429}
     if route.tag == "blobs":
         statuses |= {412, 416}

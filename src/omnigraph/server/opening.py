@@ -96,7 +96,7 @@ class Opener:
         if standing is not None and standing.made_of == made_of:
             return standing
         try:
-            head = opened.snapshot("main")
+            head = opened.workspace.snapshot("main")
             offered = stored_queries(queries, head)
             if isinstance(gate, PolicyGate):
                 gate = gate.fitted(head.catalog)

@@ -1,15 +1,21 @@
-"""The threads in which the engine works, a pool for each kind of work: a flood of one kind can't starve another."""
+"""The threads in which the engine works, a pool for each kind of work: a flood of one kind can't starve another.
+
+A write waits for its turn in a thread, after its actor was asked for and counted (`Call.admitted`). If it waited for a
+thread, nobody would know of it, and an actor could have any number of them under way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from omnigraph.server.settings import ServerLimits
 
 Result = TypeVar("Result")
+
+_THREADS_PER_TURN: Final = 16
 
 
 class Pools:
@@ -17,7 +23,7 @@ class Pools:
 
     def __init__(self, limits: ServerLimits) -> None:
         self._reads = ThreadPoolExecutor(limits.read_threads, "omnigraph-read")
-        self._writes = ThreadPoolExecutor(limits.write_threads, "omnigraph-write")
+        self._writes = ThreadPoolExecutor(limits.write_threads * _THREADS_PER_TURN, "omnigraph-write")
         self._streams = ThreadPoolExecutor(limits.read_threads, "omnigraph-stream")
 
     def read(self, work: Callable[[], Result]) -> asyncio.Future[Result]:

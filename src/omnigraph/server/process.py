@@ -52,16 +52,34 @@ def bound(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise BindError(f"can't bind {host}:{port}: {error.strerror or error}; choose another --bind") from None
+        raise _bind_error(_address(family, host, port), error) from None
     return listener
 
 
+def listen(listener: socket.socket) -> None:
+    """Take connections from now on. Of two that were bound to one address, only the first to come here can."""
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise _bind_error(_own_address(listener), error) from None
+
+
 def announce(listener: socket.socket) -> None:
-    """Take connections from now on, and say where: the one line on stdout."""
-    listener.listen(BACKLOG)
+    """Say where connections are taken: the one line on stdout."""
+    print(f"OMNIGRAPH_LISTEN_ADDR={_own_address(listener)}", flush=True)
+
+
+def _bind_error(address: str, error: OSError) -> BindError:
+    return BindError(f"can't bind {address}: {error.strerror or error}; choose another --bind")
+
+
+def _own_address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    address = f"[{host}]:{port}" if listener.family == socket.AF_INET6 else f"{host}:{port}"
-    print(f"OMNIGRAPH_LISTEN_ADDR={address}", flush=True)
+    return _address(listener.family, host, port)
+
+
+def _address(family: int, host: str, port: int) -> str:
+    return f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
 
 
 def with_room_for(connections: int) -> int:

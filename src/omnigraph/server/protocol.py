@@ -1,30 +1,32 @@
 """Connections of clients that may be slow, greedy or many: the guards in front of HTTP parsing.
 
-uvicorn's parser keeps headers of any length, waits for them for ever and accepts connections without end. Here each of
-the three has a limit, and an answer. Slow bodies and slow readers are the application's business: it knows the request.
+uvicorn's parser keeps headers of any length, waits for them for ever, queues requests and accepts connections without
+end. Here each of them has a limit, and an answer. Slow bodies and slow readers are the application's business: it knows
+the request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable
-from http import HTTPStatus
+from collections.abc import Callable, Sized
 from typing import Any, Final
 
 import httptools
 from uvicorn import Config
-from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, Scope
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from omnigraph.server.http_1_0 import without_chunks
+from omnigraph.server.refusals import ENDING, refusal, server_is_ending
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.surroundings import Draining
 
-RETRY_AFTER: Final = 1
-"""Seconds. Another connection, or the next server behind the same address, may have room at once."""
+BACKLOG: Final = 2048
 
-_ENDING: Final = "this server is ending; try again"
+_QUEUED_AT_MOST: Final = 64
+"""Requests of one connection that wait for the answer to the one before them."""
 _LINGER_SECONDS: Final = 2.0
 _LINGERING_AT_MOST: Final = 256
 
@@ -57,9 +59,6 @@ class GuardedConfig(Config):
         self.lingering = 0
 
 
-BACKLOG: Final = 2048
-
-
 class GuardedProtocol(HttpToolsProtocol):
     """One connection. It holds little while it is idle: there may be ten thousand of them."""
 
@@ -76,6 +75,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.timeout_keep_alive = config.limits.keep_alive_seconds  # type: ignore[assignment]  # a float does as well
         self._deadline: asyncio.TimerHandle | None = None
         self._refused = False
+        self._is_deaf = False
+        """Nothing that comes from now on is listened to."""
+        self._active: RequestResponseCycle | None = None
+        """The request that is being answered. `cycle` is the newest one, which may still be queued behind it."""
         self._between_requests = True
         self._header_bytes = 0
         self._unexplained_bytes = 0
@@ -83,9 +86,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _OneAfterTheOther(transport, self.pipeline)
         if self._guard.draining.began:
             # It was taken in the last moment; nobody would tell it to end.
-            self._refuse(503, _ENDING)
+            self._refuse(503, ENDING)
         elif len(self.connections) > self._limits.connections:
             limit = self._limits.connections
             self._refuse(503, f"this server holds {limit} connections, its limit (--connections); try again")
@@ -99,10 +103,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._refused:
             self._guard.lingering -= 1
         super().connection_lost(exc)
+        if self._active is not None:
+            # uvicorn tells the newest request alone.
+            _abandon(self._active)
+        self.pipeline.clear()
         self._tell_count()
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._is_deaf:
             return
         self._unset_keepalive_if_required()
         self._unexplained_bytes += len(data)
@@ -116,6 +124,8 @@ class GuardedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             if isinstance(error.__context__, _HeadersTooLargeError):
                 self._refuse_headers()
+            elif isinstance(error.__context__, _TooManyQueuedError):
+                self._end_after_answers()
             else:
                 self._refuse(400, "this is not a valid HTTP/1.1 request")
             return
@@ -125,6 +135,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._deadline = self.loop.call_later(self._limits.header_seconds, self._headers_are_late)
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= _QUEUED_AT_MOST:
+            raise _TooManyQueuedError
         super().on_message_begin()
         self._header_bytes = 0
 
@@ -174,7 +186,12 @@ class GuardedProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        super()._start_asgi_task(cycle, server_is_ending if self._guard.draining.began else app)
+        self._active = cycle
+        if self._guard.draining.began:
+            app = server_is_ending
+        if cycle.scope["http_version"] != "1.1":
+            app = without_chunks(app, cycle)
+        super()._start_asgi_task(cycle, app)
 
     def _tell_count(self) -> None:
         if self._guard.connections_changed is not None:
@@ -194,7 +211,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _forget_request(self) -> None:
         if not self._is_answering():
-            self.cycle = self.scope = self.headers = None  # type: ignore[assignment]
+            self.cycle = self.scope = self.headers = self._active = None  # type: ignore[assignment]
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:
@@ -210,18 +227,23 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(431, f"the headers of the request are over the limit of {limit} bytes (--header-bytes)")
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer before there is a request, and end the connection."""
+        """Answer before there is a request, or before all of it is there, and end the connection."""
         self._cancel_deadline()
         self._unset_keepalive_if_required()
         if self.transport.is_closing():
             return
         if self._is_answering():
-            # An answer to an earlier request is on its way; nothing may be written into it.
-            self.transport.close()
-            return
-        self.transport.write(_answer(status, message))
+            if self._between_requests:
+                self._end_after_answers()
+                return
+            if self.pipeline or self.cycle.response_started:
+                # Nothing may be written into the answer that is on its way.
+                self.transport.close()
+                return
+            _abandon(self.cycle)
+        self.transport.write(refusal(status, message))
         self.connections.discard(self)
-        self._refused = True
+        self._refused = self._is_deaf = True
         self._guard.lingering += 1
         if self._guard.lingering > _LINGERING_AT_MOST:
             self.transport.close()
@@ -231,33 +253,34 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self._deadline = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
+    def _end_after_answers(self) -> None:
+        """What has come whole is answered, and nothing behind it is listened to."""
+        self._is_deaf = True
+        self.cycle.keep_alive = False
+
+
+class _OneAfterTheOther(FlowControl):
+    """Receives nothing more while a request is queued: whoever sends without end would fill the memory."""
+
+    def __init__(self, transport: asyncio.Transport, queued: Sized) -> None:
+        super().__init__(transport)
+        self._queued = queued
+
+    def resume_reading(self) -> None:
+        if not self._queued:
+            super().resume_reading()
+
 
 class _HeadersTooLargeError(Exception):
     """Raised into the parser, which stops at once."""
 
 
-def _body(message: str, status: int) -> bytes:
-    return json.dumps({"error": message, "code": "bad_request"} if status == 400 else {"error": message}).encode()
+class _TooManyQueuedError(Exception):
+    """Raised into the parser, which stops at once."""
 
 
-def _answer(status: int, message: str) -> bytes:
-    body = _body(message, status)
-    retry = f"retry-after: {RETRY_AFTER}\r\n" if status == 503 else ""
-    head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-async def server_is_ending(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-    """The application of requests that come after the server was told to end."""
-    body = _body(_ENDING, 503)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"retry-after", str(RETRY_AFTER).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+def _abandon(cycle: RequestResponseCycle) -> None:
+    """Let the application know that nobody waits for its answer."""
+    if not cycle.response_complete:
+        cycle.disconnected = True
+    cycle.message_event.set()

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from omnigraph.api.access import Gate
 from omnigraph.api.graph import GraphApi
@@ -19,9 +18,6 @@ from omnigraph.cluster.addresses import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.pipeline_runs import PipelineRuns
 from omnigraph.engine.lens import Lens
-from omnigraph.engine.query.read import ReadOptions
-from omnigraph.engine.query.result import QueryResult, QueryStream
-from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES
@@ -39,7 +35,7 @@ class RuntimeState(StrEnum):
 
 
 class ServableGraph(GraphApi, Protocol):
-    """An open graph in this process: reads take limits, and its states can be had."""
+    """An open graph in this process: its workspace can be had, and it loads files."""
 
     @property
     def workspace(self) -> Workspace: ...
@@ -47,43 +43,6 @@ class ServableGraph(GraphApi, Protocol):
     def with_gate(self, gate: Gate | None) -> ServableGraph: ...
 
     def through(self, lens: Lens) -> ServableGraph: ...
-
-    def snapshot(
-        self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> Snapshot: ...
-
-    def query(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: ReadOptions = ...,
-        **parameters: Any,
-    ) -> QueryResult: ...
-
-    def stream(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: ReadOptions = ...,
-        **parameters: Any,
-    ) -> QueryStream: ...
 
     def load_file(
         self,
@@ -93,17 +52,6 @@ class ServableGraph(GraphApi, Protocol):
         branch: str = "main",
         base: str | None = None,
         embed: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
-
-    def load_lenient(
-        self,
-        data: Any,
-        *,
-        mode: str,
-        branch: str = "main",
-        base: str | None = None,
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt: ...

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from omnigraph.api.limits import DEFAULT_BYTES, DEFAULT_QUERY_MEMORY_BYTES, DEFAULT_ROWS
 
-DEFAULT_BIND: Final = "127.0.0.1:8080"
 UNAUTHENTICATED: Final = "OMNIGRAPH_UNAUTHENTICATED"
 REQUIRE_ALL_GRAPHS: Final = "OMNIGRAPH_REQUIRE_ALL_GRAPHS"
 WATCH: Final = "OMNIGRAPH_WATCH"
@@ -75,6 +74,16 @@ class ServerLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """On which terms agents use the graphs, within what the rules let their actors. The endpoint that speaks their
+    protocol knows its own default for the size of an answer."""
+
+    read_only: bool = False
+    allow_main: bool = False
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One server. `cluster` or `store` is where its graphs are; the other one is None."""
 
@@ -88,6 +97,7 @@ class Settings:
     maintain: bool = False
     watch: bool = False
     allow_origins: tuple[str, ...] = ()
+    agents: AgentSettings = AgentSettings()
     limits: ServerLimits = field(default_factory=ServerLimits)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from threading import Semaphore
 from typing import TypeVar
 
 from omnigraph import __version__
@@ -53,7 +54,8 @@ def as_actor(served: Served, actor: str | None) -> InProcessGraph:
     limits, alone = ServerLimits(), _Unobserved()
     serving = Serving({served.graph_id: served}, RuntimeState.POLICY_ENABLED)
     states = States(serving)
-    services = Services(states, limits, alone, alone, StreamSlots(limits.streams_per_graph), __version__)
+    streams, write_turns = StreamSlots(limits.streams_per_graph), Semaphore(limits.write_threads)
+    services = Services(states, limits, alone, alone, streams, write_turns, __version__)
     return InProcessGraph(Call(route("query"), "alone", actor, {}, {}, services, states.hold(), target=served))
 
 

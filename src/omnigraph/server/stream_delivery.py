@@ -8,7 +8,7 @@ from typing import Any
 
 from omnigraph.api import wire
 from omnigraph.api.routes import Route
-from omnigraph.server.answers import StreamAnswer, error_output
+from omnigraph.server.answers import StreamAnswer, error_output, in_words_of_limits
 from omnigraph.server.bodies import ClientGoneError
 from omnigraph.server.exchange import Exchange
 from omnigraph.server.pools import Pools
@@ -35,12 +35,12 @@ class StreamDelivery:
         cancel: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Send a stream to its end. What fails before the first byte is raised, and can still be told as an error."""
+        """Send a stream to its end; every chunk has to be made in time, and its client may take as long as it likes.
+        What fails before the first byte is raised, and can still be told as an error."""
         chunks = answer.chunks
         upcoming = self._pools.stream(lambda: next(chunks, None))
         try:
-            async with asyncio.timeout(seconds):
-                chunk = await _unless_gone(upcoming, exchange)
+            chunk = await _made(upcoming, exchange, seconds)
             headers = dict(answer.headers)
             if answer.length is not None:
                 headers["Content-Length"] = str(answer.length)
@@ -49,14 +49,14 @@ class StreamDelivery:
                 while chunk is not None:
                     upcoming = self._pools.stream(lambda: next(chunks, None))
                     await exchange.chunk(chunk, more=True)
-                    chunk = await _unless_gone(upcoming, exchange)
+                    chunk = await _made(upcoming, exchange, seconds)
             except ClientGoneError:
                 raise
             except Exception as error:
                 failed(error)
                 exchange.broke_off = True
                 if answer.last_line_tells_error:
-                    told = error_output(error, exchange.request_id, route)
+                    told = error_output(in_words_of_limits(error, seconds), exchange.request_id, route)
                     await exchange.chunk(wire.encode({"error": wire.to_builtins(told)}) + b"\n", more=True)
                 raise BrokenStreamError from error
             await exchange.chunk(b"", more=False)
@@ -88,11 +88,13 @@ class StreamDelivery:
             await asyncio.wait(set(self._closing))
 
 
-async def _unless_gone(upcoming: asyncio.Future[bytes | None], exchange: Exchange) -> bytes | None:
+async def _made(upcoming: asyncio.Future[bytes | None], exchange: Exchange, seconds: float) -> bytes | None:
     """The next chunk, or the news that nobody is there to take it, even if it is made already."""
     gone = exchange.gone()
     either: set[asyncio.Future[Any]] = {upcoming, gone}
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     if gone.done():
         raise ClientGoneError
+    if not upcoming.done():
+        raise TimeoutError
     return upcoming.result()

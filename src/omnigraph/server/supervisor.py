@@ -23,7 +23,7 @@ from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs, metrics
 from omnigraph.server.board import Board
 from omnigraph.server.listening import CLOSE_SECONDS, SIGNALS
-from omnigraph.server.process import REFUSED, Program, announce, bound, complain
+from omnigraph.server.process import REFUSED, BindError, Program, announce, bound, complain, listen
 from omnigraph.server.settings import Settings
 from omnigraph.server.worker import Assignment, Go, Moved, Ready, Refused, serve_alone, work
 
@@ -85,24 +85,36 @@ class _Supervisor:
     def run(self) -> int:
         self.seats = [_Seat(number) for number in range(self.settings.workers)]
         # The first worker finds out what is served; the others are pinned to it.
-        for together in (self.seats[:1], self.seats[1:]):
-            for seat in together:
-                self._start(seat)
-            if (refusal := self._await_ready(together)) is not None:
-                self._end_all()
-                complain(refusal)
-                return REFUSED
-            if self.ending:
-                break
-        else:
-            announce(self.listener)
-            for seat in self.seats:
-                self._let_go(seat)
-            logger.info("%d workers serve", len(self.seats))
-        while not self.ending:
+        refusal = self._started(self.seats[:1]) or self._started(self.seats[1:]) or self._opened()
+        while refusal is None and not self.ending:
             self._tick()
         self._end_all()
-        return 0
+        if refusal is None:
+            return 0
+        complain(refusal)
+        return REFUSED
+
+    def _started(self, seats: list[_Seat]) -> str | None:
+        """Start some workers together and wait until all of them are ready; the reason why one is not."""
+        if self.ending:
+            return None
+        for seat in seats:
+            self._start(seat)
+        return self._await_ready(seats)
+
+    def _opened(self) -> str | None:
+        """Take connections; the reason why that can't be."""
+        if self.ending:
+            return None
+        try:
+            listen(self.listener)
+        except BindError as error:
+            return str(error)
+        announce(self.listener)
+        for seat in self.seats:
+            self._let_go(seat)
+        logger.info("%d workers serve", len(self.seats))
+        return None
 
     def _start(self, seat: _Seat) -> None:
         here, there = _SPAWN.Pipe()

@@ -1,4 +1,4 @@
-"""What the process around the application keeps for it."""
+"""What the process of a server has beside its application: settings, admission, metrics, tracing, and when it ends."""
 
 from __future__ import annotations
 

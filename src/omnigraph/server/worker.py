@@ -27,7 +27,17 @@ from omnigraph.server.board import Board
 from omnigraph.server.following import Follower
 from omnigraph.server.listening import CLOSE_SECONDS, SIGNALS, ListeningServer
 from omnigraph.server.metrics import Metrics, discard
-from omnigraph.server.process import REFUSED, Program, announce, bound, complain, leave, with_room_for
+from omnigraph.server.process import (
+    REFUSED,
+    BindError,
+    Program,
+    announce,
+    bound,
+    complain,
+    leave,
+    listen,
+    with_room_for,
+)
 from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.settings import Settings
 from omnigraph.server.states import States
@@ -97,7 +107,11 @@ def serve_alone(settings: Settings, program: Program) -> int:
             complain(str(error))
             return REFUSED
         try:
+            listen(listener)
             worker.serve(listener, lambda: announce(listener))
+        except BindError as error:
+            complain(str(error))
+            return REFUSED
         finally:
             worker.close()
     return 0

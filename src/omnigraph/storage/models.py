@@ -17,6 +17,7 @@ FORMAT_VERSION = 6
 """The storage format. Also what users see as the internal schema version."""
 
 IDEMPOTENCY_WINDOW = 64
+"""How many keys an entry remembers of its branch, and a life of those before it."""
 
 
 class ForkPoint(msgspec.Struct, frozen=True):
@@ -26,10 +27,19 @@ class ForkPoint(msgspec.Struct, frozen=True):
     version: int
 
 
+class KeyUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An idempotency key that made or ended a life of a branch name, a digest of what was asked for, and who asked."""
+
+    key: str
+    request: str
+    actor: str | None = None
+
+
 class BranchRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One life of a branch. `lineage` lists the logs that hold its inherited history, oldest first, each with the
     last version that belongs to this branch; its own log begins one version later. `beneath` says for each part of
-    its path which life of that name kept it free of a branch when this one was created."""
+    its path which life of that name kept it free of a branch when this one was created. `earlier_keys` are those that
+    made and ended earlier lives of the name, oldest first: a repeat of such a request must not touch this life."""
 
     format: int
     branch: str
@@ -39,6 +49,8 @@ class BranchRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lineage: tuple[ForkPoint, ...] = ()
     created_by: str | None = None
     beneath: dict[str, int] = {}
+    key: KeyUse | None = None
+    earlier_keys: tuple[KeyUse, ...] = ()
 
     @property
     def fork(self) -> ForkPoint | None:
@@ -170,6 +182,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True, tag="tombstone", tag_
     version: int
     deleted_at: int
     deleted_by: str | None = None
+    key: KeyUse | None = None
 
 
 class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):

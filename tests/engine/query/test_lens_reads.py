@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import omnigraph
@@ -15,7 +17,7 @@ from omnigraph import Graph
 from omnigraph.api.blobs import BlobCell
 from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.engine.blobs import blob_in
-from omnigraph.engine.export import export_lines
+from omnigraph.engine.export import export_files, export_lines
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query
 from omnigraph.engine.snapshot import Snapshot
@@ -28,7 +30,7 @@ node Doc {
     slug: String @key
     region: String @index
     text: String @index
-    salary: I32?
+    salary: I32
     vec: Vector(2) @index
     file: Blob?
 }
@@ -76,7 +78,8 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         ]
     )
     state = graph.snapshot().through(lens)
-    smaller = omnigraph.init(folder / "smaller", SCHEMA)
+    # What is hidden is null there, so it has to be allowed to be.
+    smaller = omnigraph.init(folder / "smaller", SCHEMA.replace("salary: I32", "salary: I32?"))
     smaller.load(b"\n".join(export_lines(state)), mode="append")
     if request.param == "indexed":
         smaller.ensure_indices()
@@ -93,6 +96,19 @@ def test_an_export_holds_what_is_seen_and_nothing_else(seen: tuple[Snapshot, Gra
     assert about == {f"a{i}" for i in range(10, 60) if f"d{i}" in expected}
     cites = {line["data"]["id"] for line in lines if line.get("edge") == "Cites"}
     assert cites == {f"c{i}" for i in range(60) if {f"d{i}", f"d{(i * 7 + 1) % 60}"} <= expected}
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_a_file_holds_what_is_seen_and_nulls_for_the_rest(
+    seen: tuple[Snapshot, Graph], format: str, tmp_path: Path
+) -> None:
+    """Also where the schema allows no null."""
+    for file in export_files(seen[0], tmp_path, format):
+        rows = pq.read_table(file.path) if format == "parquet" else pa.ipc.open_file(file.path).read_all()
+        assert rows.num_rows == file.rows == seen[0].count(file.type_key)
+        if file.type_key == "node:Doc":
+            assert rows.column("salary").null_count == rows.column("file").null_count == rows.num_rows
+            assert rows.column("slug").null_count == 0
 
 
 QUERIES = [

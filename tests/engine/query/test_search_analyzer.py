@@ -20,6 +20,7 @@ from omnigraph.engine.query.search.fuzzy import tokens_within
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.search import ROW_ID, SCORE, index_of, indexed_documents, matching_rows
 from tests.engine.search_tables import Shelf, naive_bm25
+from tests.support.edit_distance import levenshtein
 from tests.support.lance_tables import lance_of
 
 
@@ -59,16 +60,6 @@ def test_a_column_is_analysed_like_its_texts_one_by_one(texts: list[str | None],
     expected = [tokens_of(text or "") for text in texts]
     assert found == expected
     assert counts_of(texts) == [dict(Counter(tokens)) for tokens in expected]
-
-
-def levenshtein(left: str, right: str) -> int:
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        following = [i]
-        for j, b in enumerate(right, 1):
-            following.append(min(row[j] + 1, following[-1] + 1, row[j - 1] + (a != b)))
-        row = following
-    return row[-1]
 
 
 @given(

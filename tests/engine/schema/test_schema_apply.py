@@ -12,6 +12,10 @@ from omnigraph.engine.write.publish import Intent, PublishPlan
 from omnigraph.errors import BadRequestError, HistoricalVersionReclaimedError
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
 from tests.support.lance_tables import lance_of
+from tests.support.preempt import DiedError
+from tests.support.receipts import replayed
+
+WITHOUT_NAMES = SCHEMA.replace("name: String?", "")
 
 
 @pytest.fixture
@@ -215,6 +219,55 @@ def test_a_hard_drop_purges_the_past_of_that_type_only(graph: Graph) -> None:
         content(fresh, "node:Reader", version=before.version)
     assert sorted(content(fresh, "node:Book", version=before.version)) == ["b1", "b2"]
     assert sorted(content(fresh, "node:Reader")) == ["r1"]
+    assert fresh.verify().clean
+
+
+def test_a_repeated_apply_gets_the_first_receipt(graph: Graph) -> None:
+    renamed = changed("name: String?", 'label: String? @rename_from("name")')
+    graph.apply_schema(renamed)
+    wider = renamed.replace("cover: Blob?", "cover: Blob?\n  price: F64?")
+    first = graph.apply_schema(wider, actor="ana", idempotency_key="k")
+    assert (first.applied, first.replayed, len(first.notes)) == (True, False, 1)
+    load(graph, [book("b3", price=2.5)])
+    graph.apply_schema(wider.replace("price: F64?", "price: F64?\n  weight: F64?"))
+    head = graph.resolve_snapshot()
+    again = Graph.open(graph.uri).apply_schema(wider, actor="rob", idempotency_key="k")
+    assert again == replayed(first), "also when the schema has moved on"
+    assert graph.resolve_snapshot() == head
+    assert wire.to_builtins(again) == {**wire.to_builtins(first), "replayed": True}
+    assert "replayed" not in wire.to_builtins(first)
+
+
+@pytest.mark.parametrize("branch", ["main", "side"])
+def test_a_hard_drop_that_died_before_its_purge_is_finished_by_its_repeat(graph: Graph, branch: str) -> None:
+    """What was written after the drop is not the past that it promised to purge."""
+    before = graph.snapshot()
+    if branch != "main":
+        graph.create_branch(branch)
+    with Graph.open(graph.uri) as dying:
+
+        def die(point: str) -> None:
+            if point == "publish.after":
+                raise DiedError
+
+        dying.workspace.root.trace.observer = die
+        with pytest.raises(DiedError):
+            dying.apply_schema(WITHOUT_NAMES, branch=branch, allow_data_loss=True, idempotency_key="k")
+    assert sorted(content(graph, "node:Reader", version=before.version)) == ["r1"]
+    load(graph, [reader("r2")])
+    kept = graph.snapshot().version
+    load(graph, [reader("r3")])
+    for _ in range(2):
+        again = Graph.open(graph.uri).apply_schema(
+            WITHOUT_NAMES, branch=branch, allow_data_loss=True, idempotency_key="k"
+        )
+        assert (again.replayed, [step.mode for step in again.steps]) == (True, ["hard"])
+        assert again.purged is not None
+    fresh = Graph.open(graph.uri)
+    assert sorted(content(fresh, "node:Reader", version=kept)) == ["r1", "r2"]
+    if branch == "main":
+        with pytest.raises(HistoricalVersionReclaimedError):
+            content(fresh, "node:Reader", version=before.version)
     assert fresh.verify().clean
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +29,10 @@ RECORDS = """
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Graph:
-    graph = omnigraph.init(tmp_path / "g", SCHEMA)
-    graph.load(RECORDS, mode="append")
-    return graph
+def whole(tmp_path: Path) -> Iterator[Graph]:
+    with omnigraph.init(tmp_path / "g", SCHEMA) as graph:
+        graph.load(RECORDS, mode="append")
+        yield graph
 
 
 def seen(graph: Graph, *, hidden: frozenset[str] = frozenset()) -> Graph:

@@ -264,6 +264,27 @@ def test_a_client_for_queries_alone_cannot_compute(graph: Graph) -> None:
         load(graph.with_embedding(ForQueries()), {"title": "a", "blurb": "tides"})
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([[1.0, 2.0, 3.0, 4.0]], r"gave an array of shape \(1, 4\): 1 texts at dimension 2 need one of shape \(1, 2\)"),
+        ([], "gave an array of shape"),
+        ([[1.0, float("nan")]], "not finite"),
+        ([[1.0, 1e300]], "not finite"),
+        (None, "gave an array of shape|no vectors of numbers"),
+        ([["a", "b"]], "no vectors of numbers"),
+    ],
+)
+def test_what_a_client_of_ones_own_gives_is_checked(graph: Graph, answer: Any, message: str) -> None:
+    class Odd(Toy):
+        def embed_documents(self, texts: Sequence[str], dimension: int) -> Any:
+            return answer
+
+    with pytest.raises(EmbeddingError, match=message):
+        load(graph.with_embedding(Odd()), {"title": "a", "blurb": "tides"})
+    assert vectors(graph) == {}
+
+
 def test_vectors_have_to_fit_in_memory(graph: Graph, toy: Toy) -> None:
     insert = "query q() { " + " ".join(f'insert Book {{ title: "{n}", blurb: "{n}" }}' for n in range(20)) + " }"
     with pytest.raises(ResourceLimitError, match="load bytes of computed vectors"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
-from omnigraph.errors import BadRequestError, PolicyError
+from omnigraph.errors import IdempotencyKeyReusedError, PolicyError, PolicyEvaluationError
+from tests.support.receipts import replayed
 
 SCHEMA = "node Person { name: String @key }"
 ADD = 'query add() { insert Person { name: "Ada" } }'
@@ -65,11 +66,11 @@ WRITES: dict[str, tuple[Callable[[Graph, str | None], object], list[AccessReques
 
 
 @pytest.fixture
-def graph(tmp_path: Path) -> Graph:
-    graph = omnigraph.init(tmp_path / "g", SCHEMA)
-    graph.create_branch("side")
-    graph.load('{"type":"Person","data":{"name":"Cy"}}', mode="append", branch="side")
-    return graph
+def graph(tmp_path: Path) -> Iterator[Graph]:
+    with omnigraph.init(tmp_path / "g", SCHEMA) as graph:
+        graph.create_branch("side")
+        graph.load('{"type":"Person","data":{"name":"Cy"}}', mode="append", branch="side")
+        yield graph
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -108,7 +109,32 @@ def test_a_merge_may_be_allowed_and_its_deletion_not(graph: Graph) -> None:
 def test_rules_that_can_not_be_evaluated_are_no_permission(graph: Graph) -> None:
     class Broken:
         def decide(self, actor: str | None, request: AccessRequest) -> Decision:
-            raise BadRequestError("policy evaluation failed: overflow")
+            raise PolicyEvaluationError(["overflow"])
 
-    with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow"):
+    with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow$"):
         graph.with_gate(Broken()).mutate(ADD, actor="ana")
+
+
+def test_the_receipt_of_a_write_is_for_its_author(graph: Graph) -> None:
+    """It counts what its author saw; and what another one sees, the first write has perhaps not changed."""
+
+    class Everybody:
+        def decide(self, actor: str | None, request: AccessRequest) -> Decision:
+            return Decision(True, "yes", "rule")
+
+    governed = graph.with_gate(Everybody())
+    writes: dict[str, Callable[[str], object]] = {
+        "mutation": lambda who: governed.mutate(ADD, actor=who, idempotency_key="mutation"),
+        "load": lambda who: governed.load(RECORD, mode="merge", actor=who, idempotency_key="load"),
+        "merge": lambda who: governed.merge("side", "main", actor=who, idempotency_key="merge"),
+        "schema": lambda who: governed.apply_schema(
+            SCHEMA + " node Place {}", actor=who, allow_data_loss=True, idempotency_key="schema"
+        ),
+        "branch": lambda who: governed.create_branch("new", actor=who, idempotency_key="branch"),
+        "deletion": lambda who: governed.delete_branch("new", actor=who, idempotency_key="deletion"),
+    }
+    for key, write in writes.items():
+        first = write("ana")
+        assert write("ana") == replayed(first)
+        with pytest.raises(IdempotencyKeyReusedError, match=f"idempotency key '{key}'"):
+            write("bob")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.change_lines import change_style, feed_lines
-from omnigraph.cli.extras import refuse_where_unsafe, replacing
+from omnigraph.cli.file_replacement import refuse_where_unsafe, replacing
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, UriOption

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from shutil import get_terminal_size
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -35,9 +36,8 @@ def plan(config: Config = ".", json: Json = False) -> None:
     from omnigraph.cluster.planning import plan as run
 
     for_review = _is_for_review(json=json)
-    planned = run(config, read_pipeline_text, with_texts=for_review)
-    report = planned.output
-    _print(report, lambda: cluster_reports.planned(report, planned.texts, for_review=for_review), json=json)
+    planned = run(config, read_pipeline_text, for_review=for_review)
+    _print(planned.output, lambda: cluster_reports.planned(planned, for_review=for_review), json=json)
 
 
 def apply(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
@@ -74,12 +74,13 @@ def status(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show what is applied. Looks at the ledger, at no graph."""
+    """Show what is applied, and the last commit of each pipeline."""
     from omnigraph.cli import cluster_reports
     from omnigraph.cluster.looking import status as run
 
     report = run(config, revision)
-    _print(report, lambda: cluster_reports.status(report), json=json)
+    for_review = _is_for_review(json=json)
+    _print(report, lambda: cluster_reports.status(report, for_review=for_review), json=json)
 
 
 def refresh(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
@@ -98,7 +99,8 @@ def _observe(ctx: typer.Context, operation: str, config: str, *, json: bool) -> 
 
     run = refreshing.refresh if operation == "refresh" else refreshing.import_
     report = run(config, read_pipeline_text, actor=Invocation.of(ctx).config.actor)
-    _print(report, lambda: cluster_reports.observed(report), json=json)
+    for_review = _is_for_review(json=json)
+    _print(report, lambda: cluster_reports.observed(report, for_review=for_review), json=json)
 
 
 def force_unlock(
@@ -128,12 +130,15 @@ def history(
 
 
 def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> None:
-    from omnigraph.cli.cluster_reports import style
+    from omnigraph.cli.cluster_style import folded, style
 
     if json:
         print_json(report)
+    elif _is_for_review(json=json):
+        columns = get_terminal_size().columns
+        print_lines([folded(line, columns) for line in lines()], style)
     else:
-        print_lines(lines(), style)
+        print_lines(lines())
     if not report.ok:
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ import typer
 
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.output import print_json, print_lines, print_note
 from omnigraph.cli.progress import reading
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
@@ -73,10 +73,10 @@ def embed(
     size = os.path.getsize(job.input) if os.path.exists(job.input) else None
     with reading(os.path.basename(job.input), size) as advance:
         outcome = embed_file(job, selection, mode, os.environ, advance)
+    usage = outcome.usage
     if json:
         from omnigraph.cli.reports import EmbedReport
 
-        usage = outcome.usage
         print_json(
             EmbedReport(
                 input=job.input,
@@ -102,6 +102,10 @@ def embed(
         print(told, file=sys.stderr)
     else:
         print_lines([told])
+    if usage.requests:
+        tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
+        asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"
+        print_note(f"asked for {asked}: {usage.requests:,} requests, {usage.retries:,} retries{tokens}")
 
 
 def _check_files(seed: str | None, input: str | None, output: str | None, spec: str | None) -> None:

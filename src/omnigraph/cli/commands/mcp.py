@@ -14,13 +14,12 @@ from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError
+from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
 if TYPE_CHECKING:
     from omnigraph.mcp.connections import DirectAccess
     from omnigraph.mcp.graph import AgentGraph
 
-DEFAULT_MAX_TOKENS: Final = 8000
-LEAST_MAX_TOKENS: Final = 200
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _EXTRAS: Final = {
     **dict.fromkeys(("mcp", "mcp_types", "anyio", "pydantic"), "mcp"),

@@ -79,7 +79,8 @@ def explain(
     from omnigraph.policy.explain import explain as explained
 
     _check_row_flags(type_name, row, id)
-    request = AccessRequest(_action(action), branch, target_branch)
+    # As every request does, without the white space around a name.
+    request = AccessRequest(_action(action), branch and branch.strip(), target_branch and target_branch.strip())
     bundle = chosen_bundle(Invocation.of(ctx), file)
     gate = bundle.gate()
     found = explained(gate, actor, request)

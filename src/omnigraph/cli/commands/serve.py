@@ -11,6 +11,7 @@ from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.limit_flags import KEY, limits_of
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
+from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
 DEFAULT_BIND = "127.0.0.1:8080"
 _NEEDED = {"uvicorn", "httptools", "starlette", "prometheus_client"}
@@ -43,6 +44,19 @@ def serve(
         list[str] | None,
         typer.Option("--allow-origin", help="Let pages of this origin call; may be repeated.", metavar="ORIGIN"),
     ] = None,
+    mcp_read_only: Annotated[bool, typer.Option("--mcp-read-only", help="Offer agents no tool that writes.")] = False,
+    mcp_allow_main: Annotated[
+        bool, typer.Option("--mcp-allow-main", help="Let agents' mutations go to main, where the rules do.")
+    ] = False,
+    mcp_max_tokens: Annotated[
+        int,
+        typer.Option(
+            "--mcp-max-tokens",
+            help="The size of an answer to agents, at 4 bytes a token.",
+            metavar="N",
+            min=LEAST_MAX_TOKENS,
+        ),
+    ] = DEFAULT_MAX_TOKENS,
 ) -> None:
     """Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP."""
     invocation = Invocation.of(ctx)
@@ -55,8 +69,10 @@ def serve(
         )
     if watch and flags.cluster is None:
         raise UsageError("--watch follows a cluster; --store serves one graph, whose commits are seen anyway")
+    if mcp_read_only and mcp_allow_main:
+        raise UsageError("--mcp-read-only and --mcp-allow-main contradict each other")
     limits = limits_of(ctx.meta.get(KEY, {}), os.environ)
-    from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, WATCH, Settings, is_set
+    from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, WATCH, AgentSettings, Settings, is_set
 
     settings = Settings(
         cluster=None if flags.cluster is None else invocation.cluster().root,
@@ -69,6 +85,7 @@ def serve(
         maintain=maintain,
         watch=watch or is_set(WATCH),
         allow_origins=tuple(allow_origin or ()),
+        agents=AgentSettings(read_only=mcp_read_only, allow_main=mcp_allow_main, max_tokens=mcp_max_tokens),
         limits=limits,
     )
     raise typer.Exit(_run(settings))

@@ -10,6 +10,7 @@ from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.history.seen_deltas import deltas
 from omnigraph.engine.history.type_delta import TypeDelta
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.storage.identifiers import MAIN
 
@@ -24,6 +25,20 @@ def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> 
         raise ChangeFeedGapError(_reclaimed(before, after, error)) from error
     branch = None if after.branch == MAIN else after.branch
     return ChangeSet.of(before.version, after.version, branch, tuple(changes))
+
+
+def diff_of(
+    workspace: Workspace, before: str | Snapshot, after: str | Snapshot, scope: ChangeScope = EVERYTHING
+) -> ChangeSet:
+    """The same of branches, commits or states. A branch that moved on while its head was released is read again."""
+    states = workspace.state_of(before), workspace.state_of(after)
+    try:
+        return diff(*states, scope)
+    except ChangeFeedGapError:
+        newer = workspace.state_of(before), workspace.state_of(after)
+        if [state.commit_id for state in newer] == [state.commit_id for state in states]:
+            raise
+        return diff(*newer, scope)
 
 
 def _reclaimed(before: Snapshot, after: Snapshot, error: HistoricalVersionReclaimedError) -> str:

@@ -6,7 +6,9 @@ Commits never change, so what was walked once is remembered: asking again reads 
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from typing import Final
 
 from omnigraph.api.commits import CommitReceipt
@@ -53,3 +55,15 @@ class PipelineRuns:
         with self._lock:
             self._walked[head.ref.branch_id] = newest, found
         return {name: found[name] for name in names if name in found}
+
+
+def last_runs(uri: str, branches: Mapping[str, str]) -> dict[str, CommitReceipt]:
+    """The last commit of each pipeline of a graph that has one; `branches` are those they load, by name."""
+    by_branch: defaultdict[str, list[str]] = defaultdict(list)
+    for name, branch in branches.items():
+        by_branch[branch].append(name)
+    runs, found = PipelineRuns(), dict[str, CommitReceipt]()
+    with closing(Workspace.open(uri)) as workspace:
+        for branch, names in by_branch.items():
+            found |= runs.last(workspace, branch, names)
+    return found

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from omnigraph.api.query import ParamDescriptor, StoredQuery
+from omnigraph.api.query import StoredQuery
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.operation import describe_parameters
@@ -14,13 +12,4 @@ def described(snapshot: Snapshot, source: str, name: str, path: str | None = Non
     """The query of that name in a text. Raises `CompileError` when the text does not parse or the query does not fit
     the schema, `BadRequestError` when the text does not declare it; `path` only shows in messages."""
     query = compile_queries(source, snapshot.catalog, path).query(name)
-    return StoredQuery(
-        name=query.name,
-        tool_name=query.name,
-        description=query.description,
-        instruction=query.instruction,
-        mutation=query.is_mutation,
-        params=tuple(
-            ParamDescriptor(**msgspec.structs.asdict(shape)) for shape in describe_parameters(query.parameters)
-        ),
-    )
+    return StoredQuery.of(query, describe_parameters(query.parameters))

@@ -19,7 +19,7 @@ from omnigraph.engine.query.operators.expand import expand
 from omnigraph.engine.query.operators.filter import filtered
 from omnigraph.engine.query.operators.order import sorted_rows, sorted_table
 from omnigraph.engine.query.operators.project import output_schema, projected
-from omnigraph.engine.query.operators.ranking import fused, rank_rows, rank_scan
+from omnigraph.engine.query.operators.ranking import fused, leaves_out_unseen, rank_rows, rank_scan
 from omnigraph.engine.query.operators.scan import scan, scan_candidates
 from omnigraph.engine.query.plan_tree import binders, label, values_in
 from omnigraph.engine.query.values.bindings import Bindings, concatenated
@@ -169,7 +169,7 @@ class ReadRun:
     def _ranked(self, plan: ir.Rank, needed: frozenset[str], limit: int | None) -> Bindings:
         if isinstance(plan.input, ir.Scan):
             keep = plan.keep if plan.keep is not None else limit
-            rows, filter_ = scan_candidates(plan.input, self._context)
+            rows, filter_ = scan_candidates(plan.input, self._context, sighted=not leaves_out_unseen(plan.rank))
             if filter_ is not None:
                 self._context.profiler.note(f"prefilter: {filter_}")
             return rank_scan(plan, keep, rows, filter_, self._context)

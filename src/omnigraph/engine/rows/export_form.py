@@ -4,7 +4,7 @@ Exports, baselines, change images, entity reads, bulk exports and quarantines al
 of any of them is a record that `load` takes back. Nothing is lost: integers keep their full width, a Date is its epoch
 day, a DateTime its epoch millisecond, F32 is widened, lists and vectors are arrays, a managed blob is `base64:` and
 its bytes, an external one its URI. A number that is not finite has no JSON form and is refused. Query results have
-another, friendlier form (`query.render`).
+another, friendlier form (`omnigraph.api.row_values`).
 """
 
 from __future__ import annotations

@@ -17,10 +17,12 @@ from omnigraph.engine.history import log_walk
 from omnigraph.engine.rows.columns import table_field, table_schema
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.schema.steps import told_plan
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.upkeep.cleanup import purge_history
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.publish import Intent, PublishPlan, ReadSet, WriteTxn
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn
 from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.engine.write.request_digest import RequestDigest
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.schema.migration import Evolution, evolve
@@ -28,6 +30,7 @@ from omnigraph.language.schema.migration_steps import DropProperty, DropType, Mi
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
 
+_KIND: Final = "schema_apply"
 _READ_AT_ONCE: Final = 256
 
 
@@ -69,21 +72,32 @@ def apply_schema(
     allow_data_loss: bool,
     actor: str | None = None,
     managed: ManagedChange | None = None,
+    idempotency_key: str | None = None,
 ) -> SchemaApplied:
     """Change the schema of a branch, or raise with nothing changed. The same schema again is no commit."""
     workspace.require(actor, PolicyAction.SCHEMA_APPLY, target_branch=branch)
     workspace.refuse_narrowed("a schema change")
     change = _SchemaChange(text, allow_data_loss, managed)
-    intent = Intent(kind="schema_apply", actor=actor, details=managed.details if managed is not None else {})
+    intent = Intent(
+        kind=_KIND,
+        actor=actor,
+        idempotency_key=idempotency_key,
+        request_digest=RequestDigest(_KIND, branch, text, allow_data_loss).text,
+        details=managed.details if managed is not None else {},
+    )
     published = workspace.commit(branch, change.prepare, intent)
+    if published is not None and published.replayed:
+        change.look_back(workspace, published)
     if change.evolution is None or change.head is None:
         raise AssertionError("a schema change is always planned")
     plan = told_plan(change.evolution.plan)
     if published is None:
         return SchemaApplied.of(workspace.uri, plan, change.head, None)
     hard = change.hard_dropped_paths
-    purged = purge_history(workspace, hard) if hard else None
-    return SchemaApplied.of(workspace.uri, plan, published.version, receipt_of(published.entry), purged)
+    # What came after the change is not the past that it promised to purge.
+    purged = purge_history(workspace, hard, before=published.entry if published.replayed else None) if hard else None
+    commit = receipt_of(published.entry)
+    return SchemaApplied.of(workspace.uri, plan, published.version, commit, purged, replayed=published.replayed)
 
 
 @dataclass
@@ -112,6 +126,20 @@ class _SchemaChange:
         plan = _plan(txn, accepted, evolution.catalog, self.text)
         # A schema that was changed and changed back looks the same: whoever must not miss that looks again.
         return plan if self.managed is None else replace(plan, read_set=ReadSet(everything=True))
+
+    def look_back(self, workspace: Workspace, published: PublishedCommit) -> None:
+        """Plan once more what an earlier call with the same key did: from the state that its commit was made on."""
+        entry = published.entry
+        if entry.commit.kind != _KIND:
+            raise ConflictError("this idempotency key belongs to a write that is no schema change; choose another key")
+        link = entry.commit.parents[0]
+        before = workspace.root.log.entry(link.branch_id, link.version)
+        if not isinstance(before, LogEntry):
+            raise AssertionError(f"commit {entry.commit.id} has lost its parent")
+        accepted = Snapshot(workspace, published.branch, before).catalog
+        self.head = before.version
+        self.evolution = evolution = evolve(accepted, self.text, allow_data_loss=self.allow_data_loss)
+        self.hard_dropped_paths = _hard_dropped(evolution.plan.steps, accepted, evolution.catalog, before.tables)
 
 
 def _refuse_changed_since(txn: WriteTxn, since: int) -> None:

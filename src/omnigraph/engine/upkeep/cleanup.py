@@ -1,4 +1,4 @@
-"""Cleanup: mark what every retained snapshot names, sweep the rest. The only code that deletes table data.
+"""Cleanup: mark what every retained snapshot names, sweep the rest. Only here is published table data deleted.
 
 Roots are the head and the whole private history of every live branch, the commits those build on, the part of main's
 history that the policy retains, what writes in flight have pinned, and branches deleted within the grace period. A file
@@ -55,10 +55,15 @@ def cleanup(
     return CleanupReport(workspace.uri, retention.keep_versions, older_than, rows, dry_run)
 
 
-def purge_history(workspace: Workspace, folders: Collection[str]) -> CleanupReport:
-    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs."""
-    rows = _Cleanup(workspace.root, Retention(keep_versions=1), GRACE, folders).run()
-    return CleanupReport(workspace.uri, 1, None, rows)
+def purge_history(workspace: Workspace, folders: Collection[str], *, before: LogEntry | None = None) -> CleanupReport:
+    """Delete main's past of some tables at once: what a hard drop promises. Other live branches keep theirs.
+
+    With `before`, only what was past when that commit was made: for a drop that may not have come to its purge.
+    """
+    purge = _Cleanup(workspace.root, Retention(keep_versions=1), GRACE, folders)
+    if before is not None:
+        purge.keep_from(before)
+    return CleanupReport(workspace.uri, 1, None, purge.run())
 
 
 @dataclass
@@ -131,6 +136,11 @@ class _Cleanup:
         # What an earlier cleanup wrote down it may still delete, even if it looks dead; so this one finishes it.
         self.unfinished = root.reclaims.standing() if dry_run else root.reclaims.take_over()
         self.first_kept = first_retained(root, root.branches.head(MAIN), retention, self.now)
+
+    def keep_from(self, entry: LogEntry) -> None:
+        """Retain what main has had since a commit was made, on it or on another branch."""
+        main = self.root.branches.head(MAIN)
+        self.first_kept = log_walk.at_time(self.root, main, entry.commit.published_at).version
 
     def run(self) -> tuple[TableCleaned, ...]:
         tables = [_Table(folder) for folder in self.root.table_folders() if self._released_below(folder) > 0]

@@ -41,6 +41,8 @@ from omnigraph.storage.location import Location
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
 
+HOW_TO_CREATE = "pass `from` to create it"
+"""What is said of a branch that a load finds missing."""
 _RECEIPT = "load"
 _PIECE_BYTES = 4 << 20
 
@@ -159,7 +161,7 @@ def _published(workspace: Workspace, request: LoadRequest, attempt: _Load) -> Pu
         return workspace.commit(request.branch, attempt.prepare, attempt.intent())
     except BranchNotFoundError:
         if request.base is None:
-            raise
+            raise BranchNotFoundError(request.branch.strip(), HOW_TO_CREATE) from None
         return _load_on_new_branch(workspace, request, attempt)
 
 

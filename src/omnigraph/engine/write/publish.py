@@ -172,7 +172,8 @@ def refuse_other_head(txn: WriteTxn) -> None:
 def already_published(txn: WriteTxn) -> PublishedCommit | None:
     """The commit an earlier write with this idempotency key made, if the captured head remembers it.
 
-    IdempotencyKeyReusedError when that write was asked for something else.
+    IdempotencyKeyReusedError when that write was asked for something else, or by somebody else where rules say who
+    sees what: a receipt counts what its author saw, and what an author sees decides what a write does.
     """
     key = txn.intent.idempotency_key
     record = txn.base.with_key(key) if key is not None else None
@@ -182,7 +183,8 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
     entry = txn.root.log.entry(place.branch_id, place.version)
     if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
         return None  # the key was used on a line of history that this branch does not share
-    if record.request not in (None, txn.intent.request_digest):
+    governed = txn.resources.gate is not None
+    if record.request not in (None, txn.intent.request_digest) or (governed and entry.commit.actor != txn.intent.actor):
         raise IdempotencyKeyReusedError(record.key, record.commit_id)
     txn.root.log.confirm(place.branch_id, place.version)
     return PublishedCommit(txn.ref.branch, entry, replayed=True)

@@ -30,11 +30,6 @@ F64 = PropertyType(Scalar.F64)
 DATETIME = PropertyType(Scalar.DATETIME)
 
 
-def is_hidden(variable: str) -> bool:
-    """Whether a variable was made up by the compiler: it takes part in joining, never in results or tie-breaks."""
-    return variable.startswith("#")
-
-
 # ---- values ---------------------------------------------------------------------------------------------
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.language.query import ir
 
 _MOST_SCHEMAS: Final = 16
@@ -116,6 +117,8 @@ class Lens:
     """What an actor sees. A type that is not in `types` (by type key) is seen whole."""
 
     types: Mapping[str, TypeLens] = field(default_factory=dict)
+    schema: Catalog | None = field(default=None, repr=False, compare=False)
+    """What rules were checked against, and could name. What it had and has dropped is not shown of older states."""
     _on: dict[str, Lens] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The same lens on the schemas it was taken to last, by their digests."""
     _digest: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -151,9 +154,10 @@ class Lens:
     def on(self, catalog: Catalog) -> Lens:
         """The same lens for a state of the graph with another schema: an older one, or that of another branch.
 
-        Types and properties are found by their ids, so a rename does not open anything; what was dropped and declared
-        anew is found by its name, for the same reason. A property that the state lacks, or has with another type, is
-        null there as far as a filter can tell, so the comparison is not true.
+        Types and properties are found by what stays through a rename, so that one does not open anything; what was
+        dropped and declared anew is found by its name, for the same reason. A property that the state lacks, or has
+        with another type, is null there as far as a filter can tell, so the comparison is not true. What rules can't
+        speak of any more, because the schema dropped it, nobody sees who sees a part.
         """
         found_before = self._on.get(catalog.digest)
         if found_before is None:
@@ -163,18 +167,28 @@ class Lens:
         return found_before
 
     def _taken_to(self, catalog: Catalog) -> Lens:
-        by_id = {lens.type.id: lens for lens in self.types.values()}
+        by_birth = {_birth(lens.type): lens for lens in self.types.values()}
         types: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-        found = ((by_id.get(type_.id) or self.types.get(type_.type_key), type_) for type_ in types)
-        return narrowed(_transposed(lens, type_) for lens, type_ in found if lens is not None)
+        lenses = []
+        for type_ in types:
+            known = by_birth.get(_birth(type_)) or self.types.get(type_.type_key)
+            lens = TypeLens(type_) if known is None else _transposed(known, type_)
+            lenses.append(lens if self.schema is None else _without_dropped(lens, self.schema))
+        return narrowed(lenses, self.schema)
 
 
-def narrowed(lenses: Iterable[TypeLens]) -> Lens:
+def narrowed(lenses: Iterable[TypeLens], schema: Catalog | None = None) -> Lens:
     """The lens of those that narrow anything."""
-    return Lens({lens.type.type_key: lens for lens in lenses if not lens.is_open})
+    return Lens({lens.type.type_key: lens for lens in lenses if not lens.is_open}, schema)
 
 
 OPEN: Final = Lens()
+
+
+def with_vectors(type_: NodeType | EdgeType, hidden: AbstractSet[str]) -> frozenset[str]:
+    """Hidden properties and the vectors that are made from them: a vector tells what its text says."""
+    made = {p.name for p in type_.property_list if p.embed is not None and p.embed.property in hidden}
+    return frozenset(hidden | made)
 
 
 def _written(test: RowFilter) -> object:
@@ -188,13 +202,20 @@ def _written(test: RowFilter) -> object:
     return test.operator.value, sides
 
 
+def _birth(declared: NodeType | EdgeType | Property) -> tuple[object, ...]:
+    """What stays when names change. The number alone does not tell: two branches give out the same ones."""
+    if isinstance(declared, Property):
+        return declared.id, declared.column
+    return declared.kind, declared.id, declared.birth_name
+
+
 def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:
-    properties = {prop.id: prop for prop in type_.property_list}
+    by_birth = {_birth(prop): prop for prop in type_.property_list}
 
     def moved(value: ir.Value) -> ir.Value | None:
         if not isinstance(value, ir.PropertyValue):
             return value
-        prop = properties.get(value.prop.id) or type_.properties.get(value.prop.name)
+        prop = by_birth.get(_birth(value.prop)) or type_.properties.get(value.prop.name)
         if prop is None or not prop.type.compatible_with(value.type):
             return None
         return ir.PropertyValue(value.variable, type_, prop)
@@ -203,6 +224,23 @@ def _transposed(lens: TypeLens, type_: NodeType | EdgeType) -> TypeLens:
         left, right = moved(test.left), moved(test.right)
         return NO_ROW if left is None or right is None else ir.Compare(left, test.operator, right)
 
-    hidden_ids = {prop.id for prop in lens.type.property_list if prop.name in lens.hidden}
-    hidden = frozenset(p.name for p in type_.property_list if p.id in hidden_ids or p.name in lens.hidden)
-    return TypeLens(type_, mapped(lens.rows, change), hidden)
+    hidden_births = {_birth(prop) for prop in lens.type.property_list if prop.name in lens.hidden}
+    hidden = {p.name for p in type_.property_list if _birth(p) in hidden_births or p.name in lens.hidden}
+    return TypeLens(type_, mapped(lens.rows, change), with_vectors(type_, hidden))
+
+
+def _without_dropped(lens: TypeLens, schema: Catalog) -> TypeLens:
+    """The lens without what a schema has given a number to and does not have: it was dropped since, or belongs to a
+    branch whose schema went another way. What has a later number is new, and shown until a rule names it."""
+    types: Mapping[str, NodeType | EdgeType] = schema.nodes if lens.type.kind == "node" else schema.edges
+    same = (known for known in types.values() if _birth(known) == _birth(lens.type))
+    known = next(same, None) or types.get(lens.type.name)
+    if known is None:
+        return lens if lens.type.id >= schema.next_id else TypeLens(lens.type, NO_ROW)
+    births = {_birth(prop) for prop in known.property_list}
+    dropped = {
+        prop.name
+        for prop in lens.type.property_list
+        if prop.id < schema.next_id and _birth(prop) not in births and prop.name not in known.properties
+    }
+    return TypeLens(lens.type, lens.rows, with_vectors(lens.type, lens.hidden | dropped))

@@ -11,6 +11,7 @@ TOOLS: Final[dict[str, Tool]] = {
     tool.name: tool
     for tool in (
         reading.SCHEMA,
+        reading.GUIDE_TOOL,
         reading.QUERY,
         searching.SEARCH,
         entities.ENTITY,

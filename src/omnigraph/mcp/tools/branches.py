@@ -50,12 +50,14 @@ BRANCHES: Final = Tool(
 class BranchCreateArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, description="The name of the new branch.")]
     source: Annotated[str, Meta(min_length=1, description="A branch, or a commit id, to start from.")] = MAIN
+    idempotency_key: IdempotencyKey = None
 
 
 def branch_create(call: Toolcall, arguments: BranchCreateArguments) -> dict[str, Any]:
     name, source = arguments.name.strip(), arguments.source.strip()
-    call.graph.create_branch(name, source=source, actor=call.actor)
-    return {"branch": name, "from": source}
+    key = arguments.idempotency_key
+    created = call.graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key)
+    return {"branch": name, "from": source, **({"replayed": True} if created.replayed else {})}
 
 
 BRANCH_CREATE: Final = Tool(

@@ -14,8 +14,8 @@ from omnigraph.mcp.graph import taking
 from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.reader_form import readable
-from omnigraph.mcp.schema import catalog_of, traversal_name
-from omnigraph.mcp.state import State, head_of
+from omnigraph.mcp.schema import traversal_name
+from omnigraph.mcp.state import State
 from omnigraph.mcp.tool import Tool, Toolcall
 
 EntityId = Annotated[str, Meta(description="The id, which for a type with one key property is the key's text.")]
@@ -31,14 +31,16 @@ class EntityArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tr
 
 def entity(call: Toolcall, arguments: EntityArguments) -> dict[str, Any]:
     place = Place.of("entity", arguments, None)
-    type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
-    found = found_entity(call, type_, arguments.id, arguments.state())
+    state = arguments.state().pinned(call.graph)
+    type_ = state.catalog(call.graph).type_named(arguments.type)
+    found = found_entity(call, type_, arguments.id, state)
     if arguments.properties is not None:
         chosen = [*type_.system_columns, *query_texts.shown(type_, arguments.properties)]
         found = {name: found[name] for name in chosen}
     found = readable(type_, found, arguments.properties or ())
-    (told,) = (answer := place.page(call.terms, {"type": type_.type_key}, "entities", [found]))["entities"]
-    return {**{name: value for name, value in answer.items() if name != "entities"}, "entity": told}
+    answer = place.page(call.terms, {"commit": state.commit, "type": type_.type_key}, "entities", [found])
+    (told,) = answer.pop("entities")
+    return {**answer, "entity": told}
 
 
 def found_entity(call: Toolcall, type_: TableType, entity_id: str, state: State) -> dict[str, Any]:
@@ -70,18 +72,16 @@ class NeighboursArguments(ReadArguments, frozen=True, kw_only=True, omit_default
 
 def neighbours(call: Toolcall, arguments: NeighboursArguments) -> dict[str, Any]:
     place = Place.of("neighbours", arguments, arguments.continuation)
-    catalog = catalog_of(call.graph.schema_text(arguments.schema_branch))
+    state = arguments.state(place).pinned(call.graph)
+    catalog = state.catalog(call.graph)
     type_ = catalog.type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; entity shows what an edge connects")
     hops = query_texts.hops(catalog, type_, arguments.edge, arguments.direction)
-    state = arguments.state(place)
-    commit = state.commit or state.snapshot or head_of(call.graph, arguments.schema_branch)
-    state = state.at(call.graph, commit)
     node = readable(type_, found_entity(call, type_, arguments.id, state))
     found = (neighbour for hop in hops for neighbour in _over(call, type_, node, hop, catalog.nodes[hop.other], state))
-    head = {"commit": commit, "node": {"type": type_.name, "id": node["id"]}}
-    return place.page(call.terms, head, "neighbours", found, lambda: state.pins(call.graph, commit))
+    head = {"commit": state.commit, "node": {"type": type_.name, "id": node["id"]}}
+    return place.page(call.terms, head, "neighbours", found, lambda: state.pins)
 
 
 def _over(

@@ -16,7 +16,7 @@ from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.mcp.members import Branch, Continuation
 from omnigraph.mcp.paging import Place
 from omnigraph.mcp.reader_form import readable
-from omnigraph.mcp.schema import catalog_of
+from omnigraph.mcp.state import State
 from omnigraph.mcp.terms import MAIN
 from omnigraph.mcp.tool import Arguments, Tool, Toolcall
 
@@ -83,7 +83,7 @@ class CommitChangesArguments(Arguments, frozen=True, kw_only=True, omit_defaults
 def commit_changes(call: Toolcall, arguments: CommitChangesArguments) -> dict[str, Any]:
     place = Place.of("commit_changes", arguments, arguments.continuation)
     commit = arguments.commit.strip()
-    catalog = catalog_of(call.graph.schema_text())
+    catalog = State(snapshot=commit).catalog(call.graph)
     found = call.graph.iter_commit_changes(commit, scope=ChangeScope.of(types=arguments.types))
     changes = (_change(each, catalog) for each in found)
     return place.page(call.terms, {"commit": commit}, "changes", changes)

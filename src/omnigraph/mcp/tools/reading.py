@@ -1,21 +1,22 @@
-"""The schema, and queries in the language of the graph."""
+"""The schema, how queries are written, and queries in the language of the graph."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from omnigraph.mcp.graph import Rows, taking
-from omnigraph.mcp.members import Branch, Continuation, Params, QueryName, ReadArguments
+from omnigraph.mcp.guide import GUIDE
+from omnigraph.mcp.members import Continuation, Params, QueryName, ReadArguments
 from omnigraph.mcp.paging import Place
-from omnigraph.mcp.schema import catalog_of, summary
+from omnigraph.mcp.schema import summary
 from omnigraph.mcp.state import State
 from omnigraph.mcp.tool import Arguments, Tool, Toolcall
 
 
-class SchemaArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    branch: Branch = None
+class SchemaArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     type: Annotated[str | None, Meta(description="Only this type.")] = None
     source: Annotated[bool, Meta(description="The text of the schema instead of a summary.")] = False
     continuation: Continuation = None
@@ -23,17 +24,30 @@ class SchemaArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, 
 
 def schema(call: Toolcall, arguments: SchemaArguments) -> dict[str, Any]:
     place = Place.of("schema", arguments, arguments.continuation)
-    branch = (arguments.branch or "main").strip()
-    text = call.graph.schema_text(branch)
+    state = arguments.state(place).pinned(call.graph)
+    head = {"commit": state.commit}
     if arguments.source:
-        answer = place.page(call.terms, {"branch": branch}, "source", text.splitlines(keepends=True))
-        return {**answer, "source": "".join(answer["source"])}
-    catalog = catalog_of(text)
+        text = call.graph.schema_text(**state.options)
+        return page_of_lines(call, place, head, "source", text, lambda: state.pins)
+    catalog = state.catalog(call.graph)
     types = summary(catalog)
     if arguments.type is not None:
         chosen = catalog.type_named(arguments.type)
         types = [each for each in types if (each["kind"], each["type"]) == (chosen.kind, chosen.name)]
-    return place.page(call.terms, {"branch": branch}, "types", types)
+    return place.page(call.terms, head, "types", types, lambda: state.pins)
+
+
+def page_of_lines(
+    call: Toolcall,
+    place: Place,
+    head: Mapping[str, Any],
+    name: str,
+    text: str,
+    pins: Callable[[], Iterable[str]] = tuple,
+) -> dict[str, Any]:
+    """The lines of a text that fit, as one text again."""
+    answer = place.page(call.terms, head, name, text.splitlines(keepends=True), pins)
+    return {**answer, name: "".join(answer[name])}
 
 
 SCHEMA: Final = Tool(
@@ -43,6 +57,24 @@ SCHEMA: Final = Tool(
     "this before you write a query.",
     SchemaArguments,
     schema,
+)
+
+
+class GuideArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    continuation: Continuation = None
+
+
+def guide(call: Toolcall, arguments: GuideArguments) -> dict[str, Any]:
+    return page_of_lines(call, Place.of("guide", arguments, arguments.continuation), {}, "text", GUIDE)
+
+
+GUIDE_TOOL: Final = Tool(
+    "guide",
+    "How queries are written",
+    "A page about the .gq language with examples of reading, searching and writing. Read it once before you write a "
+    "query.",
+    GuideArguments,
+    guide,
 )
 
 
@@ -65,7 +97,7 @@ def page_of_rows(call: Toolcall, place: Place, state: State, rows: Rows) -> dict
     commit = rows.graph_commit_id
     head = {"commit": commit, "columns": list(rows.columns)}
     with taking(state.rows(rows)) as found:
-        return place.page(call.terms, head, "rows", found, lambda: state.pins(call.graph, commit))
+        return place.page(call.terms, head, "rows", found, lambda: state.at(call.graph, commit).pins)
 
 
 QUERY: Final = Tool(
@@ -73,8 +105,8 @@ QUERY: Final = Tool(
     "Run a read query",
     "Runs a query in the .gq language on one state of the graph. Example: query older($age: I32) { match { $p: Person "
     "$p.age > $age } return { $p.name as name, $p.age as age } order { age desc } limit 20 }. There is no null and no "
-    "negative literal: pass them as parameters. Errors name the line and column, and often what was meant. The guide "
-    "is the resource omnigraph://guide.",
+    "negative literal: pass them as parameters. guide has more. Errors name the line and column, and often what was "
+    "meant.",
     QueryArguments,
     query,
 )

@@ -6,13 +6,12 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from omnigraph.errors import BadRequestError, PolicyError
+from omnigraph.errors import BadRequestError, EmbeddingError, PolicyError
 from omnigraph.language.catalog import NodeType
 from omnigraph.mcp import query_texts
 from omnigraph.mcp.graph import taking
 from omnigraph.mcp.members import Continuation, ReadArguments, TypeName
 from omnigraph.mcp.paging import Place
-from omnigraph.mcp.schema import catalog_of
 from omnigraph.mcp.tool import Tool, Toolcall
 from omnigraph.mcp.tools.entities import seen_properties
 
@@ -34,13 +33,20 @@ class SearchArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
+    try:
+        return _hits(call, arguments)
+    except EmbeddingError as error:
+        raise EmbeddingError(f"{error}; mode '{query_texts.KEYWORD}' needs no vector") from None
+
+
+def _hits(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
     place = Place.of("search", arguments, arguments.continuation)
-    type_ = catalog_of(call.graph.schema_text(arguments.schema_branch)).type_named(arguments.type)
+    state, hides = arguments.state(place), False
+    type_ = state.catalog(call.graph).type_named(arguments.type)
     if not isinstance(type_, NodeType):
         raise BadRequestError(f"'{type_.name}' is an edge type; only nodes are searched")
     ranking = query_texts.ranking(type_, arguments.mode, arguments.property, arguments.vector)
     properties = query_texts.shown(type_, arguments.properties)
-    state, hides = arguments.state(place), False
     try:
         written = query_texts.search(type_, ranking, arguments.text, arguments.limit, properties)
         rows = call.graph.stream(written.source, None, written.params, **state.options)
@@ -61,7 +67,7 @@ def search(call: Toolcall, arguments: SearchArguments) -> dict[str, Any]:
 
     head = {"commit": commit, "type": type_.name, "ranked_by": ranking}
     with taking(state.rows(rows)) as found:
-        return place.page(call.terms, head, "hits", map(hit, found), lambda: state.pins(call.graph, commit))
+        return place.page(call.terms, head, "hits", map(hit, found), lambda: state.at(call.graph, commit).pins)
 
 
 SEARCH: Final = Tool(

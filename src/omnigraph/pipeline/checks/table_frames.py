@@ -1,7 +1,7 @@
 """Table versions as Spark DataFrames: one task per group of fragments, only the columns asked for.
 
-Used by the constraint joins, the data source's cousins (`to_spark`, views) and exports. The version is fixed when the
-frame is made; executors open that version and nothing newer.
+Used by the constraint joins, `to_spark`, views and exports. The version is fixed when the frame is made; executors open
+that version and nothing newer.
 """
 
 from __future__ import annotations

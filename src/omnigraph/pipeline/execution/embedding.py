@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from omnigraph.embeddings.client import EmbeddingClient, client_variables, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
+from omnigraph.engine.query.search.embedder import check_model
 from omnigraph.engine.rows.vector_cells import vector_cells, with_vectors, without_vector
-from omnigraph.errors import BadRequestError, EmbeddingError
+from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, NodeType
 from omnigraph.language.violations import Sentence
 from omnigraph.pipeline.file.model import EmbedStep, Pipeline
@@ -82,11 +83,7 @@ def embed_tasks(
         prop = node.properties[step.property]
         if prop.embed is None:
             raise BadRequestError(f"{node.name}.{prop.name} has no @embed source in the schema")
-        if prop.embed.model is not None and prop.embed.model != model:
-            raise EmbeddingError(
-                f"{node.name}.{prop.name} is embedded with '{prop.embed.model}', and '{model}' is configured; "
-                f"set OMNIGRAPH_EMBED_MODEL='{prop.embed.model}'"
-            )
+        check_model(model, node.name, prop)
         found.append((node, prop, prop.embed.property))
     if not found:
         return {}

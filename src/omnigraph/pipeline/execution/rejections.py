@@ -21,6 +21,8 @@ from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
 from omnigraph.pipeline.execution.ingest import TooManyRejectedError
 from omnigraph.pipeline.sources.sources import RowIndex
 
+SAMPLES: Final = 10
+"""How many rejected rows are shown."""
 _PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
 REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
 _PROBLEMS_ARROW: Final = pa.list_(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,42 +23,25 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.bulk.run_keys import new_run_id
-from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
+from omnigraph.engine.bulk.staged_run import WrittenFragments
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.errors import BadRequestError, BranchNotFoundError
-from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.checks.rules import all_of
-from omnigraph.pipeline.datasource.spark_types import spark_schema
-from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
 from omnigraph.pipeline.execution.index_tasks import index_tables
-from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
-from omnigraph.pipeline.execution.rejections import (
-    rejected_by_kernels,
-    rows_rejected,
-    samples,
-    too_many_rejected,
-    with_positions,
-)
+from omnigraph.pipeline.execution.rejections import SAMPLES, rows_rejected, samples, with_positions
 from omnigraph.pipeline.execution.report import Stages, from_record, recorded
+from omnigraph.pipeline.execution.source_ingest import Ingested, SourceIngest
 from omnigraph.pipeline.execution.staged_run import IncomingTables
-from omnigraph.pipeline.file.model import OnError, Pipeline, TypeMapping, check_against, load_pipeline
+from omnigraph.pipeline.file.model import OnError, Pipeline, check_against, load_pipeline
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
 from omnigraph.pipeline.sources.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
-from omnigraph.pipeline.spark.tasks import map_batches
 
 _COUNTS = "pipeline.counts"
-_SAMPLES = 10
-
-_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_UNWEIGHED_ROWS = 8_192
-_UNWEIGHED, _UNSET = str((1 << 31) - 1), "1"
 
 
 def run(
@@ -120,16 +103,6 @@ def _clear_errors() -> Iterator[None]:
 
 
 @dataclass
-class _Ingested:
-    """Everything the executors wrote and refused, for one schema."""
-
-    fragments: WrittenFragments
-    outcomes: dict[str, DataFrame]
-    counts: dict[str, TypeCounts]
-    rejected: int
-
-
-@dataclass
 class _Run:
     model: Pipeline
     workspace: Workspace
@@ -139,7 +112,7 @@ class _Run:
     dry_run: bool = False
     embedding: EmbeddingConfig | None = None
     run_id: str = field(default_factory=new_run_id)
-    _ingested: dict[str, _Ingested] = field(default_factory=dict)
+    _ingested: dict[str, Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
     _checks: list[CheckSequence] = field(default_factory=list)
     _rejected: DataFrame | None = None
@@ -155,12 +128,21 @@ class _Run:
     def to_commit(self, run_key: str | None, *, force: bool) -> PipelineReport:
         with self.stages.stage("read", ", ".join(self.model.sources)):
             self.frames = SourceFrames(self.spark, self.model)
-            self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
             key = run_key or (None if force else self._fingerprint())
         self.intent = Intent(
             kind="pipeline", actor=self.actor, message=f"pipeline {self.model.name}", idempotency_key=key,
             details={"pipeline.name": self.model.name, "pipeline.run_id": self.run_id},
         )  # fmt: skip
+        self.ingest = SourceIngest(
+            self.model,
+            self.spark,
+            self.frames,
+            self.stages,
+            run_id=self.run_id,
+            millis=self.intent.authored_at // 1_000,
+            external_blobs=self.workspace.external_blobs,
+            embedding=self.embedding,
+        )
         self.workspace.require(self.actor, PolicyAction.CHANGE, self.model.branch.strip())
         self.workspace.refuse_narrowed("a pipeline")
         try:
@@ -182,8 +164,7 @@ class _Run:
     def release(self) -> None:
         """Let go of what Spark kept for the run."""
         for ingested in self._ingested.values():
-            for outcomes in ingested.outcomes.values():
-                outcomes.unpersist()
+            ingested.release()
         for checked in self._checks:
             checked.release()
         if self._rejected is not None:
@@ -243,102 +224,17 @@ class _Run:
         }
         return PublishPlan(staged=tables.staged(), read_set=tables.read_set(), strict=replaces, details=details)
 
-    # Ingest
-
-    def _ingest(self, txn: WriteTxn) -> _Ingested:
+    def _ingest(self, txn: WriteTxn) -> Ingested:
         """Typed fragments of every source; the same for every attempt that meets the same tables."""
         place = hashlib.sha256(repr((txn.base.schema, sorted(s.path for s in txn.base.tables.values()))).encode())
         if (known := self._ingested.get(place.hexdigest())) is not None:
             return known
-        found = self._ingested[place.hexdigest()] = _Ingested(WrittenFragments(txn), {}, {}, 0)
-        catalog = txn.snapshot.catalog
-        check_against(self.model, catalog)
-        tables = remote_tables(txn)
-        for order, (label, source, mapping) in enumerate(self._inputs()):
-            with self.stages.stage("write", label):
-                type_key = mapping.type_key if mapping else None
-                task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
-                self._size_batches(catalog, type_key)
-                if mapping is not None:
-                    outcomes = self.frames.through(mapping, task, schema)
-                elif self.model.sources[source].is_graph:
-                    outcomes = map_batches(self.frames.numbered(source), task, schema)
-                else:
-                    outcomes = self.frames.through_bad_records(source, task, schema)
-                outcomes = outcomes.persist(StorageLevel.DISK_ONLY)
-                found.outcomes[f"{order}\t{source}"] = outcomes
-                try:
-                    self._gather(found, outcomes, order, source)
-                except (PySparkException, Py4JJavaError) as error:
-                    too_many = too_many_rejected(str(error), source, self.frames.row_index)
-                    if too_many is None:
-                        raise
-                    raise too_many from None
+        found = self._ingested[place.hexdigest()] = Ingested(WrittenFragments(txn))
+        check_against(self.model, txn.snapshot.catalog)
+        self.ingest.into(found, txn)
         if found.rejected and self._must_stop(found.rejected):
-            self._refuse_now(found.rejected, self._kernel_rejections(found))
+            self._refuse_now(found.rejected, found.rejections())
         return found
-
-    def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
-        """Spark weighs every batch anew after every row, which takes longer than handing the rows over.
-
-        Rows without blobs need no such care: their batches are bounded by a number of rows instead.
-        """
-        conf = self.spark.conf
-        if not self._weighed_by_user:
-            types = table_types(catalog)
-            chosen = [types[type_key]] if type_key else types.values()
-            heavy = any(prop.type.is_blob for type_ in chosen for prop in type_.property_list)
-            if heavy:
-                conf.unset(_BATCH_BYTES)
-            else:
-                conf.set(_BATCH_BYTES, _UNWEIGHED)
-                rows = int(conf.get(_BATCH_ROWS) or 0)
-                conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
-
-    def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
-        """What to ingest: a label, a source, and how its rows are mapped.
-
-        Graph records need no mapping. Of a source that only queries read, what can't be read is all that is left to do.
-        """
-        for mapping in self.model.mappings:
-            yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
-        for name, source in self.model.sources.items():
-            if source.is_graph:
-                yield f"records of {name}", name, None
-        for name in self.frames.read_by_queries_only():
-            yield f"bad records of {name}", name, None
-
-    def _task(
-        self, catalog: Catalog, tables: Mapping[str, RemoteTable], label: str, type_key: str | None
-    ) -> IngestTask:
-        quality = self.model.quality
-        quarantine = quality.on_error is OnError.QUARANTINE
-        return IngestTask(
-            catalog=catalog.to_json(),
-            tables={type_key: tables[type_key]} if type_key else tables,
-            seed=f"{self.run_id}\n{label}",
-            millis=self.intent.authored_at // 1_000,
-            type_key=type_key,
-            replaces=self.model.mode is LoadMode.OVERWRITE,
-            most_rejected=quality.max_rejected if quarantine else _SAMPLES,
-            stop_beyond=quality.max_rejected if quarantine else None,
-            external_blobs=self.workspace.external_blobs,
-            embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
-        )
-
-    def _gather(self, found: _Ingested, outcomes: DataFrame, order: int, source: str) -> None:
-        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
-        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
-            if row["kind"] == FRAGMENT:
-                fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
-                found.fragments.add(fragment)
-                continue
-            known = found.counts.get(row["type"], TypeCounts(type_key=row["type"]))
-            read = known.read + row["rows"] + row["rejected"]
-            found.counts[row["type"]] = TypeCounts(
-                type_key=row["type"], read=read, rejected=known.rejected + row["rejected"]
-            )
-            found.rejected += row["rejected"]
 
     def _build_indexes(self, tables: IncomingTables) -> None:
         current = {key: (incoming.type, incoming.current) for key, incoming in tables.by_key.items()}
@@ -351,28 +247,24 @@ class _Run:
         quality = self.model.quality
         return quality.on_error is OnError.FAIL or rejected > quality.max_rejected
 
-    def _kernel_rejections(self, found: _Ingested) -> DataFrame:
-        frames = [rejected_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in found.outcomes.items()]
-        return all_of(frames)
-
     def _refuse_now(self, total: int, rejected: DataFrame) -> None:
         """End the run because of rejected rows, if they are too many; the first ones are shown."""
         if self._must_stop(total):
-            shown = samples(rejected, self._row_indexes(rejected), _SAMPLES)
+            shown = samples(rejected, self._row_indexes(rejected), SAMPLES)
             allowed = self.model.quality.max_rejected if self.model.quality.on_error is OnError.QUARANTINE else 0
             raise rows_rejected(total, shown, allowed)
 
-    def _settle(self, ingested: _Ingested, checked: CheckSequence) -> None:
+    def _settle(self, ingested: Ingested, checked: CheckSequence) -> None:
         """Rejected rows go to the quarantine before the commit: a row is never neither loaded nor kept."""
         self.rejected_total = ingested.rejected + checked.rejected
         if not self.rejected_total:
             return
-        rejected = all_of([self._kernel_rejections(ingested), *checked.frames]).persist(StorageLevel.DISK_ONLY)
+        rejected = all_of([ingested.rejections(), *checked.frames]).persist(StorageLevel.DISK_ONLY)
         self._rejected = rejected
         self._refuse_now(self.rejected_total, rejected)
         with self.stages.stage("quarantine"):
             indexes = self._row_indexes(rejected)
-            self.rejected_samples = samples(rejected, indexes, _SAMPLES)
+            self.rejected_samples = samples(rejected, indexes, SAMPLES)
             if self.dry_run:
                 return
             self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
@@ -424,7 +316,7 @@ class _Run:
         )
 
 
-def _final_counts(ingested: _Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
+def _final_counts(ingested: Ingested, checked: CheckSequence, tables: IncomingTables) -> tuple[TypeCounts, ...]:
     counts = []
     for key in sorted({*ingested.counts, *tables.by_key}):
         known = ingested.counts.get(key, TypeCounts(type_key=key))

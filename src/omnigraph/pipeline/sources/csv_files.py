@@ -162,7 +162,7 @@ class CsvFiles:
         with _in_file(part.file):
             reader = CsvReader(pieces, self.dialect, part.header, before=part.before)
             if reader.header:
-                self._align(reader, part.file)
+                self._align(reader)
             read = [name for name in columns if name not in fixed] or list(self.columns[:1])
             for block in reader.blocks(read):
                 if len(block.rows):
@@ -173,7 +173,7 @@ class CsvFiles:
                     internal = pa.array(texts, pa.string()), pa.array(reasons, pa.string())
                     yield batch(None, [b.row for b in block.bad], *internal)
 
-    def _align(self, reader: CsvReader, file: InputFile) -> None:
+    def _align(self, reader: CsvReader) -> None:
         """Every file must have the columns of the first, in whatever order; by position where there is no header."""
         if not self.dialect.header:
             reader.header = list(self.columns)

@@ -8,18 +8,21 @@ from omnigraph.api.blobs import BlobCell
 from omnigraph.api.parameters import BlobParameters
 from omnigraph.api.routes import SNAPSHOT_HEADER, Media
 from omnigraph.engine.blobs import LONGEST_READ, ExternalBlob, ManagedBlob, blob_in
-from omnigraph.errors import BlobIntegrityError, BlobRangeError, ConflictError
+from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, with_headers
 from omnigraph.server.blob_delivery import Delivery, delivery
-from omnigraph.server.call import Call, handles
+from omnigraph.server.call import Call, checked_point, handles
 
 
 @handles("getBlob")
 def get_blob(call: Call) -> AnyAnswer:
     parameters: BlobParameters = call.parameters
     cell = BlobCell(parameters.entity, parameters.type, parameters.id, parameters.property)
-    state = call.state(parameters.point)
-    found = blob_in(call.whole.workspace, state, cell, parameters.point)
+    try:
+        point = checked_point(parameters.point)
+    except BadRequestError as error:
+        raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
+    found = blob_in(call.whole.workspace, call.state(point), cell, point)
     snapshot = {SNAPSHOT_HEADER: found.resolved_target}
     if isinstance(found.content, ExternalBlob):
         return _redirect(found.content, snapshot)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from omnigraph.api.changes import ChangePoll
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.parameters import ChangeFeedParameters, CommitChangesParameters, DiffParameters
+from omnigraph.api.query import ReadPoint
 from omnigraph.engine.history.changes import commit_changes_page
 from omnigraph.engine.history.diff_pages import diff_page
+from omnigraph.engine.history.log_walk import could_be_commit
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import NotFoundError
 from omnigraph.server.answers import AnyAnswer, json_answer
@@ -60,8 +62,5 @@ def diff(call: Call) -> AnyAnswer:
 
 
 def _state_of(call: Call, name: str) -> Snapshot:
-    """A branch's head or a commit, once the actor may read it; a commit is governed by the branch it was made on."""
-    state = call.whole.workspace.state_of(name)
-    if name != state.branch:
-        return call.seen(state)
-    return state.through(call.require(PolicyAction.READ, name).workspace.lens)
+    """A branch's head or a commit, once the actor may read it."""
+    return call.allowed_state(ReadPoint(snapshot=name) if could_be_commit(name) else ReadPoint(name), PolicyAction.READ)

@@ -14,6 +14,7 @@ from omnigraph.api.query import (
     LegacyReadRequest,
     QueryPlan,
     QueryRequest,
+    ReadOutput,
     ReadPoint,
     ReadTarget,
     StoredQueries,
@@ -24,7 +25,7 @@ from omnigraph.engine.history.commits import summary
 from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import Asked, explain_query, profile_query, run_query, stream_query
-from omnigraph.engine.query.result import QueryResult
+from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import EntityNotFoundError, ResourceLimitError
@@ -56,31 +57,34 @@ def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> 
     target = ReadTarget(point.branch, point.snapshot)
     asked: Asked = (request.query, request.name, request.params)
     media = chosen_media(call.headers.get("accept"), call.route.media)
-    if media is not Media.JSON:
-        state = call.state(point)
-        rows = stream_query(state, target, asked, call.read_options())
-        headers = {**call.saw(state), QUERY_HEADER: rows.query_name}
-        whole, chunks = small(row_chunks(rows, media))
-        if whole is not None:
-            return Answer(whole, media=media, headers=headers)
-        return stream_answer(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
     def run(state: Snapshot) -> AnyAnswer:
+        if media is not Media.JSON:
+            return _streamed(call, state, stream_query(state, target, asked, call.read_options()), media)
         result = run_query(state, target, asked, call.read_options())
         _refuse_too_many(call, result)
         output = result.read_output()
-        if not legacy:
-            return json_answer(output, call.saw(state))
-        kept = LegacyReadOutput(
-            query_name=output.query_name,
-            target=output.target,
-            row_count=output.row_count,
-            columns=output.columns,
-            rows=output.rows,
-        )
-        return json_answer(kept, call.saw(state))
+        return json_answer(_without_commit(output) if legacy else output, call.saw(state))
 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
+
+
+def _streamed(call: Call, state: Snapshot, rows: QueryStream, media: Media) -> AnyAnswer:
+    headers = {**call.saw(state), QUERY_HEADER: rows.query_name}
+    whole, chunks = small(row_chunks(rows, media))
+    if whole is not None:
+        return Answer(whole, media=media, headers=headers)
+    return stream_answer(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
+
+
+def _without_commit(output: ReadOutput) -> LegacyReadOutput:
+    return LegacyReadOutput(
+        query_name=output.query_name,
+        target=output.target,
+        row_count=output.row_count,
+        columns=output.columns,
+        rows=output.rows,
+    )
 
 
 @handles("explain")

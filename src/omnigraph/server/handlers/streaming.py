@@ -12,6 +12,7 @@ from omnigraph.api.query import ReadPoint
 from omnigraph.api.routes import Media
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.feed import begin_baseline
+from omnigraph.engine.snapshot import Snapshot
 from omnigraph.server.answers import AnyAnswer, StreamAnswer
 from omnigraph.server.call import Call, branch_name, handles
 from omnigraph.server.row_streams import in_chunks
@@ -42,9 +43,13 @@ def stream_answer(
 @handles("export")
 def export(call: Call) -> AnyAnswer:
     request: ExportRequest = call.body
-    state = call.state(ReadPoint(request.branch, request.snapshot, request.version, request.at), PolicyAction.EXPORT)
-    lines = (line + b"\n" for line in export_lines(state, request.type_names or ()))
-    return stream_answer(call, in_chunks(lines), _NDJSON, call.saw(state), last_line_tells_error=True)
+
+    def run(state: Snapshot) -> AnyAnswer:
+        lines = (line + b"\n" for line in export_lines(state, request.type_names or ()))
+        return stream_answer(call, in_chunks(lines), _NDJSON, call.saw(state), last_line_tells_error=True)
+
+    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    return call.read(point, run, action=PolicyAction.EXPORT)
 
 
 @handles("captureChangeBaseline")

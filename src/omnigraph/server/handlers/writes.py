@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted
+from omnigraph.api.branches import BranchCreateRequest
+from omnigraph.api.commits import required_commit
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest
@@ -15,6 +16,7 @@ from omnigraph.api.parameters import LoadParameters
 from omnigraph.api.query import InvokeStoredQueryRequest, QueryRequest
 from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER
 from omnigraph.api.schema import SchemaApplyRequest
+from omnigraph.engine.write.load import HOW_TO_CREATE
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError, OmniGraphError
 from omnigraph.server.answers import AnyAnswer, json_answer
 from omnigraph.server.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
@@ -23,12 +25,12 @@ from omnigraph.server.serving import StoredQuerySource
 
 Result = TypeVar("Result")
 
-_FORBIDDEN_IN_COMMIT_ID: Final = frozenset('"*,')
-
 
 def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
     """Run a write within its actor's budget; commits and conflicts are counted."""
     observer, graph_id = call.services.observer, call.served.graph_id
+    if not call.route.if_commit:
+        _refuse_condition(call)
     with call.admitted(size):
         try:
             result = write()
@@ -39,6 +41,11 @@ def written(call: Call, size: int, write: Callable[[], Result]) -> Result:
     if getattr(result, "commit", None) is not None and not getattr(result, "replayed", False):
         observer.committed(graph_id)
     return result
+
+
+def size_of(text: str) -> int:
+    """The bytes of a text as it was sent."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _receipt_answer(receipt: Any) -> AnyAnswer:
@@ -82,7 +89,7 @@ def _run_mutation(
     target = branch_name(branch)
     graph = call.require(PolicyAction.CHANGE, target)
     key = call.idempotency_key
-    size = len(source) + len(msgspec.json.encode(params or {}))
+    size = size_of(source) + len(msgspec.json.encode(params or {}))
     receipt = written(
         call,
         size,
@@ -143,20 +150,18 @@ def _invoke_mutation(
     return _run_mutation(call, stored.source, stored.entry.name, request.params, request.branch, if_commit)
 
 
-def _refuse_condition(call: Call, conditional: str) -> None:
+def _refuse_condition(call: Call, conditional: str | None = None) -> None:
     """A precondition that nobody checks must never look as if it held."""
     if IF_COMMIT_HEADER.lower() in call.headers:
-        raise BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; send the request to POST {conditional}")
+        remedy = "leave it out" if conditional is None else f"send the request to POST {conditional}"
+        raise BadRequestError(f"{IF_COMMIT_HEADER} is not checked here; {remedy}")
 
 
 def _expected_commit(call: Call) -> str:
     values = call.all_of(IF_COMMIT_HEADER)
     if len(values) != 1:
         raise BadRequestError(f"this operation needs the header {IF_COMMIT_HEADER}, exactly once")
-    commit = values[0].strip()
-    if not commit or commit.startswith("W/") or not _FORBIDDEN_IN_COMMIT_ID.isdisjoint(commit):
-        raise BadRequestError(f"the header {IF_COMMIT_HEADER} must hold one commit id and nothing else")
-    return commit
+    return required_commit(values[0], f"the header {IF_COMMIT_HEADER}")
 
 
 # Loads
@@ -168,7 +173,7 @@ def load(call: Call) -> AnyAnswer:
     target = load_target(call, request.branch, request.base)
     receipt = written(
         call,
-        len(request.data),
+        size_of(request.data),
         lambda: target.graph.load_lenient(
             request.data,
             mode=request.mode or LoadMode.MERGE,
@@ -218,7 +223,7 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     except BranchNotFoundError:
         if source is None:
             call.require(PolicyAction.CHANGE, target)
-            raise BranchNotFoundError(target, "pass `from` to create it") from None
+            raise BranchNotFoundError(target, HOW_TO_CREATE) from None
         call.require(PolicyAction.BRANCH_CREATE, source, target)
         return LoadTarget(target, source, source, call.require(PolicyAction.CHANGE, target))
     return LoadTarget(target, source, None, call.require(PolicyAction.CHANGE, target))
@@ -239,9 +244,13 @@ def apply_schema(call: Call) -> AnyAnswer:
         )
     applied = written(
         call,
-        len(request.schema_source),
+        size_of(request.schema_source),
         lambda: graph.apply_schema(
-            request.schema_source, branch=branch, allow_data_loss=request.allow_data_loss, actor=call.actor
+            request.schema_source,
+            branch=branch,
+            allow_data_loss=request.allow_data_loss,
+            actor=call.actor,
+            idempotency_key=call.idempotency_key,
         ),
     )
     return _receipt_answer(applied)
@@ -252,16 +261,24 @@ def create_branch(call: Call) -> AnyAnswer:
     request: BranchCreateRequest = call.body
     name, source = branch_name(request.name), branch_name(request.source)
     graph = call.require(PolicyAction.BRANCH_CREATE, source, name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: graph.create_branch(name, source=source, actor=call.actor))
-    return json_answer(BranchCreated(call.whole.uri, source, name, call.actor))
+    key = call.idempotency_key
+    created = written(
+        call,
+        BRANCH_OPERATION_BYTES,
+        lambda: graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key),
+    )
+    return json_answer(created)
 
 
 @handles("deleteBranch")
 def delete_branch(call: Call) -> AnyAnswer:
     name = branch_name(call.path["branch"])
     graph = call.require(PolicyAction.BRANCH_DELETE, target_branch=name)
-    written(call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor))
-    return json_answer(BranchDeleted(call.whole.uri, name, call.actor))
+    key = call.idempotency_key
+    deleted = written(
+        call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor, idempotency_key=key)
+    )
+    return json_answer(deleted)
 
 
 @handles("mergeBranches")

@@ -134,6 +134,12 @@ class Lives:
         """Turn a claim that is not confirmed into a path. Without effect on one that is."""
         self._create(_verdict_path(life), b"")
 
+    def make_durable(self, life: Life) -> None:
+        """Make sure that a life which was read, and what became of its claim, outlast a power cut."""
+        self._objects.confirm(life_path(life.name, life.number))
+        if life.verdict is not None:
+            self._objects.confirm(_verdict_path(life))
+
     def settle(self, ref: BranchRef) -> bool:
         """Whether a branch beneath a path lives, whatever becomes of claims to its path. One look per handle.
 

@@ -14,7 +14,13 @@ from datetime import datetime
 
 import msgspec
 
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, StorageError
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    CommitOutcomeUnknownError,
+    ConflictError,
+    StorageError,
+)
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import (
     MAIN,
@@ -23,10 +29,11 @@ from omnigraph.storage.identifiers import (
     now_micros,
     path_ancestors,
 )
+from omnigraph.storage.log.branch_keys import BranchKeys, earlier_use
 from omnigraph.storage.log.branch_lives import REMEMBERED_BRANCHES, Life, Lives
 from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.log.write_age import WriteAge
-from omnigraph.storage.models import FORMAT_VERSION, BranchRef, LogEntry, Tombstone, encode
+from omnigraph.storage.models import FORMAT_VERSION, BranchRef, KeyUse, LogEntry, Tombstone, encode
 from omnigraph.storage.objects import Objects
 from omnigraph.storage.tracing import Trace
 
@@ -48,6 +55,7 @@ class Branches:
         self._graph_id = graph_id
         self._trace = trace
         self._lives = Lives(objects)
+        self._keys = BranchKeys(self._lives, log)
         self._refs: RecentlyUsed[str, BranchRef] = RecentlyUsed(REMEMBERED_BRANCHES)
         self._lock = threading.Lock()
 
@@ -105,7 +113,15 @@ class Branches:
 
     # Creating
 
-    def draft(self, name: str, source: BranchRef, at: LogEntry, *, actor: str | None = None) -> BranchRef:
+    def draft(
+        self,
+        name: str,
+        source: BranchRef,
+        at: LogEntry,
+        *,
+        actor: str | None = None,
+        key: KeyUse | None = None,
+    ) -> BranchRef:
         """The ref of a branch that does not exist yet. Its log may be written before anybody can find it."""
         name = checked_branch_name(name)
         if name == MAIN:
@@ -118,11 +134,13 @@ class Branches:
             parent_branch_id=source.branch_id,
             lineage=source.lineage_up_to(at.version),
             created_by=actor,
+            key=key,
         )
 
-    def establish(self, ref: BranchRef, held_since: WriteAge) -> BranchRef:
+    def establish(self, ref: BranchRef, held_since: WriteAge) -> BranchRef | KeyUse:
         """Make a drafted branch exist, with whatever its log holds already. ConflictError if the name lives.
 
+        When its key has made a branch of this name before, nothing is made, and that use of the key is told.
         `held_since` is the age of the write that holds the fork point.
         """
         paths = [path for path in path_ancestors(ref.branch) if path != MAIN]
@@ -131,7 +149,15 @@ class Branches:
             self._log.confirm(ref.fork.branch_id, ref.fork.version)
         self._trace.reached("branch.create.before")
         held_since.refuse_overdue()
-        self._claim(ref)
+        try:
+            claimed = self._claim(ref)
+        except StorageError as error:
+            if error.may_have_happened:
+                raise CommitOutcomeUnknownError(f"creation of {ref.branch}", str(error)) from error
+            raise
+        if isinstance(claimed, KeyUse):
+            return claimed
+        ref = claimed
         self._trace.reached("branch.create.claimed")
         if not self._lives.settle(ref):
             raise ConflictError(f"branch '{ref.branch}' can't be created: a part of its path became a branch meanwhile")
@@ -140,29 +166,38 @@ class Branches:
             self._refs[ref.branch] = ref
         return ref
 
-    def _claim(self, ref: BranchRef) -> None:
+    def _claim(self, ref: BranchRef) -> BranchRef | KeyUse:
         number, contested = 1, False
         for _ in range(_ATTEMPTS):
             if self._lives.create(ref.branch, number, encode(ref)):
                 if contested:
                     self._confirm(Life(ref.branch, number, empty=False, contested=True))
-                return
-            life = self._lives.newest(ref.branch)
-            if life is None:
+                return ref
+            lives = self._lives.of(ref.branch)
+            if not lives:
                 continue
+            life = lives[-1]
             standing = None if life.empty else self._lives.read(ref.branch, life.number)
             if standing is not None and standing.branch_id == ref.branch_id:
                 if life.contested:
                     self._confirm(life)
-                return  # our own create, whose response was lost
+                return standing  # our own create, whose response was lost
             if life.is_pending:
-                self._lives.void(life)
-            elif self._lives_on(life):
+                if standing is not None and earlier_use((standing.key,), ref.key) is not None:
+                    self._confirm(life)
+                else:
+                    self._lives.void(life)
+                continue
+            lives_on = self._lives_on(life)
+            # Keys are read afterwards: a branch that is gone stays so, and the key that ended it is then among them.
+            if (earlier := self._keys.earlier_use(lives, ref.key)) is not None:
+                return earlier
+            if lives_on:
                 raise ConflictError(f"branch '{ref.branch}' exists already")
-            else:
-                if life.is_path:
-                    self._refuse_beneath(ref.branch)
-                number, contested = life.number + 1, life.is_path
+            if life.is_path:
+                self._refuse_beneath(ref.branch)
+            number, contested = life.number + 1, life.is_path
+            ref = msgspec.structs.replace(ref, earlier_keys=self._keys.of(lives))
         raise ConflictError(f"branch '{ref.branch}' is being created and deleted by others; try again")
 
     def _confirm(self, life: Life) -> None:
@@ -201,12 +236,35 @@ class Branches:
 
     # Deleting
 
-    def delete(self, name: str, *, actor: str | None = None) -> BranchRef:
-        """End this life of the name. Its commits stop resolving; the log stays until cleanup sweeps it."""
+    def delete(self, name: str, *, actor: str | None = None, key: KeyUse | None = None) -> KeyUse | None:
+        """End this life of the name. Its commits stop resolving; the log stays.
+
+        When the key has ended a life of this name before, nothing is done, and that use of the key is told.
+        """
         name = name.strip()
         if name == MAIN:
             raise BadRequestError("branch 'main' can't be deleted")
+        try:
+            return self._delete(name, actor, key)
+        except BranchNotFoundError:
+            if (earlier := self.earlier_use(name, key)) is None:
+                raise
+            return earlier
+
+    def earlier_use(self, name: str, key: KeyUse | None) -> KeyUse | None:
+        """What this key did to the lives of a name before, if it did: for a request that can't be carried out now."""
+        try:
+            lives = [] if key is None else self._lives.of(checked_branch_name(name))
+        except BadRequestError:
+            return None
+        return self._keys.earlier_use(lives, key)
+
+    def _delete(self, name: str, actor: str | None, key: KeyUse | None) -> KeyUse | None:
         ref = self.head(name).ref
+        if (earlier := earlier_use((*ref.earlier_keys, ref.key), key)) is not None:
+            # This life began after the one that the request was for.
+            self._keys.confirm(self._lives.of(name))
+            return earlier
         for other in self.all():
             if other.branch.startswith(f"{name}/"):
                 raise ConflictError(f"branch '{name}' can't be deleted: '{other.branch}' lies beneath its path")
@@ -217,16 +275,16 @@ class Branches:
         number = self._number_of(ref)
         self._lives.mark(name, number, "deleting")
         self._trace.reached("branch.tombstone.before")
-        self._bury(ref, actor)
+        self._bury(ref, actor, key)
         self._trace.reached("branch.tombstone.after")
         with contextlib.suppress(StorageError):  # the tombstone stands: the branch is deleted, with the mark or without
             self._lives.mark(name, number, "deleted")
         self._trace.reached("branch.delete.after")
         with self._lock:
             self._refs.pop(name)
-        return ref
+        return None
 
-    def _bury(self, ref: BranchRef, actor: str | None) -> None:
+    def _bury(self, ref: BranchRef, actor: str | None, key: KeyUse | None) -> None:
         for _ in range(_ATTEMPTS):
             newest = self._log.newest(ref)
             if isinstance(newest, Tombstone):
@@ -239,6 +297,7 @@ class Branches:
                 version=newest.version + 1,
                 deleted_at=now_micros(),
                 deleted_by=actor,
+                key=key,
             )
             if self._log.publish(tombstone) == tombstone:
                 return

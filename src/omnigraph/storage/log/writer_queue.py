@@ -17,7 +17,6 @@ import contextlib
 import random
 import time
 from concurrent.futures import Executor
-from types import TracebackType
 
 from omnigraph.errors import StorageError
 from omnigraph.storage.cache import RecentlyUsed
@@ -153,7 +152,7 @@ class QueuePlace:
     def __enter__(self) -> QueuePlace:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             try:

@@ -6,7 +6,7 @@ is the whole story of a crash, a lost race or a refused write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -168,15 +168,6 @@ class Staging:
         """Columns leave the table: metadata only. Their bytes go when a compaction rewrites the files."""
         table = self._reader.open(base)
         return self._commit(table, LanceOperation.Project(without_columns(table._dataset, names)))
-
-    def add_computed_column(self, base: TableState, compute: Callable[[pa.RecordBatch], pa.RecordBatch]) -> StagedTable:
-        """A column computed from each batch of existing rows; `compute` returns a batch of just the new column."""
-        table = self._reader.open(base)
-        with table.writing():
-            merged = [f.merge_columns(compute) for f in table._fragments()]
-        if not merged:
-            raise ValueError("a table without rows has nothing to compute a column from; add a nullable column")
-        return self._commit(table, LanceOperation.Merge([m for m, _ in merged], merged[0][1]))
 
     def build_index(self, base: TableState, column: str, kind: str, name: str, **options: Any) -> StagedTable:
         """Make index `name` whole: by a segment over the fragments it does not cover yet, so that the cost is that of

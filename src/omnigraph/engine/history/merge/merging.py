@@ -17,6 +17,7 @@ from msgspec import structs
 from omnigraph.api.changes import EntityChange
 from omnigraph.api.enums import MergeOutcome, PolicyAction
 from omnigraph.api.merge import MergeConflict, MergePreview, MergeRequest, MergeResult
+from omnigraph.engine.branches import key_use
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import diff
 from omnigraph.engine.history.merge.planning import MergePlan, ThreeStates, plan_merge
@@ -35,8 +36,9 @@ from omnigraph.errors import (
     ReadSetChangedError,
 )
 from omnigraph.storage.identifiers import checked_branch_name
+from omnigraph.storage.log.branch_keys import earlier_use
 from omnigraph.storage.log.branches import BranchHead
-from omnigraph.storage.models import LogEntry, TableState
+from omnigraph.storage.models import KeyUse, LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 
@@ -49,17 +51,39 @@ def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
     workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
     workspace.refuse_narrowed("a merge")
     intent = _intent(request)
+    key = _key_of_deletion(workspace, request, intent)
     published = _earlier(workspace, request, intent)
     if published is None:
-        with _discreet(workspace, request), held_source(workspace.root, request.source) as held:
-            published = _publish(workspace, request, held, intent)
+        try:
+            with _discreet(workspace, request), held_source(workspace.root, request.source) as held:
+                if earlier_use(held.ref.earlier_keys, key) is not None:
+                    raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
+                published = _publish(workspace, request, held, intent)
+        except BranchNotFoundError:
+            # A merge that had nothing to commit is known by the deletion of its source.
+            if workspace.root.branches.earlier_use(request.source, key) is None:
+                raise
+            return _deleted_before(request)
     if published is None:
         outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
     else:
         outcome, commit = _told(published.entry), receipt_of(published.entry)
-    deleted, failure = _delete_source(workspace, request, published) if request.delete_branch else (None, None)
+    deleted, failure = _delete_source(workspace, request, published, key) if request.delete_branch else (None, None)
     replayed = published is not None and published.replayed
     return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
+
+
+def _key_of_deletion(workspace: Workspace, request: MergeRequest, intent: Intent) -> KeyUse | None:
+    """What the deletion of the source is known by where nothing was to be merged: all that such a merge leaves."""
+    if intent.request_digest is None or not request.delete_branch:
+        return None
+    return key_use(workspace, request.idempotency_key, request.actor, intent.kind, intent.request_digest)
+
+
+def _deleted_before(request: MergeRequest) -> MergeResult:
+    """An earlier merge with this key made no commit and deleted its source."""
+    outcome = MergeOutcome.ALREADY_UP_TO_DATE
+    return MergeResult(request.source, request.target, outcome, request.actor, branch_deleted=True, replayed=True)
 
 
 @contextmanager
@@ -236,13 +260,15 @@ def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
 
 
 def _delete_source(
-    workspace: Workspace, request: MergeRequest, published: PublishedCommit | None
+    workspace: Workspace, request: MergeRequest, published: PublishedCommit | None, key: KeyUse | None
 ) -> tuple[bool, str | None]:
     try:
         if published is not None and published.replayed and not _is_as_merged(workspace, request, published):
             return False, f"branch '{request.source}' is no longer the one that was merged"
         workspace.require(request.actor, PolicyAction.BRANCH_DELETE, target_branch=request.source)
-        workspace.root.branches.delete(request.source, actor=request.actor)
+        # A commit holds the key already, beside what it did.
+        key = key if published is None else None
+        workspace.root.branches.delete(request.source, actor=request.actor, key=key)
     except BranchNotFoundError as error:
         return (True, None) if published is not None and published.replayed else (False, str(error))
     except OmniGraphError as error:

@@ -19,7 +19,7 @@ def schema_side(base: Snapshot, source: Snapshot, target: Snapshot) -> Side | li
     """The side whose schema is taken, or why neither can be."""
     digest = source.entry.schema
     if digest == target.entry.schema:
-        return _same_lifetimes(base, source, target) or Side.OURS
+        return _same_lifetimes(source, target) or Side.OURS
     if digest == base.entry.schema:
         return Side.OURS
     if target.entry.schema == base.entry.schema:
@@ -27,13 +27,13 @@ def schema_side(base: Snapshot, source: Snapshot, target: Snapshot) -> Side | li
     differing = list(_differing(source, target))
     if differing:
         return differing
-    lifetimes = _same_lifetimes(base, source, target)
+    lifetimes = _same_lifetimes(source, target)
     # Equal declarations whose comments or spent identities differ: the one that has spent more knows them all.
     newer = Side.THEIRS if source.catalog.next_id > target.catalog.next_id else Side.OURS
     return lifetimes or newer
 
 
-def _same_lifetimes(base: Snapshot, source: Snapshot, target: Snapshot) -> list[MergeConflict]:
+def _same_lifetimes(source: Snapshot, target: Snapshot) -> list[MergeConflict]:
     """A type that both sides created is two types of one name, each with its own entities."""
     found = []
     for type_key in sorted(source.entry.tables.keys() & target.entry.tables.keys()):

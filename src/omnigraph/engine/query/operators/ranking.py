@@ -64,6 +64,11 @@ def ranked_nodes(
     return search.nearest(table, prop.column, prop.distance, vector, keep, candidates)
 
 
+def leaves_out_unseen(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
+    """Whether a ranking knows by itself which rows are seen: one that counts words has to."""
+    return isinstance(rank, ir.Bm25Rank)
+
+
 def rank_scan(
     plan: ir.Rank, keep: int | None, rows: RowIds | None, filter: str | None, context: ReadContext
 ) -> Bindings:

@@ -36,9 +36,10 @@ class Narrowed:
         return not self.rest and self.sight is None
 
 
-def narrowed(plan: ir.Scan, context: ReadContext) -> Narrowed:
+def narrowed(plan: ir.Scan, context: ReadContext, *, sighted: bool = True) -> Narrowed:
+    """`sighted` leaves out what is not seen."""
     filter_, rest = split_pushed(plan.predicates, context)
-    filter_, sight = _within_sight(plan, filter_, context)
+    filter_, sight = _within_sight(plan, filter_, context) if sighted else (filter_, None)
     rows: RowIds | None = None
     for predicate in [p for p in rest if isinstance(p, ir.TextMatch)]:
         # Two text predicates are a conjunction: the second searches among what the first found.
@@ -86,9 +87,10 @@ def scan(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext, *, lim
     return found if part.sight is None else found.where(holds(part.sight, found, context))
 
 
-def scan_candidates(plan: ir.Scan, context: ReadContext) -> tuple[RowIds | None, str | None]:
-    """What a ranking above the scan may choose from: row ids, or a filter text, or neither."""
-    part = narrowed(plan, context)
+def scan_candidates(plan: ir.Scan, context: ReadContext, *, sighted: bool = True) -> tuple[RowIds | None, str | None]:
+    """What a ranking above the scan may choose from: row ids, or a filter text, or neither. A ranking that leaves out
+    what is not seen by itself may get it, and says `sighted=False`."""
+    part = narrowed(plan, context, sighted=sighted)
     if part.is_exact:
         return part.rows, part.filter
     return scan(plan, (), context).rows[plan.variable], None

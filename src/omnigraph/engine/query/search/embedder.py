@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import Property
 
 
@@ -38,13 +38,13 @@ class DocumentEmbedder(Embedder, Protocol):
         ...
 
 
-def check_model(embedder: Embedder, owner: str, prop: Property) -> None:
+def check_model(model: str, owner: str, prop: Property) -> None:
     """Vectors of two models are not comparable: a property that records its model has vectors of that one only."""
     recorded = prop.embed.model if prop.embed is not None else None
-    if recorded is not None and embedder.model != recorded:
+    if recorded is not None and model != recorded:
         raise BadRequestError(
             f"{owner}.{prop.name} holds vectors of model '{recorded}', but texts are embedded with "
-            f"'{embedder.model}'; set OMNIGRAPH_EMBED_MODEL='{recorded}', or give the vectors themselves"
+            f"'{model}'; set OMNIGRAPH_EMBED_MODEL='{recorded}', or give the vectors themselves"
         )
 
 
@@ -55,8 +55,26 @@ def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: st
             f'nearest({owner}.{prop.name}, "...") has to embed its text, and this graph was opened without an '
             "embedding client; pass a vector, or open it with one"
         )
-    check_model(embedder, owner, prop)
+    check_model(embedder.model, owner, prop)
     dimension = prop.type.dimension
     if dimension is None:
         raise ValueError(f"{owner}.{prop.name} is not a vector")
     return embedder.embed_query(text, dimension)
+
+
+def document_vectors(embedder: DocumentEmbedder, texts: Sequence[str], dimension: int) -> NDArray[np.float32]:
+    """Embed texts that are written. A client may be anybody's, and what it gives is stored: so it is checked."""
+    answer = embedder.embed_documents(texts, dimension)
+    try:
+        with np.errstate(over="ignore"):  # a number beyond the range becomes infinite
+            vectors = np.asarray(answer, np.float32)
+    except (TypeError, ValueError):
+        raise EmbeddingError("the embedding client gave no vectors of numbers") from None
+    if vectors.shape != (len(texts), dimension):
+        raise EmbeddingError(
+            f"the embedding client gave an array of shape {vectors.shape}: {len(texts)} texts at dimension {dimension} "
+            f"need one of shape {(len(texts), dimension)}"
+        )
+    if not np.isfinite(vectors).all():
+        raise EmbeddingError("the embedding client gave a vector with a number that is not finite")
+    return vectors

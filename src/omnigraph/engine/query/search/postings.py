@@ -56,6 +56,10 @@ class Postings:
         return list(self._numbers)
 
     @property
+    def documents(self) -> int:
+        return int(self.row_ids.size)
+
+    @property
     def cost(self) -> int:
         """Bytes in memory; a token of the vocabulary is a Python string in a dictionary."""
         arrays = (self.row_ids, self.lengths, self._documents, self._frequencies, self._starts)

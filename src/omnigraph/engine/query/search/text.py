@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.search.analyzer import counts_of, query_words
+from omnigraph.engine.query.search.corpus import Corpus, Documents, SeenCorpus
 from omnigraph.engine.query.search.fuzzy import tokens_within
-from omnigraph.engine.query.search.postings import Postings, fragment_postings
+from omnigraph.engine.query.search.postings import Postings
 from omnigraph.engine.query.search.ranked_rows import (
     EVERY_ROW,
     Candidates,
@@ -28,13 +28,12 @@ from omnigraph.engine.query.search.ranked_rows import (
     candidate_rows,
     settled,
 )
-from omnigraph.engine.query.search.text_index import K1, IndexedTexts, Term, indexed_texts, length_normalisers
+from omnigraph.engine.query.search.text_index import K1, IndexedTexts, Term, length_normalisers
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
 from omnigraph.storage.ordered import contained, distinct
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
-from omnigraph.storage.tables.search import fragment_contents
 
 DEFAULT_MAX_EDITS: Final = 2
 
@@ -74,7 +73,7 @@ def text_match(
     corpus = Corpus(table, column, indexed=edits <= _INDEXED_EDITS)
     found = [part.rows_with_any(_accepted(part, tokens, edits)) for part in corpus.analysed]
     if candidates.filter is not None and any(rows.size for rows in found):
-        allowed = corpus.analysed_rows(candidates.filter)
+        allowed = corpus.counted_rows(candidates.filter)
         found = [rows[contained(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
         found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
@@ -93,13 +92,15 @@ def bm25(
     """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
 
     The statistics are those of the whole column, so a filter never changes a score; of the rows that are `seen`, when
-    others must not show in any score. `k` keeps the best k; pass it whenever nothing between the ranking and the limit
+    others must not show at all. `k` keeps the best k; pass it whenever nothing between the ranking and the limit
     can drop rows, it saves scoring everything.
     """
     terms = _terms(text)
     if not terms or k == 0:
         return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
-    corpus = Corpus(table, column) if seen is None else SeenCorpus(table, column, seen)
+    corpus = Corpus(table, column) if seen is None else SeenCorpus(table, column, seen, terms)
+    if seen is not None and candidates.rows is not None:
+        candidates = Candidates(candidates.filter, candidates.rows[contained(candidates.rows, seen)])
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
         row_ids, scores = _scored_rows(table, column, candidates, formula)
@@ -108,63 +109,6 @@ def bm25(
     scores = settled(scores)
     order = best_first(table, row_ids, -scores, k)
     return RankedRows(row_ids[order], scores[order])
-
-
-class Corpus:
-    """A column as documents: `indexed` ones, and the `analysed` rest."""
-
-    def __init__(self, table: Table, column: str, *, indexed: bool = True) -> None:
-        self.table = table
-        contents = fragment_contents(table)
-        self.indexed: IndexedTexts | None = None
-        covered: set[int] = set()
-        if indexed:
-            self.indexed, covered = indexed_texts(table, column, contents)
-        self._loose = [content for content in contents if content.fragment_id not in covered]
-        self.analysed = [fragment_postings(table, column, content) for content in self._loose]
-        if self.indexed is not None and self.indexed.moved.size:
-            self.analysed.append(self.indexed.moved_postings)
-
-    @cached_property
-    def documents(self) -> int:
-        indexed = self.indexed.row_ids.size if self.indexed is not None else 0
-        return indexed + sum(part.row_ids.size for part in self.analysed)
-
-    @cached_property
-    def average_length(self) -> float:
-        indexed = self.indexed.tokens if self.indexed is not None else 0
-        return (indexed + sum(part.tokens for part in self.analysed)) / max(self.documents, 1)
-
-    def documents_with(self, term: Term) -> int:
-        indexed = self.indexed.term(self.table, term).documents if self.indexed is not None else 0
-        return indexed + sum(part.occurrences(term.token)[0].size for part in self.analysed)
-
-    def analysed_rows(self, filter: str) -> RowIds:
-        """The rows of the analysed part that pass a filter, perhaps with others."""
-        everywhere = self.indexed is not None and self.indexed.moved.size
-        fragments = None if everywhere else frozenset(content.fragment_id for content in self._loose)
-        return row_ids_of(self.table.read([], filter=filter, row_ids=True, fragments=fragments))
-
-
-class SeenCorpus(Corpus):
-    """As if the column held the texts of some rows alone. No index can count for one reader, so all are analysed."""
-
-    def __init__(self, table: Table, column: str, seen: RowIds) -> None:
-        super().__init__(table, column, indexed=False)
-        self._seen = [contained(part.row_ids, seen) for part in self.analysed]
-
-    @cached_property
-    def documents(self) -> int:
-        return sum(int(mask.sum()) for mask in self._seen)
-
-    @cached_property
-    def average_length(self) -> float:
-        tokens = sum(int(part.lengths[mask].sum()) for part, mask in zip(self.analysed, self._seen, strict=True))
-        return tokens / max(self.documents, 1)
-
-    def documents_with(self, term: Term) -> int:
-        parts = zip(self.analysed, self._seen, strict=True)
-        return sum(int(mask[part.occurrences(term.token)[0]].sum()) for part, mask in parts)
 
 
 class Formula:
@@ -241,18 +185,18 @@ def _scored_rows(table: Table, column: str, candidates: Candidates, formula: For
 
 def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: int | None) -> tuple[RowIds, Measures]:
     """Score matching candidates: all of them, or at least those that can be among the best k."""
-    parts = [_scored_postings(part, formula) for part in corpus.analysed]
+    parts = [_scored_documents(part, formula) for part in corpus.counted]
     if candidates.filter is not None and any(rows.size for rows, _ in parts):
-        allowed = corpus.analysed_rows(candidates.filter)
+        allowed = corpus.counted_rows(candidates.filter)
         parts = [_only(part, allowed) for part in parts]
     if candidates.rows is not None:
         parts = [_only(part, candidates.rows) for part in parts]
-    if corpus.indexed is not None:
+    if (indexed := corpus.indexed) is not None:
         if k is not None and candidates.rows is None:
             reached = np.concatenate([scores for _, scores in parts]) if parts else np.empty(0)
-            parts.append(_best_indexed(corpus.table, corpus.indexed, candidates.filter, formula, k, reached))
+            parts.append(_best_indexed(corpus.table, indexed, candidates.filter, formula, k, reached))
         else:
-            every = _scored_indexed(corpus.table, corpus.indexed, candidates.filter, formula)
+            every = _scored_indexed(corpus.table, indexed, candidates.filter, formula)
             parts.append(every if candidates.rows is None else _only(every, candidates.rows))
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.float64)
@@ -265,7 +209,7 @@ def _only(scored: tuple[RowIds, Measures], allowed: RowIds) -> tuple[RowIds, Mea
     return rows[kept], scores[kept]
 
 
-def _scored_postings(part: Postings, formula: Formula) -> tuple[RowIds, Measures]:
+def _scored_documents(part: Documents, formula: Formula) -> tuple[RowIds, Measures]:
     scores = np.zeros(part.row_ids.size)
     matching = np.zeros(part.row_ids.size, np.bool_)
     for number, term in enumerate(formula.terms):

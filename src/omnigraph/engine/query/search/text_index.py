@@ -9,7 +9,7 @@ scores can be computed from the facts in one place, the same for indexed and uni
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -39,6 +39,7 @@ K1: Final = 1.2
 B: Final = 0.75
 
 _COVERAGE_BYTES: Final = 256 << 20
+_OCCURRENCE_BYTES: Final = 128 << 20
 _REMEMBERED_TERMS: Final = 1 << 15
 # Lance computes in single precision: what its logarithm and its products may be off by.
 _LOGARITHM_ERROR: Final = 1.2e-7
@@ -68,16 +69,34 @@ class Proposals(NamedTuple):
     floor: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class TermOccurrences:
+    """The documents that hold a term, as positions, and how often each holds it."""
+
+    positions: NDArray[np.int32]
+    frequencies: NDArray[np.int32]
+
+    @property
+    def cost(self) -> int:
+        return self.positions.nbytes + self.frequencies.nbytes + 256
+
+
+_OCCURRENCES: Final[ByteBoundCache[TermOccurrences]] = SHARED_MEMORY.add(
+    "occurrences of words", ByteBoundCache(_OCCURRENCE_BYTES)
+)
+
+
 @dataclass(frozen=True)
 class IndexedTexts:
     """The rows of a table version whose text an index knows as it is.
 
     `row_ids` are the trusted documents, ascending, and `lengths` their token counts. `moved` are live documents that
     an index segment also knows by an older text; their `moved_postings` take the index's place. `gone` are the texts
-    that the index still counts and no row has any more, None when the files no longer hold them.
-    `lance_documents` and `lance_tokens` are the totals that Lance's scores are based on.
+    that the index still counts and no row has any more, None when the files no longer hold them. `name` tells the
+    content apart from all others. `lance_documents` and `lance_tokens` are the totals that Lance's scores are based on.
     """
 
+    name: tuple[Hashable, ...]
     column: str
     row_ids: RowIds
     lengths: NDArray[np.int64]
@@ -132,6 +151,15 @@ class IndexedTexts:
         positions, known = self.trusted(row_ids_of(rows))
         positions = positions[known]
         return positions, self.frequencies(table, term, positions, rows.column(SCORE).to_numpy()[known])
+
+    def all_occurrences(self, table: Table, term: Term) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The same for every document, remembered: for readers whose documents have to be counted."""
+        key = (*self.name, term.token)
+        if (known := _OCCURRENCES.get(key)) is None:
+            positions, frequencies = self.occurrences(table, term, None)
+            known = TermOccurrences(positions.astype(np.int32), frequencies.astype(np.int32))
+            _OCCURRENCES.keep(key, known)
+        return known.positions, known.frequencies
 
     def frequencies(
         self, table: Table, term: Term, positions: NDArray[np.int64], scores: NDArray[np.floating]
@@ -207,11 +235,11 @@ def indexed_texts(
     key = (column, *(s.uuid for s in index.segments), *(content.name for content in covered))
     texts = _COVERAGES.get(key)
     if texts is None:
-        texts = _COVERAGES.keep(key, _examined(table, column, index))
+        texts = _COVERAGES.keep(key, _examined(key, table, column, index))
     return (texts, set(index.fragment_ids)) if texts.row_ids.size else (None, set())
 
 
-def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
+def _examined(name: tuple[Hashable, ...], table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
     """Compare what each segment was built from with what its fragments hold now."""
     row_ids: list[RowIds] = []
     lengths: list[NDArray[np.uint32]] = []
@@ -235,6 +263,7 @@ def _examined(table: Table, column: str, index: ColumnIndex) -> IndexedTexts:
     order = np.argsort(trusted, kind="stable")
     order = order[~places(moved, trusted[order])[1]]
     return IndexedTexts(
+        name=name,
         column=column,
         row_ids=trusted[order],
         lengths=trusted_lengths[order],

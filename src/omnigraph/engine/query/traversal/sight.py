@@ -97,7 +97,6 @@ def within_sight(
     """
     sources: list[RowIds] = []
     ends: list[RowIds] = []
-    edges: list[RowIds] = []
     ranks: list[RowIds] = []
     frontier = RowSpace.of(nodes)
     visited = frontier
@@ -113,23 +112,20 @@ def within_sight(
         if with_edges:
             assert isinstance(found, Adjacency)
             assert found.ranks is not None
-            edge = found.edges_at(entries.at)
-            mask &= seen(plan.edge, edge, context)
-            edges.append(edge[mask])
+            mask &= seen(plan.edge, found.edges_at(entries.at), context)
             ranks.append(np.asarray(found.ranks[entries.at], np.int64)[mask])
         sources.append(source[mask])
         ends.append(end[mask])
         fresh = RowSpace.of(end[mask])
         frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
         visited = RowSpace(merged(visited.rows, frontier.rows))
-    return _adjacency(nodes, sources, ends, edges, ranks, plan, found)
+    return _adjacency(nodes, sources, ends, ranks, plan, found)
 
 
 def _adjacency(
     nodes: RowIds,
     sources: list[RowIds],
     ends: list[RowIds],
-    edges: list[RowIds],
     ranks: list[RowIds],
     plan: ir.Expand,
     found: Neighbours,

@@ -1,0 +1,172 @@
+"""The driver's part of an ingest: one job per mapping or source, and what its tasks report.
+
+`ingest` is what runs on executors. Its tasks are made and started here, and their fragments and rejections counted;
+rows never pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.pipeline import TypeCounts
+from omnigraph.embeddings.configuration import EmbeddingConfig
+from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
+from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.engine.write.publish import WriteTxn
+from omnigraph.language.catalog import Catalog
+from omnigraph.pipeline.checks.rules import all_of
+from omnigraph.pipeline.datasource.spark_types import spark_schema
+from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
+from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
+from omnigraph.pipeline.execution.rejections import SAMPLES, rejected_by_kernels, too_many_rejected
+from omnigraph.pipeline.execution.report import Stages
+from omnigraph.pipeline.file.model import OnError, Pipeline, TypeMapping
+from omnigraph.pipeline.sources.sources import SourceFrames
+from omnigraph.pipeline.spark.tasks import map_batches
+
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNWEIGHED_ROWS: Final = 8_192
+_UNWEIGHED: Final = str((1 << 31) - 1)
+_UNSET: Final = "1"
+
+
+@dataclass
+class Ingested:
+    """Everything the executors wrote and refused, for one schema."""
+
+    fragments: WrittenFragments
+    outcomes: dict[str, DataFrame] = field(default_factory=dict)
+    counts: dict[str, TypeCounts] = field(default_factory=dict)
+    rejected: int = 0
+
+    def rejections(self) -> DataFrame:
+        """The rows that the kernels rejected, of all sources."""
+        return all_of([rejected_by_kernels(name.split("\t")[1], outcomes) for name, outcomes in self.outcomes.items()])
+
+    def release(self) -> None:
+        """Let go of what Spark keeps of the outcomes."""
+        for outcomes in self.outcomes.values():
+            outcomes.unpersist()
+
+    def add(self, outcomes: DataFrame, order: int, source: str) -> None:
+        """Run the job of a source, and take in what its tasks report."""
+        self.outcomes[f"{order}\t{source}"] = outcomes
+        metadata = outcomes.where(f"kind in ('{FRAGMENT}', '{TALLY}')")
+        for row in metadata.select("kind", "type", "first", "rows", "rejected", "fragment").collect():
+            if row["kind"] == FRAGMENT:
+                fragment = WrittenFragment(row["type"], source, order, row["first"], row["rows"], row["fragment"])
+                self.fragments.add(fragment)
+                continue
+            known = self.counts.get(row["type"], TypeCounts(type_key=row["type"]))
+            read = known.read + row["rows"] + row["rejected"]
+            self.counts[row["type"]] = TypeCounts(
+                type_key=row["type"], read=read, rejected=known.rejected + row["rejected"]
+            )
+            self.rejected += row["rejected"]
+
+
+@dataclass
+class SourceIngest:
+    """How one run has its sources typed and written, on whichever head. `millis` is the instant of the run."""
+
+    model: Pipeline
+    spark: SparkSession
+    frames: SourceFrames
+    stages: Stages
+    run_id: str
+    millis: int
+    external_blobs: ExternalBlobPolicy
+    embedding: EmbeddingConfig | None
+
+    def __post_init__(self) -> None:
+        self._weighed_by_user = self.spark.conf.get(_BATCH_BYTES, _UNSET) != _UNSET
+
+    def into(self, found: Ingested, txn: WriteTxn) -> None:
+        """Every source, one after another, for the tables of a head."""
+        catalog, tables = txn.snapshot.catalog, remote_tables(txn)
+        for order, (label, source, mapping) in enumerate(self._inputs()):
+            with self.stages.stage("write", label):
+                outcomes = self._outcomes(catalog, tables, label, source, mapping)
+                try:
+                    found.add(outcomes.persist(StorageLevel.DISK_ONLY), order, source)
+                except (PySparkException, Py4JJavaError) as error:
+                    too_many = too_many_rejected(str(error), source, self.frames.row_index)
+                    if too_many is None:
+                        raise
+                    raise too_many from None
+
+    def _inputs(self) -> Iterator[tuple[str, str, TypeMapping | None]]:
+        """What to ingest: a label, a source, and how its rows are mapped.
+
+        Graph records need no mapping. Of a source that only queries read, what can't be read is all that is left to do.
+        """
+        for mapping in self.model.mappings:
+            yield f"{mapping.type_key} from {mapping.source}", mapping.source, mapping
+        for name, source in self.model.sources.items():
+            if source.is_graph:
+                yield f"records of {name}", name, None
+        for name in self.frames.read_by_queries_only():
+            yield f"bad records of {name}", name, None
+
+    def _outcomes(
+        self,
+        catalog: Catalog,
+        tables: Mapping[str, RemoteTable],
+        label: str,
+        source: str,
+        mapping: TypeMapping | None,
+    ) -> DataFrame:
+        """What the tasks of a source will report; nothing runs yet."""
+        type_key = mapping.type_key if mapping else None
+        task, schema = self._task(catalog, tables, label, type_key), spark_schema(OUTCOME_SCHEMA)
+        self._size_batches(catalog, type_key)
+        if mapping is not None:
+            return self.frames.through(mapping, task, schema)
+        if self.model.sources[source].is_graph:
+            return map_batches(self.frames.numbered(source), task, schema)
+        return self.frames.through_bad_records(source, task, schema)
+
+    def _task(
+        self, catalog: Catalog, tables: Mapping[str, RemoteTable], label: str, type_key: str | None
+    ) -> IngestTask:
+        quality = self.model.quality
+        quarantine = quality.on_error is OnError.QUARANTINE
+        return IngestTask(
+            catalog=catalog.to_json(),
+            tables={type_key: tables[type_key]} if type_key else tables,
+            seed=f"{self.run_id}\n{label}",
+            millis=self.millis,
+            type_key=type_key,
+            replaces=self.model.mode is LoadMode.OVERWRITE,
+            most_rejected=quality.max_rejected if quarantine else SAMPLES,
+            stop_beyond=quality.max_rejected if quarantine else None,
+            external_blobs=self.external_blobs,
+            embed=embed_tasks(steps_of(self.model, catalog), catalog, self.embedding),
+        )
+
+    def _size_batches(self, catalog: Catalog, type_key: str | None) -> None:
+        """Spark weighs every batch anew after every row, which takes longer than handing the rows over.
+
+        Rows without blobs need no such care: their batches are bounded by a number of rows instead.
+        """
+        if self._weighed_by_user:
+            return
+        conf, types = self.spark.conf, table_types(catalog)
+        chosen = [types[type_key]] if type_key else types.values()
+        if any(prop.type.is_blob for type_ in chosen for prop in type_.property_list):
+            conf.unset(_BATCH_BYTES)
+            return
+        conf.set(_BATCH_BYTES, _UNWEIGHED)
+        rows = int(conf.get(_BATCH_ROWS) or 0)
+        conf.set(_BATCH_ROWS, str(min(rows, _UNWEIGHED_ROWS) if rows > 0 else _UNWEIGHED_ROWS))
