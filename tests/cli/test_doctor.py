@@ -58,6 +58,18 @@ def test_a_place_without_a_graph_is_probed_and_not_made(cli: Cli) -> None:
     assert files(Path(".")) == before
 
 
+def test_a_cluster_and_its_graphs(cli: Cli) -> None:
+    assert cli("quickstart", "c").code == 0
+    assert cli("cluster", "import", "--config", "c").code == 0
+    assert cli("cluster", "apply", "--config", "c", "--as", "lea").code == 0
+    for where in (["--cluster", "c"], ["--cluster", "c", "--graph", "team"]):
+        shown = cli("doctor", *where, "--json")
+        assert (shown.code, list(checks(shown))) == (0, [*MACHINE, "cluster", "store", "clock", "graph"])
+    for where in (["--cluster", "c", "--graph", "none"], ["--cluster", "nowhere"]):
+        shown = cli("doctor", *where, "--json")
+        assert (shown.code, checks(shown)["cluster"]["status"]) == (1, "broken")
+
+
 def test_a_damaged_graph(cli: Cli, g: str) -> None:
     (Path(g) / "__manifest" / "graph.json").write_text("{")
     shown = cli("doctor", g, "--json")
@@ -119,7 +131,7 @@ def answering() -> Iterator[str]:
 def test_a_server(cli: Cli, answering: str, config: Callable[[str], None]) -> None:
     config(f"servers: {{prod: {{url: {answering}}}}}\ndefaults: {{server: prod, default_graph: kb}}\n")
     shown = cli("doctor", "--json")
-    assert shown.code == 0
+    assert (shown.code, checks(shown)["access"]["status"]) == (1, "broken"), "it has no graph kb"
     assert '"version": "0.10.0"' in checks(shown)["server"]["found"]
     assert checks(shown)["clock"]["status"] == "ok"
     nobody = cli("doctor", "--server", "http://127.0.0.1:1", "--json")

@@ -418,6 +418,30 @@ def test_a_token_is_kept_used_and_forgotten(
         assert "missing bearer token" in cli("snapshot", *where).err
 
 
+def test_doctor_says_whether_a_server_lets_the_operator_in(
+    cli: Cli, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = {"ann": TOKEN, "eve": "tok-of-eve-1234567890"}
+    gates = {"kb": Rules({"ann": EVERYTHING})}
+
+    def access(*where: str, token: str | None = None) -> tuple[int, str, str]:
+        monkeypatch.setenv("OMNIGRAPH_BEARER_TOKEN", token or "")
+        told = cli("doctor", *where, "--json")
+        [check] = [check for check in told.json["checks"] if check["name"] == "access"]
+        return told.code, check["status"], check["found"] + check.get("remedy", "")
+
+    with omnigraph.open(place) as graph, running({"kb": graph}, tokens=tokens, gates=gates) as server:
+        at_server, at_graph = ["--server", server.url], ["--server", server.graph()]
+        code, status, said = access(*at_graph)
+        assert (code, status) == (1, "broken")
+        assert "missing bearer token" in said
+        assert "omnigraph login" in said
+        assert access(*at_graph, token=TOKEN)[:2] == (0, "ok")
+        assert access(*at_graph, token=tokens["eve"])[:2] == (0, "warning")
+        assert access(*at_server, token=tokens["eve"])[:2] == (0, "ok")
+        assert access(*at_server, "--graph", "none", token=TOKEN)[:2] == (1, "broken")
+
+
 def test_login_keeps_other_sections_and_says_what_is_missing(cli: Cli, tmp_path: Path) -> None:
     noted = cli("login", "prod", "--token", "one")
     assert noted.lines == [f"stored credential for 'prod' in {tmp_path / 'operator' / 'credentials'}"]

@@ -59,7 +59,7 @@ RULES: dict[str, Rule] = {
     "changes poll": _READ,
     "changes baseline": _READ,
     "diff": _READ,
-    "doctor": _READ,
+    "doctor": _rule(Capability.ANY, "server", "cluster", "graph", "store", "profile"),
     "schema show": _WRITE,
     "schema apply": _WRITE,
     "graphs list": _rule(Capability.SERVED, "server", "profile"),

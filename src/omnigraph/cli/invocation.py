@@ -17,10 +17,19 @@ from omnigraph.cli.capabilities import RULES, label_of
 from omnigraph.cli.clusters import graph_of
 from omnigraph.cli.flags import GlobalFlags, path_of
 from omnigraph.cli.operator_config import OperatorConfig, load_config
-from omnigraph.cli.scope import ClusterScope, Request, ServerScope, StoreScope, Target, resolve, resolve_cluster
+from omnigraph.cli.scope import (
+    ClusterScope,
+    Request,
+    ServerScope,
+    StoreScope,
+    Target,
+    resolve,
+    resolve_cluster,
+    storage_needed,
+)
 from omnigraph.cli.served import open_served, require_graph
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError, ConflictError, DirectAccessError
+from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.source import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -70,7 +79,7 @@ class Invocation:
         """The storage that a direct command addresses; the resolution lets it have no server."""
         target = self.target(uri)
         if not isinstance(target, StoreScope):
-            raise DirectAccessError(f"`{self.path}`")
+            raise storage_needed(f"this use of `{self.path}`")
         return target
 
     def server(self) -> ServerScope:

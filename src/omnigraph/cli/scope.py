@@ -113,6 +113,11 @@ def resolve_cluster(request: Request, config: OperatorConfig) -> ClusterScope:
     raise BadRequestError(f"`{request.label}` needs a cluster; give --cluster <dir|uri>, or a --profile that binds one")
 
 
+def storage_needed(what: str) -> BadRequestError:
+    """The refusal of work that a server can't do."""
+    return BadRequestError(f"{what} needs direct storage access; give the graph's storage with --store <uri>")
+
+
 def storage_uri(uri: str, label: str) -> str:
     """The URI of a direct command, which can't be a server."""
     if uri.startswith(("http://", "https://")):

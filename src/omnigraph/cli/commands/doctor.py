@@ -46,7 +46,8 @@ def _addressed(invocation: Invocation, uri: str | None) -> Iterator[Check]:
     defaults = (config.defaults.server, config.defaults.store, active_profile_name())
     if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
         return
-    from omnigraph.cli.doctor.storage import server_checks, storage_checks
+    from omnigraph.cli.doctor.server import server_checks
+    from omnigraph.cli.doctor.storage import cluster_checks, storage_checks
 
     # A local command has no class that a binding could be wrong for.
     scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)
@@ -54,9 +55,9 @@ def _addressed(invocation: Invocation, uri: str | None) -> Iterator[Check]:
         case StoreScope():
             yield from storage_checks(scope.uri)
         case ServerScope():
-            yield from server_checks(scope.url)
+            yield from server_checks(scope, config)
         case ClusterScope():
-            yield from storage_checks(scope.root)
+            yield from cluster_checks(scope)
 
 
 def _lines(report: DoctorReport) -> Iterator[str]:

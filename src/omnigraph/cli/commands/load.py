@@ -21,9 +21,9 @@ from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
 from omnigraph.cli.progress import reading, stages
-from omnigraph.cli.scope import ServerScope, Target
+from omnigraph.cli.scope import ServerScope, Target, storage_needed
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError, DirectAccessError, NotFoundError, ResourceLimitError
+from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
     from omnigraph.api.limits import Limits
@@ -160,9 +160,9 @@ def _load_served(
     """The load of one file of graph records, or of stdin, by a server, which gets the bytes as they are read."""
     first = inputs[0]
     if type_name is not None or first.format is not DataFormat.GRAPH:
-        raise DirectAccessError("loading rows of one type")
+        raise storage_needed("loading rows of one type")
     if engine is LoadEngine.SPARK or len(inputs) > 1 or not first.is_plain_file:
-        raise DirectAccessError("loading on Spark, as anything but one plain file has to be,")
+        raise storage_needed("loading on Spark, as anything but one plain file has to be,")
     with invocation.opened(target) as graph, _pieces(first.path) as pieces:
         return graph.load(pieces, **where)
 

@@ -1,20 +1,17 @@
-"""Checks of what a command line addresses: storage that a graph can live on, the graph in it, or a server.
+"""Checks of the storage that a command line addresses, and of the graph in it.
 
 Probes write one small object and remove it. Nothing else is written, and a place that is not there is not made.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from time import perf_counter
-from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
 
-from omnigraph.cli.reports import Check
+from omnigraph.cli.reports import Check, Health
+from omnigraph.cli.scope import ClusterScope
 from omnigraph.errors import OmniGraphError
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.location import Location
@@ -22,29 +19,55 @@ from omnigraph.storage.objects import Objects
 from omnigraph.storage.probe import probe_create_if_absent, store_time
 
 TOLERATED_SECONDS = 5.0
-_WAIT_SECONDS = 10
+_GRAPH = "__manifest/graph.json"
 
 
 def storage_checks(uri: str) -> Iterator[Check]:
     """Whether commits are safe there, how far its clock is from ours, and whether the graph in it opens."""
+    store, *clock = _place_checks(uri)
+    yield from (store, *clock)
+    if store.status is Health.BROKEN:
+        return
+    location = Location.parse(uri)
+    if _existing(location) == location and Objects(location).exists(_GRAPH):
+        yield _graph_check(uri)
+    else:
+        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE {uri} makes one")
+
+
+def cluster_checks(scope: ClusterScope) -> Iterator[Check]:
+    """The same of a cluster's storage, and of the graph that is named or of every one that was applied."""
+    from omnigraph.cluster.applied import read_applied
+
+    try:
+        applied = read_applied(scope.root)
+        graphs = [applied.graph_uri(graph_id) for graph_id in applied.chosen_graphs(scope.graph)]
+    except OmniGraphError as error:
+        remedy = "check the address; `omnigraph cluster status` tells what is applied"
+        yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)
+        return
+    yield Check.fine("cluster", f"{scope.root}: {len(graphs)} graphs")
+    for number, uri in enumerate(graphs):
+        yield from _place_checks(uri) if number == 0 else ()
+        yield _graph_check(uri)
+
+
+def _place_checks(uri: str) -> list[Check]:
+    """One small object is created, created again in vain, read and removed."""
     try:
         location = Location.parse(uri)
         objects = Objects(_existing(location))
-        has_graph = objects.location == location and objects.exists("__manifest/graph.json")
+        has_graph = objects.location == location and objects.exists(_GRAPH)
         path = f"{'__manifest/probe-' if has_graph else '.omnigraph-probe-'}{new_ulid()}"
         began = perf_counter()
         probe_create_if_absent(objects, path)
         took = (perf_counter() - began) * 1000
-        yield Check.fine("store", f"{objects.location.uri}: create-if-absent works ({took:.0f} ms for four requests)")
+        found = f"{objects.location.uri}: create-if-absent works ({took:.0f} ms for four requests)"
         before = datetime.now(UTC)
-        yield clock_check(store_time(objects, path), before)
+        return [Check.fine("store", found), clock_check(store_time(objects, path), before)]
     except OmniGraphError as error:
-        yield Check.broken("store", str(error), "check the address, its credentials (AWS_* for s3://) and permissions")
-        return
-    if has_graph:
-        yield _graph_check(uri)
-    else:
-        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE {uri} makes one")
+        remedy = "check the address, its credentials (AWS_* for s3://) and permissions"
+        return [Check.broken("store", str(error), remedy)]
 
 
 def _existing(location: Location) -> Location:
@@ -74,23 +97,3 @@ def _graph_check(uri: str) -> Check:
             return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {len(branches)} branches")
     except OmniGraphError as error:
         return Check.broken("graph", str(error), f"omnigraph repair {uri} explains damage")
-
-
-def server_checks(url: str) -> Iterator[Check]:
-    """Whether a server answers, which version it is, and what time it has."""
-    base = url.partition("/graphs/")[0].rstrip("/")
-    before = datetime.now(UTC)
-    try:
-        with urlopen(f"{base}/healthz", timeout=_WAIT_SECONDS) as answer:
-            health = json.loads(answer.read())
-            date = answer.headers.get("Date")
-    except HTTPError as error:
-        yield Check.broken("server", f"{base} answers with {error.code}", "check the URL: is it an OmniGraph server?")
-        return
-    except (URLError, OSError, ValueError) as error:
-        told = f"{base} does not answer: {getattr(error, 'reason', error)}"
-        yield Check.broken("server", told, "check the URL, the network, and that the server is running")
-        return
-    yield Check.fine("server", f"{base} answers: {json.dumps(health)}")
-    if date is not None:
-        yield clock_check(parsedate_to_datetime(date), before)
