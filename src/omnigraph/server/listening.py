@@ -49,16 +49,16 @@ class ListeningServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn would raise them again at the end, and the process would not exit with 0."""
-        loop = asyncio.get_running_loop()
+        # A terminal and a service manager tell every process, so a supervised worker is told twice.
+        told = self._end if self._supervisor is None else self._drain
         for number in SIGNALS:
-            # A terminal and a service manager tell every process, so a supervised worker is told twice.
-            loop.add_signal_handler(number, self._end if self._supervisor is None else self._drain)
+            # Not by the loop: it would put back the default, which kills, before anything else could be set.
+            signal.signal(number, lambda *_: told())
         try:
             yield
         finally:
             # From here on a second signal must not cut short what the first one began.
             for number in SIGNALS:
-                loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_IGN)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
