@@ -13,11 +13,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Iterator
+    from types import CodeType, FrameType
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 MESSAGE: Final = "Error: interrupted"
-_AGAIN_AFTER_SECONDS: Final = 0.01
+_LOOK_AGAIN_SECONDS: Final = 0.01
 
 
 def end_at_once() -> None:
@@ -44,19 +45,29 @@ def _delivered_again(dropped: Any) -> None:
         return
     import threading
 
-    # A moment later: it would only be dropped a second time in here.
-    again = threading.Timer(_AGAIN_AFTER_SECONDS, _interrupt_main_thread)
-    again.daemon = True
-    again.start()
+    threading.Thread(target=_interrupt_main_thread, daemon=True).start()
 
 
 def _interrupt_main_thread() -> None:
-    """With a signal, which also ends a wait for input, where there are signals between threads."""
+    """With a signal, which also ends a wait for input, where there are signals between threads. Not before the main
+    thread has left the hook: in there it would only be dropped a second time."""
+    import threading
+    import time
+
+    main = threading.main_thread().ident or 0
+    while any(code is _delivered_again.__code__ for code in _running(main)):
+        time.sleep(_LOOK_AGAIN_SECONDS)
     if sys.platform == "win32":
         import _thread
 
         _thread.interrupt_main()
     else:
-        import threading
+        signal.pthread_kill(main, signal.SIGINT)
 
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+def _running(thread: int) -> Iterator[CodeType]:
+    """The code of every call that a thread is in."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
