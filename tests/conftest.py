@@ -118,18 +118,15 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 LONG = ("test_crash", "test_concurrency", "test_interrupts", "test_connect", "test_docs", "test_smoke")
-# Most of their time they wait for processes with JVMs of their own, so a second session beside the other pays.
-WAITING_FOR_JVMS = ("test_faults", "test_streaming")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What uses Spark stays in two workers, because starting and warming up a JVM costs more than any test. What takes
+    """What uses Spark stays in one worker, because starting and warming up a JVM costs more than any test. What takes
     long goes first: started last, it would keep the other workers waiting."""
     for item in items:
         if _uses_spark(item):
-            group = "spark faults" if item.path.stem in WAITING_FOR_JVMS else "spark"
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group("spark"))
     items.sort(key=lambda item: not (_uses_spark(item) or item.path.stem.startswith(LONG)))
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("sources")  # all of them are parsed once
+
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "omnigraph"
 
 MAY_IMPORT: dict[str, set[str]] = {

@@ -77,7 +77,7 @@ def test_only_what_is_worth_reading_is_forwarded() -> None:
     assert list(worth_reading([*hung_up, *cut_off])) == cut_off
 
 
-def test_tests_that_use_spark_are_told_of_their_group(request: pytest.FixtureRequest, spark: SparkSession) -> None:
+def test_tests_that_use_spark_are_one_group(request: pytest.FixtureRequest, spark: SparkSession) -> None:
     """Workers are told of groups by the names of tests; where that fails, every worker starts a JVM of its own."""
     in_groups = getattr(request.config.option, "loadgroup", False)
     assert request.node.nodeid.endswith("@spark") == in_groups
