@@ -98,7 +98,7 @@ class _Evaluation:
         for row in self._rows(plan.input, {}):
             key = tuple(_hashable(self._value(value, row)) for value in plan.keys)
             groups.setdefault(key, []).append(row)
-        return [
+        found = [
             [
                 self._aggregated(c.value, rows)
                 if isinstance(c.value, ir.AggregateValue)
@@ -107,6 +107,8 @@ class _Evaluation:
             ]
             for rows in groups.values()
         ]
+        # -0.0 and 0.0 are one value, which is shown as the second.
+        return [[value + 0.0 if isinstance(value, float) else value for value in row] for row in found]
 
     def _aggregated(self, aggregate: ir.AggregateValue, rows: Sequence[Row]) -> Any:
         values = [v for v in (self._value(aggregate.argument, row) for row in rows) if v is not None]

@@ -253,6 +253,8 @@ def _end_at_a_signal() -> None:
     """While a server boots there is nothing to finish: a signal ends it as it stands."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # a second one must not keep the graphs from being closed
         raise SystemExit(0)
 
     for number in SIGNALS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -265,3 +266,11 @@ def test_a_mutation_is_no_query(graph: Graph) -> None:
 def test_a_type_error_is_a_compile_error(graph: Graph) -> None:
     with pytest.raises(CompileError, match="T6"):
         graph.query("query q() { match { $b: Book } return { $b.nothing } }")
+
+
+@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0)])
+def test_the_two_zeros_are_one_group_that_is_shown_alike(tmp_path: Path, zeros: tuple[float, float]) -> None:
+    with Graph.init(tmp_path / "zeros", "node Reading { at: I64 @key  value: F64 }") as graph:
+        graph.load([{"at": at, "value": value} for at, value in enumerate(zeros)], mode="append", type="Reading")
+        grouped = "query q() { match { $r: Reading } return { $r.value as value, count($r) as n, min($r.value) as m } }"
+        assert str(graph.query(grouped).table.to_pylist()) == "[{'value': 0.0, 'n': 2, 'm': 0.0}]"

@@ -55,7 +55,10 @@ def aggregated(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.T
         else gathered(evaluate(column.value, heads, context), heads.length)
         for column in plan.columns
     ]
-    typed = [array.cast(arrow_type(column.value.type)) for array, column in zip(arrays, plan.columns, strict=True)]
+    typed = [
+        _with_one_zero(array.cast(arrow_type(column.value.type)))
+        for array, column in zip(arrays, plan.columns, strict=True)
+    ]
     return pa.Table.from_arrays(typed, names=[column.name for column in plan.columns])
 
 
@@ -104,15 +107,18 @@ def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDA
     if not isinstance(evaluated, Located):
         return np.zeros(rows.length, np.int64), 1
     column = evaluated.condensed()
-    values = column.values
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # one zero, not two
+    values = _with_one_zero(column.values)
     if pa.types.is_nested(values.type):
         # Arrow does not encode lists; their texts are as equal as they are.
         values = pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
     encoded = values.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes[column.positions], max(1, len(encoded.dictionary))
+
+
+def _with_one_zero(values: pa.Array) -> pa.Array:
+    """-0.0 and 0.0 are one value. Which of them a group has, or shows, must not depend on the order of its rows."""
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _aggregate(plan: ir.AggregateValue, groups: Groups, rows: Bindings, context: ReadContext) -> pa.Array:
