@@ -61,6 +61,6 @@ def test_an_interrupted_run_ends_with_one_line_and_without_its_jvm(tmp_path: Pat
         _, errors = process.communicate(timeout=GIVE_UP)
         assert (point, process.returncode, errors) == (point, 130, "Error: interrupted\n")
         assert java
-        assert not [pid for pid in java if Path(f"/proc/{pid}").exists()]
+        wait_until(lambda java=java: not any(Path(f"/proc/{pid}").exists() for pid in java), "Java has ended")
         assert graphs[point].snapshot().version == 1
         assert graphs[point].verify().clean
