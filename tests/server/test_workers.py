@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -281,3 +283,20 @@ def test_told_to_end_it_does_not_wait_for_a_state_that_is_being_built(light: Lig
     room.put("go-8")
     assert server.wait() == 0
     assert "revision 8 is served" not in server.errors()
+
+
+TOLD_TWICE = """
+import os, signal
+from omnigraph.server.worker import _end_at_a_signal
+_end_at_a_signal()
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+finally:
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("closed")
+"""
+
+
+def test_told_twice_while_it_starts_it_closes_what_it_opened() -> None:
+    done = subprocess.run([sys.executable, "-c", TOLD_TWICE], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr
