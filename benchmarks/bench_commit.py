@@ -35,7 +35,7 @@ def append(graph: Graph, name: str) -> None:
     def prepare(txn: WriteTxn) -> PublishPlan:
         return PublishPlan(txn.stage({"node:Row": lambda state: txn.root.staging.append(state, row(name))}))
 
-    graph.workspace.commit("main", prepare, Intent(kind="load"))
+    graph._workspace.commit("main", prepare, Intent(kind="load"))
 
 
 def main() -> None:

@@ -101,7 +101,7 @@ class OmniGraph(SearchSystem):
             for batch in self.documents().to_batches(1_000):
                 for row in batch.to_pylist():
                     file.write(json.dumps({"type": "Document", "data": row}) + "\n")
-        graph.load_file(records, mode="append")
+        graph.load(records, mode="append")
         records.unlink()
         graph.optimize()
         graph.close()

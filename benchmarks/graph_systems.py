@@ -141,12 +141,12 @@ class OmniGraph(GraphSystem):
         people = pq.read_table(self.data / PEOPLE).drop(["number"]).to_pylist()
         with records.open("w") as file:
             file.writelines(json.dumps({"type": "Person", "data": person}) + "\n" for person in people)
-        graph.load_file(records, mode="append")
+        graph.load(records, mode="append")
         knows = pq.read_table(self.data / KNOWS, columns=["source_slug", "target_slug"]).to_pydict()
         with records.open("w") as file:
             for source, target in zip(knows["source_slug"], knows["target_slug"], strict=True):
                 file.write(json.dumps({"edge": "Knows", "from": source, "to": target}) + "\n")
-        graph.load_file(records, mode="append")
+        graph.load(records, mode="append")
         records.unlink()
         graph.optimize()
         graph.close()

@@ -6,7 +6,7 @@
 #   OMNIGRAPH_BIND                 where to listen, 0.0.0.0:8080 unless it says otherwise
 #   OMNIGRAPH_REQUIRE_ALL_GRAPHS   on unless it is empty, 0 or false: do not start without every graph
 #
-# OMNIGRAPH_UNAUTHENTICATED and OMNIGRAPH_WATCH are read by the server itself.
+# OMNIGRAPH_UNAUTHENTICATED, OMNIGRAPH_INSECURE_PUBLIC and OMNIGRAPH_WATCH are read by the server itself.
 set -eu
 
 case "$(printf %s "${OMNIGRAPH_REQUIRE_ALL_GRAPHS:-}" | tr '[:upper:]' '[:lower:]')" in

@@ -28,19 +28,18 @@ made from the docstrings of the code by `./dev docs`; do not edit it.
 GROUPS = {
     "Opening a graph": ("open", "init", "connect", "connect_async"),
     "The graph": ("Graph", "Branch", "Snapshot"),
-    "A graph behind a server": ("RemoteGraph", "AsyncRemoteGraph"),
+    "A graph behind a server": ("RemoteGraph", "RemoteSnapshot", "AsyncRemoteGraph"),
     "Queries and results": ("queries", "Queries", "Query", "QueryResult", "QueryStream", "ReadOptions"),
 }
 OTHERS, ERRORS = "Requests, receipts and settings", "Errors"
 AREAS = {"schema": "SchemaArea", "changes": "ChangesArea", "maintenance": "MaintenanceArea"}
 HIDDEN = {"self", "cls", "trace", "requested_schema"}
 INTERNAL = {
-    *("workspace", "state_of", "create", "read_output", "to_json_dict", "to_dict", "to_ipc", "query_at", "entity_at"),
+    *("create", "to_json_dict", "to_dict"),
     *("check", "is_utf_8", "admit", "for_serving", "digest", "first_version", "reason", "selects_type", "selects_op"),
-    # What faces and tests use: they take or give parts of the engine, or requests of the client.
-    *("through", "with_gate", "preview_schema", "merge_base", "list_commits", "get_commit"),
-    *("asked", "request", "reading", "writing", "wrote", "forget"),
 }
+COMPLETED = ("Graph", "RemoteGraph", "AsyncRemoteGraph", "Snapshot")
+"""What says itself which of its names are for people."""
 SHOWN = {"__len__", "__iter__", "__getitem__", "__contains__", "__arrow_c_stream__"}
 
 
@@ -59,7 +58,7 @@ def _sections() -> Iterator[str]:
             yield from _entry(name, getattr(omnigraph, name))
             if name == "Graph":
                 for area, kind in AREAS.items():
-                    yield from _entry(f"Graph.{area}", getattr(sys.modules["omnigraph.areas"], kind))
+                    yield from _entry(f"Graph.{area}", getattr(sys.modules["omnigraph.api.areas"], kind))
     yield f"## {ERRORS}\n"
     yield "All of them derive from `OmniGraphError`; the rest of the family is in `omnigraph.errors`.\n"
     yield "| error | is a | |\n|---|---|---|"
@@ -93,7 +92,10 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
     found: dict[str, Any] = {}
     for each in (kind, *bases):
         found = {**found, **{name: value for name, value in vars(each).items() if name not in found}}
+    shown = {*SHOWN, *dir(object.__new__(kind))} if kind.__name__ in COMPLETED else found.keys()
     for name, value in found.items():
+        if name not in shown:
+            continue
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if (name.startswith("_") and name not in SHOWN) or name in INTERNAL:
             continue

@@ -202,7 +202,7 @@ def test_encoding_a_list_of_structs_strips_each() -> None:
 
 def protocol_members() -> list[str]:
     inherited = {*dir(Protocol), *dir(object)}
-    return [name for name in vars(GraphApi) if not name.startswith("_") and name not in inherited]
+    return [name for name in dir(GraphApi) if not name.startswith("_") and name not in inherited]
 
 
 @pytest.mark.parametrize("name", protocol_members())

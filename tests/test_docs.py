@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -124,8 +125,27 @@ def run(step: Step, environment: dict[str, str], work: Path) -> subprocess.Compl
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_what_the_documents_show_is_what_happens(document: str, shell: dict[str, str], tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
+    (tmp_path / "work").mkdir()
+    follow(document, shell, tmp_path / "work")
+
+
+EXAMPLES_ELSEWHERE = {
+    "library": "tests/pipeline/test_demo.py",  # on the session of the tests that use Spark
+    "policy": "tests/policy/test_policy_page.py",
+}
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir()))
+def test_every_example_is_run(example: str, shell: dict[str, str], tmp_path: Path) -> None:
+    if (test := EXAMPLES_ELSEWHERE.get(example)) is not None:
+        assert f'"{example}"' in (text := (ROOT / test).read_text()) or f"examples/{example}" in text
+        return
+    shutil.copytree(ROOT / "examples" / example, tmp_path / "examples" / example)
+    follow(f"examples/{example}/README.md", shell, tmp_path / "examples" / example)
+
+
+def follow(document: str, shell: dict[str, str], work: Path) -> None:
+    """Run the steps of a document, and compare what they print with what it shows."""
     for step in steps((ROOT / document).read_text(encoding="utf-8")):
         done = run(step, shell, work)
         fails = step.shown is not None and any(line.startswith("Error:") for line in step.shown)

@@ -201,14 +201,14 @@ def title_of(graph: Graph, branch: str | None = None, version: int | None = None
 def look_back(show: Show, graph: Graph) -> None:
     show.chapter("6. History and time travel")
     rows = []
-    for entry in graph.list_commits().commits:
-        changes = entry.commit.changes.values()
+    for commit in graph.commit_history().commits:
+        changes = (commit.changes or {}).values()
         rows.append(
             {
-                "version": entry.version,
-                "commit": entry.commit.id,
-                "kind": entry.commit.kind,
-                "actor": entry.commit.actor or "",
+                "version": commit.version,
+                "commit": commit.id,
+                "kind": commit.kind,
+                "actor": commit.actor_id or "",
                 "inserted": sum(counts.inserted for counts in changes),
                 "updated": sum(counts.updated for counts in changes),
             }
@@ -216,7 +216,7 @@ def look_back(show: Show, graph: Graph) -> None:
     show.rows("History of main", rows)
     show.say(f"Book {BOOK} is '{title_of(graph)}' now, and was '{title_of(graph, version=2)}' at version 2.")
     with show.timed("verify every branch and file"):
-        checked = graph.verify()
+        checked = graph.maintenance.verify()
     state = "[green]clean[/]" if checked.clean else f"[red]{len(checked.problems)} problems[/]"
     show.say(f"Verified every branch, {checked.tables} table versions and {checked.files} files: {state}.")
 
@@ -226,7 +226,7 @@ def try_more(show: Console, directory: Path) -> None:
     for command in (
         f"cd {directory}",
         f"""omnigraph query circle --store library.omni --query queries.gq --params '{{"card": "{READER}"}}'""",
-        "omnigraph commit list library.omni",
+        "omnigraph commit list --store library.omni",
         "omnigraph pipeline explain library.yaml",
     ):
         show.print(f"  {command}", soft_wrap=True, markup=False)

@@ -55,11 +55,13 @@ __all__ = [
     "PreconditionFailedError",
     "Queries",
     "Query",
+    "QueryLimits",
     "QueryResult",
     "QueryStream",
     "ReadOptions",
     "ReadSetChangedError",
     "RemoteGraph",
+    "RemoteSnapshot",
     "RepairReport",
     "Resolutions",
     "ResourceLimitError",
@@ -80,6 +82,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from omnigraph.api.branch import Branch
     from omnigraph.api.changes import (
         ChangeBaseline,
         ChangePoll,
@@ -91,7 +94,7 @@ if TYPE_CHECKING:
     from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
     from omnigraph.api.export import ExportedFile
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.limits import Limits
+    from omnigraph.api.limits import Limits, QueryLimits
     from omnigraph.api.load import LoadReceipt, MutationReceipt
     from omnigraph.api.merge import MergePreview, MergeResult, Resolutions
     from omnigraph.api.schema import SchemaApplied, SchemaPlan
@@ -105,8 +108,7 @@ if TYPE_CHECKING:
         Retention,
         Verification,
     )
-    from omnigraph.branch import Branch
-    from omnigraph.client import AsyncRemoteGraph, RemoteGraph
+    from omnigraph.client import AsyncRemoteGraph, RemoteGraph, RemoteSnapshot
     from omnigraph.connecting import connect, connect_async
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
@@ -147,7 +149,7 @@ _HOMES = {
     "api.commits": ["CommitHistory", "CommitList", "CommitReceipt", "CommitSummary"],
     "api.export": ["ExportedFile"],
     "api.graph": ["GraphApi"],
-    "api.limits": ["Limits"],
+    "api.limits": ["Limits", "QueryLimits"],
     "api.load": ["LoadReceipt", "MutationReceipt"],
     "api.merge": ["MergePreview", "MergeResult", "Resolutions"],
     "api.schema": ["SchemaApplied", "SchemaPlan"],
@@ -161,8 +163,8 @@ _HOMES = {
         "Retention",
         "Verification",
     ],
-    "branch": ["Branch"],
-    "client": ["AsyncRemoteGraph", "RemoteGraph"],
+    "api.branch": ["Branch"],
+    "client": ["AsyncRemoteGraph", "RemoteGraph", "RemoteSnapshot"],
     "connecting": ["connect", "connect_async"],
     "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
     "engine.rows.kernels.csv_rows": ["CsvDialect"],

@@ -38,6 +38,7 @@ _CODES = {
     413: ErrorCode.BAD_REQUEST,
     415: ErrorCode.BAD_REQUEST,
     416: ErrorCode.BAD_REQUEST,
+    421: ErrorCode.BAD_REQUEST,
     422: ErrorCode.BAD_REQUEST,
     429: ErrorCode.TOO_MANY_REQUESTS,
     500: ErrorCode.INTERNAL,
@@ -94,6 +95,19 @@ class UnsupportedMediaTypeError(BadRequestError):
     """A body in a format that the operation does not read."""
 
     http_status = 415
+
+
+class HostNotAllowedError(BadRequestError):
+    """A server that asks nobody who they are was called by a name that is not its own."""
+
+    http_status = 421
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"'{host}' is not a name of this server, which has no tokens: call it by its address or as localhost, "
+            f"or start it with --allowed-host NAME"
+        )
+        self.host = host
 
 
 class RequestTimeoutError(BadRequestError):
@@ -254,6 +268,20 @@ class WriteExpiredError(ConflictError):
         )
         self.days = days
         self.allowed = allowed
+
+
+class ClockSkewError(ConflictError):
+    """This machine's clock is too far from the store's for a commit to carry its time. Nothing was written."""
+
+    def __init__(self, clock: str, store: str, tolerance_seconds: float) -> None:
+        super().__init__(
+            f"nothing was written: this machine's clock says {clock} and the store's {store}, more than "
+            f"{tolerance_seconds / 60:g} minutes apart; set the clock that is wrong (timedatectl set-ntp true) and "
+            "write again"
+        )
+        self.clock = clock
+        self.store = store
+        self.tolerance_seconds = tolerance_seconds
 
 
 class IdempotencyKeyReusedError(ConflictError):

@@ -17,7 +17,9 @@ from msgspec import structs
 
 from omnigraph.api import upkeep
 from omnigraph.api.access import Gate
+from omnigraph.api.areas import follow
 from omnigraph.api.blobs import BlobCell
+from omnigraph.api.branch import Branch
 from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.changes import (
     EVERYTHING,
@@ -30,43 +32,40 @@ from omnigraph.api.changes import (
     PollRequest,
 )
 from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, required_commit
-from omnigraph.api.enums import PolicyAction
+from omnigraph.api.enums import Dates, Grammar, PolicyAction
 from omnigraph.api.export import ByteWriter, ExportedFile
-from omnigraph.api.graph import GraphApi
+from omnigraph.api.graph import GraphApi, GraphViews, old_name
 from omnigraph.api.limits import Limits
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
-from omnigraph.api.query import OperatorProfile, ReadPoint, ReadTarget
+from omnigraph.api.query import OperatorProfile, ReadPoint, ReadTarget, StoredQueries, require_branch, require_kind
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.api.snapshots import SnapshotListing
-from omnigraph.areas import ChangesArea, MaintenanceArea, SchemaArea
-from omnigraph.branch import Branch
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branches import branch_exists, branch_names, create_branch, delete_branch, find_or_create
+from omnigraph.engine.branches import branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.history.changes import changes_of, commit_changes_page
+from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
 from omnigraph.engine.history.commits import receipts, summaries, summary
-from omnigraph.engine.history.diff import diff as diff_states
 from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.history.log_walk import CommitPage
 from omnigraph.engine.listing import listing as tables_of
+from omnigraph.engine.query.described import described
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
 from omnigraph.engine.query.read import ReadOptions, explain_query, profile_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
-from omnigraph.engine.rows.kernels import Grammar
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.write.load import LoadInput, LoadRequest, file_pieces, load_input, load_mode, reopenable
+from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load_mode, reopenable
 from omnigraph.engine.write.load import load as run_load
-from omnigraph.errors import BranchNotFoundError
+from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
-from omnigraph.query_handles import Call, Query, call
+from omnigraph.query_handles import Call, Queries, Query, call
 from omnigraph.snapshot import Snapshot
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import KeyUse, LogEntry
@@ -81,11 +80,16 @@ if TYPE_CHECKING:
     from omnigraph.pipeline import Pipeline, PipelineReport
 
 
-class Graph:
-    """A versioned graph of typed tables at one location. Implements `omnigraph.api.graph.GraphApi`."""
+class Graph(GraphViews):
+    """A versioned graph of typed tables at one location. Implements `omnigraph.GraphApi`."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, queries: Queries | None = None) -> None:
         self._workspace = workspace
+        self._queries = queries
+
+    def _with(self, **changes: Any) -> Self:
+        """A handle on the same graph with other settings."""
+        return type(self)(replace(self._workspace, **changes), self._queries)
 
     # Lifecycle
 
@@ -114,30 +118,34 @@ class Graph:
 
     def with_external_blobs(self, policy: ExternalBlobPolicy) -> Self:
         """A handle on the same graph that admits external blobs by this policy."""
-        return type(self)(replace(self._workspace, external_blobs=policy))
+        return self._with(external_blobs=policy)
 
     def with_limits(self, limits: Limits) -> Self:
         """A handle on the same graph with other ceilings for what one write may hold in memory."""
-        return type(self)(replace(self._workspace, limits=limits))
+        return self._with(limits=limits)
 
     def with_embedding(self, embedder: Embedder) -> Self:
         """A handle on the same graph that embeds the texts of `nearest` with this client."""
-        return type(self)(replace(self._workspace, embedder=embedder))
+        return self._with(embedder=embedder)
 
-    def through(self, lens: Lens) -> Self:
+    def with_queries(self, queries: Queries) -> Self:
+        """A handle on the same graph that offers these queries by name, as a server offers its stored queries."""
+        return type(self)(self._workspace, queries)
+
+    def _through(self, lens: Lens) -> Self:
         """A handle on the same graph that shows, and lets be changed, what a lens shows. What can't be done in part
         is refused."""
-        return type(self)(replace(self._workspace, lens=lens, acts_for=None))
+        return self._with(lens=lens, acts_for=None)
 
-    def with_gate(self, gate: Gate | None) -> Self:
+    def _with_gate(self, gate: Gate | None) -> Self:
         """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
         rules."""
-        return type(self)(replace(self._workspace, gate=gate))
+        return self._with(gate=gate)
 
     def acting_for(self, actor: str) -> Self:
         """A handle on the same graph for one actor: it writes in its name, and where rules govern the graph, everything
         that is done is done as they allow it to this actor, and shows what they show it."""
-        return type(self)(replace(self._workspace, acts_for=actor))
+        return self._with(acts_for=actor)
 
     def close(self) -> None:
         """End the background work and the threads of the handle. Leaving a `with` block does it."""
@@ -160,11 +168,6 @@ class Graph:
         return self._workspace.graph_id
 
     @property
-    def workspace(self) -> Workspace:
-        """What the operations of the engine work on."""
-        return self._workspace
-
-    @property
     def embedder(self) -> Embedder | None:
         """What turns texts into vectors; None when nothing does."""
         return self._workspace.embedder
@@ -178,11 +181,6 @@ class Graph:
     def external_blobs(self) -> ExternalBlobPolicy:
         """Which references to external objects are admitted."""
         return self._workspace.external_blobs
-
-    @property
-    def schema_source(self) -> str:
-        """The accepted schema text of main."""
-        return self.schema_text()
 
     def schema_text(
         self,
@@ -200,23 +198,14 @@ class Graph:
         """The compiled schema of main."""
         return self.snapshot().catalog
 
-    @property
-    def schema(self) -> SchemaArea:
-        """The types of the graph, and how they change."""
-        return SchemaArea(self)
-
-    @property
-    def changes(self) -> ChangesArea:
-        """What commits changed, one commit or as a feed."""
-        return ChangesArea(self)
-
-    @property
-    def maintenance(self) -> MaintenanceArea:
-        """Compaction, indexes, retention, and checks of what is stored."""
-        return MaintenanceArea(self)
-
     def __repr__(self) -> str:
         return f"<graph {self.uri}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Names of the last release, for one more."""
+            return old_name(self, name)
 
     # Reading
 
@@ -258,7 +247,7 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        options: ReadOptions | None = None,
         **parameters: Any,
     ) -> QueryResult:
         """Run a read query on one pinned state.
@@ -272,10 +261,10 @@ class Graph:
         memory than its options allow.
         """
         point = ReadPoint(branch, snapshot, version, at)
-        asked = _asked(source, name, params, parameters, point, options)
+        asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
 
         def run(state: PinnedState) -> QueryResult:
-            return run_query(state, ReadTarget.of(point, state.branch), asked, options)
+            return run_query(state, ReadTarget.of(point, state.branch), asked, options or DEFAULT_READ_OPTIONS)
 
         return self._workspace.read(run, point)
 
@@ -289,14 +278,14 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        options: ReadOptions | None = None,
         **parameters: Any,
     ) -> QueryStream:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         point = ReadPoint(branch, snapshot, version, at)
-        asked = _asked(source, name, params, parameters, point, options)
+        asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
         state = self._workspace.state_at(point)
-        return stream_query(state, ReadTarget.of(point, state.branch), asked, options)
+        return stream_query(state, ReadTarget.of(point, state.branch), asked, options or DEFAULT_READ_OPTIONS)
 
     def explain(
         self,
@@ -308,13 +297,13 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        options: ReadOptions | None = None,
         **parameters: Any,
     ) -> list[str]:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
         point = ReadPoint(branch, snapshot, version, at)
-        asked = _asked(source, name, params, parameters, point, options)
-        return explain_query(self._workspace.state_at(point), asked, options)
+        asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
+        return explain_query(self._workspace.state_at(point), asked, options or DEFAULT_READ_OPTIONS)
 
     def profile(
         self,
@@ -326,19 +315,13 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
+        options: ReadOptions | None = None,
         **parameters: Any,
     ) -> OperatorProfile:
         """Run a read query, drop its rows and tell what each operator did."""
         point = ReadPoint(branch, snapshot, version, at)
-        asked = _asked(source, name, params, parameters, point, options)
-        return profile_query(self._workspace.state_at(point), asked, options)
-
-    def query_at(
-        self, version: int, source: str, name: str | None = None, params: Mapping[str, object] | None = None
-    ) -> QueryResult:
-        """As `query`, at a past version of main."""
-        return self.query(source, name, params, version=version)
+        asked = self._bound(source, name, params, parameters, {**structs.asdict(point), "options": options})
+        return profile_query(self._workspace.state_at(point), asked, options or DEFAULT_READ_OPTIONS)
 
     def entity(
         self,
@@ -350,13 +333,25 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
     ) -> dict[str, Any] | None:
-        """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
+        """One node or edge by its type (`Book`, or `node:Book`) and id, in export form; None when there is none.
+
+        Raises `BadRequestError` for a type that the state does not have.
+        """
         point = ReadPoint(branch, snapshot, version, at)
         return self._workspace.read(lambda state: _face_of(state).entity(type_key, entity_id), point)
 
-    def entity_at(self, type_key: str, entity_id: str, version: int) -> dict[str, Any] | None:
-        """As `entity`, at a past version of main."""
-        return self.entity(type_key, entity_id, version=version)
+    def count(
+        self,
+        type_name: str,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> int:
+        """How many entities of a type (`Book`, or `node:Book`) there are."""
+        point = ReadPoint(branch, snapshot, version, at)
+        return self._workspace.read(lambda state: _face_of(state).count(type_name), point)
 
     def listing(
         self,
@@ -406,13 +401,25 @@ class Graph:
         relied on. Whatever is raised as a `ConflictError` or a `BadRequestError`, nothing was written.
         """
         options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
-        asked = call(source, name, params, parameters, options)
-        target = MAIN if branch is None else branch
+        asked = self._bound(source, name, params, parameters, options)
+        return self._mutate(asked, branch, if_commit, actor, idempotency_key)
+
+    def _mutate(
+        self,
+        asked: Call,
+        branch: str | None,
+        if_commit: str | None,
+        actor: str | None,
+        idempotency_key: str | None,
+        *,
+        stored: bool = False,
+    ) -> MutationReceipt:
         from omnigraph.engine.write.mutate import MutationRequest
         from omnigraph.engine.write.mutate import mutate as run_mutation
 
+        target = MAIN if branch is None else branch
         required = None if if_commit is None else required_commit(if_commit, "if_commit")
-        request = MutationRequest(*asked, target, required, self._author(actor), idempotency_key)
+        request = MutationRequest(*asked, target, required, self._author(actor), idempotency_key, stored=stored)
         return run_mutation(self._acting(PolicyAction.CHANGE, target), request)
 
     def load(
@@ -447,22 +454,6 @@ class Graph:
         request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)
 
-    def load_file(
-        self,
-        path: str | Path,
-        *,
-        mode: str,
-        branch: str = MAIN,
-        base: str | None = None,
-        embed: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt:
-        """As `load`, from a local file that is read in pieces."""
-        opened = file_pieces(path)
-        request = LoadRequest(opened, load_mode(mode), branch, base, self._author(actor), idempotency_key, embed=embed)
-        return run_load(self._acting(PolicyAction.CHANGE, branch), request)
-
     def load_lenient(
         self,
         data: LoadInput,
@@ -473,11 +464,52 @@ class Graph:
         actor: str | None = None,
         idempotency_key: str | None = None,
     ) -> LoadReceipt:
-        """As `load`, in the forgiving grammar that old exports need."""
+        """As `load`, in the lenient grammar that old exports need: a value of a wrong type becomes null, and members
+        that the type does not have are left out. The receipt counts both (`values_nulled`, `values_dropped`)."""
         opened, grammar = reopenable(data), Grammar.LENIENT
         author = self._author(actor)
         request = LoadRequest(opened, load_mode(mode), branch, base, author, idempotency_key, grammar)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)
+
+    # Stored queries
+
+    def stored_queries(self) -> StoredQueries:
+        """The queries that the handle was given to offer by name (`queries=` of `open`), as a server tells its own."""
+        state = self.snapshot()
+        found = [described(state, query.source, query.name) for query in self._queries or ()]
+        return StoredQueries(tuple(sorted(found, key=lambda query: query.name)))
+
+    def invoke(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+        if_commit: str | None = None,
+        expect_mutation: bool | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> QueryResult | MutationReceipt:
+        """Run a stored query: rows of a read, or the receipt of a mutation.
+
+        `expect_mutation` refuses a query of the other kind. Raises `NotFoundError` for a name that is not offered.
+        """
+        try:
+            self._acting(PolicyAction.INVOKE_QUERY)
+        except PolicyError:
+            raise NotFoundError("stored query not found") from None
+        if self._queries is None or name not in self._queries:
+            raise NotFoundError("stored query not found")
+        query = self._queries[name]
+        require_kind(name, query.is_mutation, expect_mutation)
+        if not query.is_mutation and if_commit is None:
+            return self.query(query.source, name, params, branch=branch, snapshot=snapshot, version=version, at=at)
+        require_branch(name, query.is_mutation, ReadPoint(branch, snapshot, version, at))
+        asked = self._bound(query.source, name, params, {}, {})
+        return self._mutate(asked, branch, if_commit, actor, idempotency_key, stored=True)
 
     # Branches and history
 
@@ -487,8 +519,8 @@ class Graph:
         name = name.strip()
         if create:
             find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
-        elif not branch_exists(self._workspace, name):
-            raise BranchNotFoundError(name)
+        else:
+            self._acting(PolicyAction.READ, name).head(name)
         return Branch(self, name)
 
     def create_branch(
@@ -526,16 +558,16 @@ class Graph:
         who, replayed = (author, False) if earlier is None else (earlier.actor, True)
         return BranchDeleted(self.uri, name.strip(), who, replayed)
 
-    def list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
+    def _list_commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitPage:
         """Log entries of a branch, newest first. They tell how much every table holds; `commits` is for readers."""
         workspace = self._whole(PolicyAction.READ, "log entries", branch)
         return log_walk.commits(workspace.root, workspace.head(branch), limit=limit, before=before)
 
-    def get_commit(self, commit_id: str) -> LogEntry:
+    def _get_commit(self, commit_id: str) -> LogEntry:
         """The log entry of a commit; `describe_commit` is for readers."""
         return self._whole(PolicyAction.READ, "log entries").commit_entry(commit_id)
 
-    def merge_base(self, left: str, right: str) -> LogEntry | None:
+    def _merge_base(self, left: str, right: str) -> LogEntry | None:
         """The nearest common ancestor of two branch heads."""
         heads = (self._whole(PolicyAction.READ, "log entries", name).head(name).entry for name in (left, right))
         return log_walk.merge_base(self._workspace.root, *heads)
@@ -549,6 +581,17 @@ class Graph:
     def _acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Workspace:
         """The workspace for one thing, if the actor of this handle may do it."""
         return self._workspace.acting(action, branch and branch.strip(), target_branch and target_branch.strip())
+
+    def _bound(
+        self,
+        source: str | Query,
+        name: str | None,
+        params: Mapping[str, Any] | None,
+        given: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Call:
+        """A query with its parameters; a keyword is one of those only if no option of the call has its name."""
+        return call(source, name, params, given, options)
 
     def _author(self, actor: str | None) -> str | None:
         return self._workspace.author(actor)
@@ -619,10 +662,6 @@ class Graph:
         """The net difference of two states: branches, commit ids or snapshots, in any direction."""
         return diff_of(self._workspace, before, after, filter or EVERYTHING)
 
-    def diff_commits(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet:
-        """The net difference of two commits of any live branches."""
-        return diff_states(self.snapshot(snapshot=before), self.snapshot(snapshot=after), filter or EVERYTHING)
-
     def commits(self, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> CommitList:
         """The commits of a branch's line of history, newest first."""
         return receipts(self._acting(PolicyAction.READ, branch), branch, limit=limit, before=before)
@@ -659,7 +698,7 @@ class Graph:
 
     def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
         """Everything a commit changed, one after another."""
-        return changes_of(self.snapshot(snapshot=commit_id), scope or EVERYTHING).records()
+        return changes_of_types(self.snapshot(snapshot=commit_id), scope or EVERYTHING).records()
 
     def poll_changes(
         self,
@@ -672,17 +711,35 @@ class Graph:
         max_changes: int | None = None,
         max_bytes: int | None = None,
         max_commits: int | None = None,
+        wait_ms: int | None = None,
     ) -> ChangePoll:
         """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
 
+        With `wait_ms`, an answer that would be empty waits until something happens, for at most so long.
         Raises `ChangeFeedGapError` when cleanup has released the commits that come next: begin again with a baseline.
         """
         request = PollRequest(
             branch, start, cursor, page_token, scope or EVERYTHING, max_changes, max_bytes, max_commits
         )
-        from omnigraph.engine.history.feed import poll_changes as run_poll
+        from omnigraph.engine.history.feed import wait_for_changes
 
-        return run_poll(self._acting(PolicyAction.READ, branch), request)
+        return wait_for_changes(lambda: self._acting(PolicyAction.READ, branch), request, (wait_ms or 0) / 1000)
+
+    def follow(
+        self,
+        *,
+        branch: str = MAIN,
+        start: str | None = None,
+        cursor: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+    ) -> Iterator[ChangePoll]:
+        """The changes of a branch as they happen, without end.
+
+        Each item has blocks; one that ends a commit has a `cursor`, which a later `follow` goes on from. While nothing
+        happens, the branch is looked at once a second.
+        """
+        return follow(self, start, cursor, branch=branch, scope=scope, max_changes=max_changes)
 
     def capture_baseline(
         self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None
@@ -700,9 +757,11 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        epoch: bool = False,
     ) -> Iterator[str]:
-        """The lines of an export, each with its line end. They can be loaded as they are."""
-        return export_text(self._workspace.exported(ReadPoint(branch, snapshot, version, at)), types)
+        """The lines of an export, each with its line end. They can be loaded as they are. Dates and times are texts of
+        ISO 8601; with `epoch`, days and milliseconds since 1970."""
+        return export_text(self._workspace.exported(ReadPoint(branch, snapshot, version, at)), types, epoch=epoch)
 
     def export_to(
         self,
@@ -713,10 +772,11 @@ class Graph:
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        epoch: bool = False,
     ) -> int:
         """Write an export in chunks of at most 64 KiB; how many entities that were."""
         state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
-        return write_lines(export_lines(state, types), writer)
+        return write_lines(export_lines(state, types, dates=Dates.EPOCH if epoch else Dates.ISO), writer)
 
     def export_files(
         self,
@@ -729,14 +789,12 @@ class Graph:
         version: int | None = None,
         at: datetime | None = None,
         progress: Progress | None = None,
+        force: bool = False,
     ) -> list[ExportedFile]:
-        """One Parquet or Arrow file per type in a local directory."""
+        """One Parquet, Arrow or CSV file per type in a local directory. A file that exists is replaced only with
+        `force`."""
         state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
-        return write_files(state, directory, format, types, progress)
-
-    def state_of(self, target: str | PinnedState) -> PinnedState:
-        """The head of a branch, or a commit by its id; a snapshot is one already."""
-        return self._workspace.state_of(target)
+        return write_files(state, directory, format, types, progress, force=force)
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
@@ -744,7 +802,7 @@ class Graph:
 
         return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
-    def preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
+    def _preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
         """The same, with the catalog the branch would have afterwards."""
         from omnigraph.engine.schema.apply import preview_schema
 
@@ -883,19 +941,6 @@ class Graph:
             dry_run=dry_run,
             progress=progress,
         )
-
-
-def _asked(
-    source: str | Query,
-    name: str | None,
-    params: Mapping[str, Any] | None,
-    parameters: Mapping[str, Any],
-    point: ReadPoint,
-    options: ReadOptions,
-) -> Call:
-    """A query with its parameters; a keyword is one of those only if no option of the call has its name."""
-    said = None if options is DEFAULT_READ_OPTIONS else options
-    return call(source, name, params, parameters, {**structs.asdict(point), "options": said})
 
 
 def _face_of(state: PinnedState) -> Snapshot:

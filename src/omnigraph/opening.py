@@ -6,8 +6,11 @@ programs, the command line and the server open graphs here and nowhere else.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Final
 
 from omnigraph.api.limits import Limits
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
@@ -16,11 +19,15 @@ from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
+from omnigraph.query_handles import Queries
+from omnigraph.query_handles import queries as read_queries
+
+_NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")
 
 
 def init(
     uri: str | Path,
-    schema: str,
+    schema: str | PathLike[str],
     *,
     storage_options: Mapping[str, object] | None = None,
     embedder: Embedder | None = None,
@@ -29,13 +36,21 @@ def init(
     actor: str | None = None,
     force: bool = False,
 ) -> Graph:
-    """Create a graph with a `.pg` schema text at a path, `file://`, `s3://`, `gs://` or `az://` location.
+    """Create a graph with a schema at a path, `file://`, `s3://`, `gs://` or `az://` location.
 
-    The options are those of `open`. Raises `CompileError` for a schema that is wrong, `ConflictError` for a location
-    that holds a graph or anything else; `force` accepts what an interrupted `init` left behind.
+    The schema is a `.pg` text, or the path of a file that holds one; a name like `schema.pg` is that of a file. The
+    options are those of `open`. Raises `CompileError` for a schema that is wrong, `ConflictError` for a location that
+    holds a graph or anything else; `force` accepts what an interrupted `init` left behind.
     """
-    graph = Graph.init(uri, schema, actor=actor, force=force, storage_options=storage_options)
+    graph = Graph.init(uri, _schema_text(schema), actor=actor, force=force, storage_options=storage_options)
     return _configured(graph, embedder, limits, external_blobs)
+
+
+def _schema_text(schema: str | PathLike[str]) -> str:
+    """A schema as it is, or that of a file. No text of a schema looks like a name that ends in `.pg`."""
+    if isinstance(schema, str) and not _NAME_OF_A_SCHEMA.fullmatch(schema):
+        return schema
+    return _read(Path(schema), "schema")
 
 
 def open(
@@ -48,6 +63,7 @@ def open(
     maintain: bool | MaintenancePolicy = False,
     policy: str | Path | None = None,
     actor: str | None = None,
+    queries: str | PathLike[str] | Queries | None = None,
 ) -> Graph:
     """Open an existing graph. Raises `NotFoundError` where there is none.
 
@@ -60,14 +76,18 @@ def open(
     * `actor` is who the handle acts for: its writes are recorded under that name and no other. With `policy`, the path
       of a bundle of rules, the handle does what they allow this actor and shows what they show it, reads included.
       Whoever can open the files can also open them without: a server keeps rules from being left out.
+    * `queries`, a `.gq` file or what `omnigraph.queries` gives, are offered by name: `stored_queries` lists them, and
+      `invoke` runs one, as behind a server that stores them.
     """
     if policy is not None and actor is None:
         raise BadRequestError("a policy says what actors may do: give the one that the handle acts for as actor=")
+    offered = read_queries(queries) if isinstance(queries, str | PathLike) else queries
     graph = _configured(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
+    graph = graph if offered is None else graph.with_queries(offered)
     if maintain:
         from omnigraph.engine.upkeep.maintainer import Maintainer
 
-        Maintainer(graph.workspace, DEFAULT_POLICY if maintain is True else maintain).start()
+        Maintainer(graph._workspace, DEFAULT_POLICY if maintain is True else maintain).start()
     return graph if actor is None else _governed(graph, policy, actor)
 
 
@@ -78,20 +98,20 @@ def _governed(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
     from omnigraph.policy.gate import load_gate
 
     try:
-        gate = load_gate(_read(Path(policy)), "graph", str(policy), graph.id).fitted(graph.catalog)
+        gate = load_gate(_read(Path(policy), "policy"), "graph", str(policy), graph.id).fitted(graph.catalog)
     except BaseException:
         graph.close()
         raise
-    return graph.with_gate(gate).acting_for(actor)
+    return graph._with_gate(gate).acting_for(actor)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, what: str) -> str:
     try:
         return path.read_text("utf-8-sig")
     except OSError as error:
-        raise BadRequestError(f"can't read the policy '{path}': {error.strerror}") from error
+        raise BadRequestError(f"can't read the {what} '{path}': {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadRequestError(f"the policy '{path}' is not UTF-8 text (byte {error.start})") from error
+        raise BadRequestError(f"the {what} '{path}' is not UTF-8 text (byte {error.start})") from error
 
 
 def _configured(

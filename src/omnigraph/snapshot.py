@@ -7,19 +7,30 @@ the settings of the handle it came from.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.query import ReadTarget
+from omnigraph.api.query import OperatorProfile, ReadTarget
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.engine.export import export_text
 from omnigraph.engine.listing import listing
-from omnigraph.engine.query.entity import read_entity
-from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions, explain_query, run_query, stream_query
+from omnigraph.engine.query.entity import count_entities, read_entity
+from omnigraph.engine.query.read import (
+    DEFAULT_OPTIONS,
+    ReadOptions,
+    explain_query,
+    profile_query,
+    run_query,
+    stream_query,
+)
 from omnigraph.engine.query.result import QueryResult, QueryStream
-from omnigraph.engine.query.seen_entities import seen_count
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.query_handles import Query, call
+
+_SHOWN: Final = (
+    *("branch", "version", "commit_id"),
+    *("query", "stream", "explain", "profile", "entity", "count", "listing", "export"),
+)
 
 
 class Snapshot(PinnedState):
@@ -51,6 +62,16 @@ class Snapshot(PinnedState):
         asked = call(source, name, params, parameters, {"options": options})
         return stream_query(self, self._target, asked, options or DEFAULT_OPTIONS)
 
+    def profile(
+        self,
+        source: str | Query,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> OperatorProfile:
+        """Run a read query, drop its rows and tell what each operator did."""
+        return profile_query(self, call(source, name, params, parameters, {}))
+
     def explain(
         self,
         source: str | Query,
@@ -63,23 +84,27 @@ class Snapshot(PinnedState):
 
     def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
         """One node or edge in export form, by its type (`Book`, or `node:Book`) and id; None when it is not there."""
-        return read_entity(self, self._key_of(type_name), entity_id)
+        return read_entity(self, self.catalog.type_named(type_name), entity_id)
 
     def count(self, type_name: str, filter: str | None = None) -> int:
         """How many entities of a type there are. A filter is about stored columns: it takes a reader who sees all."""
-        key = self._key_of(type_name)
-        if self.lens.is_open or filter is not None:
-            return super().count(key, filter)
-        type_ = self.type_of(key)
-        return super().count(key) if type_ is None else seen_count(self, type_)
+        if type_name in self.entry.tables and self.lens.is_open:
+            return super().count(type_name, filter)
+        type_ = self.catalog.type_named(type_name)
+        return count_entities(self, type_) if filter is None else super().count(type_.type_key, filter)
 
     def listing(self) -> SnapshotListing:
         """The tables of this state with their versions, and how many entities each has."""
         return listing(self)
 
-    def export(self, types: Collection[str] = ()) -> Iterator[str]:
-        """The lines of an export, each with its line end. They can be loaded as they are."""
-        return export_text(self.acting(PolicyAction.EXPORT), types)
+    def export(self, types: Collection[str] = (), *, epoch: bool = False) -> Iterator[str]:
+        """The lines of an export, each with its line end. They can be loaded as they are. Dates and times are texts of
+        ISO 8601; with `epoch`, days and milliseconds since 1970."""
+        return export_text(self.acting(PolicyAction.EXPORT), types, epoch=epoch)
+
+    def __dir__(self) -> list[str]:
+        """What completion shows: how it is read, and not how it is stored."""
+        return [*_SHOWN, *(name for name in super().__dir__() if name.startswith("__"))]
 
     def __repr__(self) -> str:
         return f"<snapshot of {self.root.location.uri}: branch '{self.branch}', version {self.version}>"
@@ -87,6 +112,3 @@ class Snapshot(PinnedState):
     @property
     def _target(self) -> ReadTarget:
         return ReadTarget(None, self.commit_id)
-
-    def _key_of(self, type_name: str) -> str:
-        return type_name if ":" in type_name else self.catalog.type_named(type_name).type_key

@@ -133,7 +133,10 @@ def test_a_lock_is_removed_by_its_id(cli: Cli, applied: ClusterFiles) -> None:
 
 
 def changed(files: ClusterFiles) -> None:
-    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": QUERIES.replace("$p.name }", "$p.name, $p.email }")})})
+    queries = QUERIES.replace("$p.name }", "$p.name, $p.email }").replace(
+        "insert Person { ", "insert Person { email: $name, "
+    )
+    files.write({"kb": Declared(LARGER_SCHEMA, {"people.gq": queries})})
 
 
 def review(files: ClusterFiles) -> list[str]:
@@ -153,7 +156,8 @@ def test_a_plan_for_review_shows_steps_and_lines(applied: ClusterFiles) -> None:
         "        -    return { $p.name }",
         "        +    return { $p.name, $p.email }",
         "         }",
-        "         query add($name: String) { insert Person { name: $name } }",
+        "        -query add($name: String) { insert Person { name: $name } }",
+        "        +query add($name: String) { insert Person { email: $name, name: $name } }",
         "  ~ Update query.kb.find",
         "      as query.kb.add",
         "  ~ Update schema.kb",

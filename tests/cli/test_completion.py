@@ -34,7 +34,7 @@ def offered(line: str) -> list[str]:
         ("--store g.omni branch me", ["merge"]),
         ("query --fo", ["--format"]),
         ("read --fo", ["--format"]),
-        ("query --format ", ["table", "kv", "csv", "jsonl", "json"]),
+        ("query --format ", ["table", "kv", "csv", "ndjson", "jsonl", "json"]),
         ("query --format=js", ["jsonl", "json"]),
         ("query --format = js", ["jsonl", "json"]),
         ("query --format csv --fo", []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import gzip
 import io
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api.limits import Limits
-from omnigraph.cli.data_input import DataFormat, DataInput
+from omnigraph.cli.data_input import DataFormat, DataInput, excess
 from omnigraph.cli.scope import StoreScope
 from tests.cli.conftest import RECORDS, Cli
 
@@ -28,12 +29,13 @@ from tests.cli.conftest import RECORDS, Cli
         ("a.jsonl", DataFormat.GRAPH, True),
         ("a.ndjson", DataFormat.GRAPH, True),
         ("a", DataFormat.GRAPH, True),
-        ("a.ndjson.gz", DataFormat.GRAPH, False),
-        ("*.ndjson", DataFormat.GRAPH, False),
-        (".", DataFormat.GRAPH, False),
+        ("a.ndjson.gz", DataFormat.GRAPH, True),
+        ("*.ndjson", DataFormat.GRAPH, True),
+        (".", DataFormat.GRAPH, True),
+        ("a.ndjson.lz4", DataFormat.GRAPH, False),
         ("s3://bucket/a.ndjson", DataFormat.GRAPH, False),
         ("a.csv", DataFormat.CSV, True),
-        ("A.TSV.GZ".lower(), DataFormat.CSV, False),
+        ("A.TSV.GZ".lower(), DataFormat.CSV, True),
         ("a.parquet", DataFormat.PARQUET, True),
         ("a.orc", DataFormat.ORC, False),
         ("gs://bucket/a.orc", DataFormat.ORC, False),
@@ -46,21 +48,21 @@ def test_a_name_tells_the_format_and_whether_one_process_can_read_it(
     monkeypatch.chdir(tmp_path)
     (tmp_path / (name if name[0] not in "*." and "://" not in name else "a.ndjson")).touch()
     found = DataInput.of(name.replace("/{}", str(tmp_path)), None, typed=False)
-    assert (found.format, found.is_plain_file) == (format, in_process)
+    assert (found.format, found.why_not_in_process() is None) == (format, in_process)
 
 
 def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
     file = tmp_path / "d.jsonl"
     file.write_text(RECORDS)
-    given = DataInput.of(str(file), None, typed=False)
-    assert given.excess(Limits()) is None
-    assert "has 5 lines, more than the 4" in str(given.excess(Limits(rows=4)))
-    assert f"has {len(RECORDS)} bytes, more than the 100" in str(given.excess(Limits(bytes=100)))
+    twice = [str(file), str(file)]
+    assert excess(twice, DataFormat.GRAPH, Limits()) is None
+    assert "has 10 lines, more than the 9" in str(excess(twice, DataFormat.GRAPH, Limits(rows=9)))
+    assert f"has {2 * len(RECORDS)} bytes, more than the 100" in str(excess(twice, DataFormat.GRAPH, Limits(bytes=100)))
     pq.write_table(pa.table({"name": ["a", "b"]}), tmp_path / "d.parquet")
-    given = DataInput.of(str(tmp_path / "d.parquet"), None, typed=True)
-    assert given.excess(Limits()) is None
-    assert "has 2 rows, more than the 1" in str(given.excess(Limits(rows=1)))
-    assert "bytes, more than the 3" in str(given.excess(Limits(bytes=3)))
+    given = [str(tmp_path / "d.parquet")]
+    assert excess(given, DataFormat.PARQUET, Limits()) is None
+    assert "has 2 rows, more than the 1" in str(excess(given, DataFormat.PARQUET, Limits(rows=1)))
+    assert "bytes, more than the 3" in str(excess(given, DataFormat.PARQUET, Limits(bytes=3)))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,11 @@ def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
         (["--data", "d.jsonl", "--data", "-"], 2, "stdin (-)"),
         (["--data", "-", "--engine", "spark"], 2, "Spark can't read stdin"),
         (["--data", "d.jsonl", "--format", "graph", "--type", "City"], 2, "mutually exclusive"),
-        (["--data", "d.jsonl", "--data", "d.jsonl", "--engine", "local"], 1, "there are 2 inputs"),
+        (["--data", "d.jsonl", "--data", "d.jsonl"], 1, "d.jsonl, line 3: @unique violation on City.name"),
+        (["--data", "d.jsonl", "--data", "rows.csv", "--type", "City", "--engine", "local"], 1, "several formats"),
+        (["--data", "d.jsonl", "--delimiter", ";"], 2, "--delimiter and --encoding are for CSV"),
+        (["--data", "rows.csv", "--type", "City", "--encoding", "klingon"], 1, "no encoding named 'klingon'"),
+        (["--data", "rows.csv", "--type", "City", "--delimiter", "||"], 1, "must be one ASCII character"),
         (["--data", "rows.orc", "--type", "City", "--engine", "local"], 1, "has the format orc, and --engine local"),
         (["--data", "rows.csv", "--type", "Citty"], 1, "no type 'Citty'; did you mean 'City'?"),
     ],
@@ -114,6 +120,10 @@ def test_ten_rows_start_no_java(g: str, tmp_path: Path) -> None:
     for name in ("people.ndjson", "people.jsonl"):
         Path(name).write_text("\n".join(map(json.dumps, rows)))
     pq.write_table(pa.Table.from_pylist(rows), "people.parquet")
+    Path("people.csv.gz").write_bytes(gzip.compress(Path("people.csv").read_bytes()))
+    Path("people.d").mkdir()
+    for half in (0, 1):
+        Path(f"people.d/{half}.csv").write_text("\n".join(["name,age", *(f"p{n},{n}" for n in range(half, 10, 2))]))
     fence = tmp_path / "fence" / "pyspark"
     fence.mkdir(parents=True)
     (fence / "__init__.py").write_text("raise AssertionError('Spark was imported')")
@@ -121,12 +131,16 @@ def test_ten_rows_start_no_java(g: str, tmp_path: Path) -> None:
     script = (
         "import glob; from omnigraph.cli.main import run; "
         f"load = ['load', {g!r}, '--type', 'Person', '--mode', 'merge', '--json', '--data']; "
-        "raise SystemExit(any(run([*load, file]) for file in sorted(glob.glob('people.*'))))"
+        "loads = [*([file] for file in sorted(glob.glob('people.*')))]; "
+        "loads.append(['people.d/0.csv', '--data', 'people.d/1.csv']); "
+        f"export = ['export', {g!r}, '--format', 'csv', '--out', 'exported']; "
+        "raise SystemExit(any(run([*load, *files]) for files in loads) or run(export))"
     )
     environment = {**os.environ, "PYTHONPATH": path, "JAVA_HOME": str(tmp_path / "no-java")}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count('"entities_loaded": 10') == 5
+    assert done.stdout.count('"entities_loaded": 10') == 8
+    assert "p7,7,,p7" in Path("exported/node.Person.csv").read_text()
     assert Graph.open(g).entity("node:Person", "p7") == {"id": "p7", "name": "p7", "age": 7, "level": None}
 
 
@@ -163,3 +177,44 @@ def test_the_file_may_stand_in_the_place_of_the_graph(cli: Cli, g: str) -> None:
     assert taken.json["total_entities"] == 1
     assert cli("--store", g, "load", "--type", "Person", "--mode", "append").code == 2
     assert "Missing option '--data'" in cli("load", g, "--mode", "append").err
+
+
+def test_a_row_of_one_of_several_files_is_refused_with_its_file_and_line(cli: Cli, g: str) -> None:
+    Path("many").mkdir()
+    Path("many/1.csv").write_text("name;age\nEve;7\n")
+    Path("many/2.csv").write_text('age;name\n8;"Dan\nny"\n9;Kim\n')
+    Path("many/3.csv").write_text("age;name\n3;Lee\nold;Max\n")
+    load = ("load", g, "--mode", "append", "--type", "Person", "--delimiter", ";", "--data", "many")
+    assert "many/3.csv, line 3: node:Person: property 'age': expects I32" in cli(*load).err
+    Path("many/3.csv").write_text("name;level\nLee;3\n")
+    assert "many/3.csv: its columns are not those of many/1.csv: it has no 'age'" in cli(*load).err
+    Path("many/3.csv").write_text("name;age;nick\nLee;3;x\n")
+    Path("many/0.csv").write_text("name;age;nick\nIda;3;x\n")
+    assert "many/0.csv: node:Person has no property for the column 'nick'" in cli(*load).err
+    Path("many/0.csv").unlink()
+    Path("many/3.csv").write_text("name;age\nEve;3\n")
+    assert "many/3.csv, line 2: @unique violation on Person.name" in cli(*load).err
+    Path("many/3.csv").unlink()
+    assert cli(*load, "--json").json["total_entities"] == 3
+
+    Path("a.jsonl").write_text('{"type": "Person", "data": {"name": "Ola"}}')
+    bad = '{"type": "Person", "data": {"name": 5}}'
+    Path("b.jsonl").write_text(f'\n{{"type": "Person", "data": {{"name": "Pia"}}}}\n{bad}\n')
+    records = ("load", g, "--mode", "append", "--data", "a.jsonl", "--data", "b.jsonl")
+    assert "b.jsonl, line 3: node:Person: property 'name': expects String" in cli(*records).err
+    Path("b.jsonl").write_text('{"type": "Person", "data": {"name": "Pia"}}')
+    assert cli(*records, "--json").json["total_entities"] == 2
+
+
+def test_an_export_replaces_files_only_when_it_is_told_to(cli: Cli, g: str) -> None:
+    export = ("export", g, "--format", "csv", "--out", "out")
+    assert cli(*export).code == 0
+    kept = Path("out/node.Person.csv")
+    kept.write_text("mine")
+    refused = cli(*export)
+    assert (refused.code, kept.read_text()) == (1, "mine")
+    assert "exists already; export into another directory, or replace it with --force" in refused.err
+    assert cli(*export, "--force").code == 0
+    assert kept.read_text().startswith("id,")
+    assert sorted(path.name for path in Path("out").iterdir() if path.name.startswith(".")) == []
+    assert cli("export", g, "--force").code == 2

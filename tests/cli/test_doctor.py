@@ -54,7 +54,7 @@ def test_a_place_without_a_graph_is_probed_and_not_made(cli: Cli) -> None:
     before = files(Path("."))
     shown = cli("doctor", "--store", "not/yet", "--json")
     assert shown.code == 0
-    assert checks(shown)["graph"]["remedy"] == "omnigraph init --schema FILE not/yet makes one"
+    assert checks(shown)["graph"]["remedy"] == "omnigraph init --schema FILE --store not/yet makes one"
     assert files(Path(".")) == before
 
 

@@ -293,6 +293,6 @@ def test_a_run_that_was_killed_is_repeated_at_the_price_of_the_rest(
     child.wait()
     assert (place / "out.jsonl").read_text() == "before"
     ran = cli("embed", *FILES)
-    assert (ran.code, ran.err) == (0, "note: asked for 22 of 150 texts: 1 requests, 0 retries, 66 tokens\n")
+    assert (ran.code, ran.err) == (0, "note: asked for 22 of 150 texts: 1 request, 0 retries, 66 tokens\n")
     assert [len(asked.texts) for asked in provider.asked] == [64, 64, 22, 22]
     assert len(read(place / "out.jsonl")) == 150

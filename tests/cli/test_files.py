@@ -201,7 +201,45 @@ def test_lint_fails_on_a_query_that_does_not_typecheck(write: Write, capsys: Cap
     assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
     out = capsys.readouterr().out
     assert "ERROR query `by_isbn`: type error: T1" in out
-    assert out.splitlines()[-1].startswith("INFO  Lint complete: 1 queries processed (1 error(s), 0 warning(s)")
+    shown, caret = out.splitlines()[1:3]
+    assert "$b: Boo" in shown
+    assert (shown.index("Boo"), caret.strip()) == (caret.index("^"), "^^^")
+    assert out.splitlines()[-1].startswith("INFO  Lint complete: 1 query processed (1 error(s), 0 warning(s)")
+    write("q.gq", "queery")
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "ERROR Q000: parse error: expected 'query' or the end of the file, found 'queery' (line 1, column 1)",
+        "        queery",
+        "        ^^^^^^",
+    ]
+
+
+def test_lint_checks_a_schema_alone(write: Write, capsys: Capture) -> None:
+    write("s.pg", SCHEMA)
+    assert run(["lint", "--schema", "s.pg"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "OK    schema s.pg"
+    write("s.pg", "node Book { isbn: Sting  title: Strang }")
+    assert run(["lint", "--schema", "s.pg"]) == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:4] == [
+        "ERROR Q000: parse error: unknown type 'Sting' (line 1, column 19)",
+        "        node Book { isbn: Sting  title: Strang }",
+        "                          ^^^^^",
+        "        help: did you mean 'String'?",
+    ]
+    assert shown[-1].startswith("INFO  Lint complete: 0 queries processed (2 error(s)")
+    assert run(["lint", "--schema", "s.pg", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [(f["severity"], f["code"]) for f in report["findings"]] == [("error", "Q000"), ("error", "Q000")]
+
+
+def test_lint_keeps_matters_of_taste_for_those_who_ask(write: Write, capsys: Capture) -> None:
+    write("s.pg", "node Book { isbn: String @key  title: String?  pages: I32? }")
+    write("q.gq", "query t($i: String, $t: String) { update Book set { title: $t } where isbn = $i }")
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 0
+    assert "L201" not in capsys.readouterr().out
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg", "--pedantic"]) == 0
+    assert "WARN  L201: Book.pages exists in schema" in capsys.readouterr().out
 
 
 def test_lint_against_a_broken_schema_shows_the_schema_error(write: Write, capsys: Capture) -> None:

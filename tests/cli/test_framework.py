@@ -44,7 +44,8 @@ def test_the_legend_names_every_visible_command_under_its_class(cli: Cli) -> Non
 
 def test_a_command_says_which_global_flags_apply(cli: Cli) -> None:
     assert "--server, --graph, --store, --profile" in " ".join(cli("query", "--help").out.split())
-    assert "Global flags" not in cli("init", "--help").out
+    assert "Global flags that apply: --store." in cli("init", "--help").out
+    assert "Global flags" not in cli("version", "--help").out
 
 
 @pytest.mark.parametrize(
@@ -91,8 +92,8 @@ def test_a_missing_value_is_wrong_usage(cli: Cli) -> None:
             ["`optimize` is a direct (storage-native) command", "a storage URI", "--cluster <dir> --graph <id>"],
         ),
         (["lint", "--query", "q.gq", "--as", "me"], "--as", ["`lint` is a direct", "a storage URI"]),
-        (["schema", "plan", "--schema", "s.pg", "--graph", "x"], "--graph", ["`schema plan` is a direct"]),
-        (["init", "--schema", "s.pg", "g", "--store", "x"], "--store", ["`init` is a direct", "a storage URI"]),
+        (["schema", "plan", "--schema", "s.pg", "--as", "x"], "--as", ["`schema plan` is a data command"]),
+        (["init", "--schema", "s.pg", "--graph", "x"], "--graph", ["`init` is a direct", "a storage URI"]),
         (["version", "--profile", "p"], "--profile", ["`version` is a local command", "does not address a graph"]),
         (["profile", "list", "--store", "p"], "--store", ["`profile` is a local command", "does not address a graph"]),
         (["fmt", ".", "--graph", "p"], "--graph", ["`fmt` is a local command"]),

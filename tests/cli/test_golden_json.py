@@ -209,7 +209,7 @@ def test_snapshots_and_schemas(told: Told, graph: str) -> None:
 
 
 def test_sources(told: Told, graph: str) -> None:
-    told("lint.json", "lint", graph, "--query", "q.gq", "--json")
+    told("lint.json", "lint", graph, "--query", "q.gq", "--pedantic", "--json")
     told("lint-broken.json", "lint", "--schema", "s.pg", "--query", "b.gq", "--json", code=1)
     Path("x.gq").write_text("query {")
     told("lint-unparsable.json", "lint", "--schema", "s.pg", "--query", "x.gq", "--json", code=1)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import omnigraph
 from omnigraph.api import wire
 from tests.cli.conftest import Cli
 
@@ -74,6 +77,7 @@ def test_conflicts_fail_the_merge_and_are_listed(cli: Cli, diverged: str) -> Non
     assert (refused.code, refused.out) == (1, "")
     assert refused.err.startswith("Error: can't merge 'review' into 'main', 1 conflict:")
     assert "  divergent_update node:Person Ada" in refused.err.splitlines()
+    assert "      age: base 36, ours 2, theirs 1" in refused.err.splitlines()
     assert "--ours or --theirs" in refused.err
 
 
@@ -115,11 +119,44 @@ def test_a_preview_changes_nothing(cli: Cli, diverged: str) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert shown.lines[0] == "merging review into main would be: merged"
     assert "  + node Person Cy" in shown.lines
-    assert "1 conflicts" in shown.lines
+    assert "1 conflict" in shown.lines
     assert any(line.startswith("  ! divergent_update: ") for line in shown.lines)
+    assert "      age: base 36, ours 2, theirs 1" in shown.lines
     wire = cli("branch", "merge", "review", "--uri", diverged, "--preview", "--json").json
     assert [conflict["kind"] for conflict in wire["conflicts"]] == ["divergent_update"]
     assert cli("commit", "list", diverged, "--json").json["commits"][0]["graph_manifest_version"] == 3
+
+
+def test_a_preview_says_by_its_exit_code_that_something_conflicts(cli: Cli, diverged: str) -> None:
+    preview = ("branch", "merge", "review", "--store", diverged, "--preview")
+    assert cli(*preview).code == 0
+    told = cli(*preview, "--exit-code")
+    assert (told.code, told.out) == (1, cli(*preview).out)
+    assert cli(*preview, "--exit-code", "--json").code == 1
+    assert cli(*preview, "--exit-code", "--theirs", "all").code == 0
+    alone = cli("branch", "merge", "review", "--store", diverged, "--exit-code")
+    assert (alone.code, "--exit-code goes with --preview" in alone.err) == (2, True)
+
+
+def test_branches_are_listed_with_their_heads_and_how_far_they_are(cli: Cli, review: str) -> None:
+    def far() -> dict[str, tuple[int, int]]:
+        heads = cli("branch", "list", "--store", review, "--verbose", "--json").json["heads"]
+        return {head["name"]: (head["ahead"], head["behind"]) for head in heads}
+
+    mutate(cli, review, "add", {"name": "Di"})
+    mutate(cli, review, "add", {"name": "Ed"})
+    cli("branch", "create", "deeper", "--from", "review", "--store", review)
+    mutate(cli, review, "add", {"name": "Flo"}, "deeper")
+    assert far() == {"deeper": (2, 2), "main": (0, 0), "review": (1, 2)}
+    lines = cli("branch", "list", "--store", review, "--verbose").lines
+    assert re.fullmatch(r"main   [0-9A-Z]{26} \d{4}-\d\d-\d\d \d\d:\d\d", lines[1])
+    assert re.fullmatch(r"review [0-9A-Z]{26} \d{4}-\d\d-\d\d \d\d:\d\d, 1 ahead, 2 behind", lines[2])
+    cli("branch", "merge", "review", "--store", review)
+    assert far()["review"] == (0, 3)
+    cli("branch", "merge", "main", "--into", "deeper", "--store", review, "--as", "ann")
+    assert far()["deeper"] == (2, 0)
+    assert " by ann, 2 ahead, 0 behind" in cli("branch", "list", "--store", review, "--verbose").lines[0]
+    assert cli("branch", "list", "--store", review).lines == ["deeper", "main", "review"]
 
 
 def test_a_merge_is_drawn(cli: Cli, review: str) -> None:
@@ -130,6 +167,23 @@ def test_a_merge_is_drawn(cli: Cli, review: str) -> None:
     assert " merge " in lines[0]
 
 
+def test_on_a_terminal_a_commit_tells_when_who_and_what(cli: Cli, review: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(cli, review, "add", {"name": "Di"})
+    with omnigraph.open(review) as graph:
+        graph.merge("review", message="cy\njoins", actor="ann")
+    piped = cli("commit", "list", review).lines
+    assert all(" graph_branch=main graph_manifest_version=" in line for line in piped)
+    drawn = cli("commit", "list", review, "--dag").lines
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = cli("commit", "list", review)
+    assert [line.split()[0] for line in shown.lines] == [line.split()[0] for line in piped]
+    assert {re.sub(r"^[*|\\/ ]+", "", line) for line in drawn} > set(shown.lines)
+    assert re.search(r" main@\d+ \d{4}-\d\d-\d\d \d\d:\d\d merge by ann \(\+1\) cy\\njoins$", shown.lines[0])
+    assert cli("commit", "list", review, "--limit", "1").lines == shown.lines[:1]
+    assert cli("commit", "list", review, "--json").json["commits"][0]["graph_commit_id"] == piped[0].split()[0]
+
+
 # -- diff
 
 
@@ -138,7 +192,7 @@ def test_a_diff_of_branches_commits_and_versions(cli: Cli, review: str) -> None:
     lines = cli("diff", "main", "review", "--uri", review).lines
     assert lines[0].startswith("- edge Knows ")
     assert lines[0].endswith(" Ada -> Bob")
-    assert lines[1:] == ["- node Person Bob", "+ node Person Cy", "1 inserts, 0 updates, 2 deletes from version 2 to 4"]
+    assert lines[1:] == ["- node Person Bob", "+ node Person Cy", "1 insert, 0 updates, 2 deletes from version 2 to 4"]
     assert cli("diff", "main", head, "--uri", review).lines == lines
     assert cli("diff", "main@2", "review@4", "--store", review).lines == lines
 
@@ -219,7 +273,7 @@ def test_a_baseline_and_its_cursor(cli: Cli, g: str) -> None:
     Path("base.jsonl").write_text("old")
     captured = cli("changes", "baseline", "--uri", g, "--out", "base.jsonl", "--json").json
     assert list(captured) == ["snapshot_commit_id", "resume_cursor"]
-    assert Path("base.jsonl").read_text() == cli("export", g).out
+    assert Path("base.jsonl").read_text() == cli("export", g, "--epoch").out
     assert Path("base.jsonl.lock").exists()
     commit = mutate(cli, g, "add", {"name": "Cy"})
     following = cli("changes", "poll", "--uri", g, "--cursor", captured["resume_cursor"], "--json").json
@@ -240,16 +294,38 @@ def test_an_export_can_be_loaded_again(cli: Cli, g: str) -> None:
     assert (exported.code, exported.err) == (0, "")
     first = json.loads(exported.lines[0])
     assert (first["edge"], first["from"], first["to"]) == ("Knows", "Ada", "Bob")
-    Path("again.jsonl").write_text(exported.out)
+    numbers = cli("export", g, "--epoch")
+    assert '"since":"2001-02-03"' in exported.out
+    assert '"since":11356' in numbers.out
     cli("init", "--schema", "s.pg", "again.omni")
-    assert cli("load", "again.omni", "--data", "again.jsonl", "--mode", "append").code == 0
-    assert cli("export", "again.omni").out == exported.out
+    for out in exported.out, numbers.out:
+        Path("again.ndjson").write_text(out)
+        assert cli("load", "again.omni", "--data", "again.ndjson", "--mode", "overwrite").code == 0
+        assert cli("export", "again.omni").out == exported.out
+    refused = cli("export", g, "--epoch", "--format", "parquet", "--out", "files")
+    assert (refused.code, "--epoch goes with NDJSON" in refused.err) == (2, True)
+
+
+def test_a_type_that_the_graph_does_not_have_is_refused_by_every_filter(cli: Cli, g: str) -> None:
+    commit = mutate(cli, g, "add", {"name": "Di", "age": 5})
+    for command in (
+        ("diff", "main", "main", "--store", g),
+        ("commit", "changes", commit, "--store", g),
+        ("changes", "poll", "--store", g),
+        ("changes", "poll", "--store", g, "--start", "beginning"),
+        ("changes", "baseline", "--store", g, "--out", "baseline.ndjson"),
+    ):
+        refused = cli(*command, "--type", "Persn")
+        assert refused.code == 1, command
+        assert "the graph has no type 'Persn'; did you mean 'Person'?" in refused.err
+        assert cli(*command, "--type", "node:Person").err.count("did you mean 'Person'?") == 1
 
 
 def test_an_export_of_some_types_or_of_the_past(cli: Cli, g: str) -> None:
     assert [json.loads(line)["type"] for line in cli("export", g, "--type", "City").lines] == ["City"]
     assert cli("export", g, "--at-version", "1").out == ""
     assert "unknown export type 'Nope'" in cli("export", g, "--type", "Nope").err
+    assert "unknown export type 'Citty'; did you mean 'City'?" in cli("export", g, "--type", "Citty").err
     assert "--jsonl is deprecated" in cli("export", g, "--jsonl").err
 
 

@@ -66,7 +66,7 @@ def test_every_command_tells_wrong_usage_in_one_way(path: str, cli: Cli) -> None
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("branch list g.omni", "Got unexpected extra argument(s) (g.omni); the graph is given with --uri"),
+        ("branch list g.omni more", "Got unexpected extra argument(s) (more); the graph is given with --store"),
         ("load g.omni d.jsonl --mode merge", "Got unexpected extra argument(s) (d.jsonl); data are given with --data"),
         ("query people q.gq", "Got unexpected extra argument(s) (q.gq); a file of queries is given with --query"),
         ("load g.omni --data d.jsonl", "Missing option '--mode'. Choose from: append, merge, overwrite"),
@@ -255,7 +255,7 @@ def test_colours_are_for_terminals_whose_owner_wants_them(
     [
         (["load", "g.omni", "--data", "d.jsonl", "--mode", "merge"], ["checking and writing", "243/? bytes"]),
         (["export", "g.omni"], ["exporting", "/s"]),
-        (["export", "g.omni", "--format", "parquet", "--out", "files"], ["exporting: ", "5/5", "/s"]),
+        (["export", "g.omni", "--format", "parquet", "--out", "files", "--force"], ["exporting: ", "5/5", "/s"]),
         (["optimize", "g.omni"], ["optimize: ", "4/4", "/s"]),
         (["cleanup", "g.omni", "--keep", "1", "--confirm"], ["cleanup: marking tables", "4/4", "/s"]),
         (["repair", "g.omni"], ["repair: checking ", "4/4", "/s"]),

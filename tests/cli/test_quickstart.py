@@ -89,4 +89,4 @@ def test_the_report_for_programs(cli: Cli) -> None:
     report = cli("quickstart", "first", "--json").json
     assert list(report) == ["directory", "files", "next"]
     assert {str(path.relative_to("first")) for path in Path("first").rglob("*") if path.is_file()} == {*report["files"]}
-    assert report["next"][0]["commands"][0] == "omnigraph init --schema schema.pg team.omni"
+    assert report["next"][0]["commands"][0] == "omnigraph init --schema schema.pg --store team.omni"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def test_json_is_the_read_output(cli: Cli, g: str) -> None:
 @pytest.mark.parametrize(
     ("format", "lines"),
     [
-        ("csv", ["p.name,p.age", "Ada,36", "Bob,null"]),
+        ("csv", ["p.name,p.age", "Ada,36", "Bob,"]),
+        ("ndjson", ['{"p.name":"Ada","p.age":36}', '{"p.name":"Bob","p.age":null}']),
         (
             "jsonl",
             [
@@ -163,6 +165,8 @@ def test_a_commit_is_shown_with_what_it_changed(cli: Cli, g: str) -> None:
     lines = cli("commit", "show", newest["graph_commit_id"], "--uri", g).lines
     assert lines[0] == f"graph_commit_id: {newest['graph_commit_id']}"
     assert "actor_id: setup" in lines
+    moment = datetime.fromtimestamp(newest["created_at"] // 1_000 / 1_000, UTC)
+    assert f"created: {moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}" in lines
     assert "  node:Person: 2 inserted" in lines
     assert "parent_commit_id" not in cli("commit", "show", genesis["graph_commit_id"], "--uri", g).out
     assert "commit 'x' not found: it is on no branch" in cli("commit", "show", "x", "--uri", g).err
@@ -174,6 +178,75 @@ def test_the_history_is_drawn(cli: Cli, g: str) -> None:
         assert [line[:2] for line in lines] == ["* ", "* "]
         assert lines[0].endswith("load by setup (+5)")
     assert cli("commit", "list", g, "--dag", "--json").code == 2
+
+
+# -- naming the graph, and parameters
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["query", "people", "--query", "q.gq"],
+        ["query", "-e", "query q() { match { $p: Person } return { $p.name } }"],
+        ["blob", "stat", "node", "Person", "Ada", "name"],
+        ["branch", "list"],
+        ["branch", "merge", "main", "--preview"],
+        ["commit", "list"],
+        ["commit", "show", "{commit}"],
+        ["commit", "changes", "{commit}"],
+        ["changes", "poll", "--start", "beginning"],
+        ["changes", "baseline", "--out", "base.ndjson"],
+        ["diff", "main@1", "main"],
+        ["snapshot"],
+        ["export"],
+        ["schema", "show"],
+        ["schema", "plan", "--schema", "s.pg"],
+        ["lint", "--query", "q.gq"],
+        ["repair"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_graph_is_named_with_store_and_as_an_argument_by_old_scripts(command: list[str], cli: Cli, g: str) -> None:
+    commit = cli("commit", "list", "--store", g, "--json").json["commits"][0]["graph_commit_id"]
+    command = [part.format(commit=commit) if part == "{commit}" else part for part in command]
+    told = cli(*command, "--store", g)
+    assert "no graph addressed" not in told.err
+    assert cli(*command, g) == told
+    both = cli(*command, g, "--store", g)
+    assert (both.code, "mutually exclusive" in both.err) == (1, True)
+    shown = cli(*command[: 2 if command[0] in ("blob", "branch", "commit", "changes", "schema") else 1], "--help").out
+    assert "--uri" not in shown
+    assert "URI" not in shown.splitlines()[0]
+    assert "\n  URI " not in shown
+
+
+def test_a_name_and_a_graph_are_told_apart(cli: Cli, g: str) -> None:
+    told = cli(*people(g))
+    assert cli("query", "people", g, "--query", "q.gq") == cli("query", g, "people", "--query", "q.gq") == told
+    added = cli("mutate", g, "add", "--query", "q.gq", "--param", "name=Di")
+    assert added.lines == ["changed main via add: 1 node, 0 edges"]
+
+
+def test_parameters_by_name_are_read_as_their_declared_types(cli: Cli, g: str) -> None:
+    add = ("mutate", "add", "--query", "q.gq", "--store", g)
+    assert cli(*add, "--param", "name=36", "--param", "age=41").code == 0
+    assert cli(*add, "--params", '{"name": "null"}', "--param", "$age=null").code == 0
+    by_name = ("query", "by_name", "--query", "q.gq", "--store", g, "--format", "csv", "--param")
+    assert cli(*by_name, "name=36").lines == ["age", "41"]
+    assert cli(*by_name, "name=null").lines == ["age", ""]
+    text = """query q($a: [String], $b: Date, $c: F64, $d: Bool) {
+      match { $p: Person { name: "Ada" } } return { $p.name as name } }"""
+    given = ['a=["x", "y"]', "b=2020-01-02", "c=1.5", "d=true"]
+    named = [part for each in given for part in ("--param", each)]
+    assert cli("query", "-e", text, "--store", g, "--format", "csv", *named).lines == ["name", "Ada"]
+    for wrong, code, message in (
+        (["--param", "age=x"], 1, "--param age: expected I32 as JSON writes it, got 'x'"),
+        (["--param", "age"], 2, "--param takes NAME=VALUE, not 'age'"),
+        (["--param", "age=1", "--param", "age=2"], 2, "the parameter 'age' is given twice"),
+        (["--params", '{"name": "x"}', "--param", "name=y"], 2, "the parameter 'name' is given twice"),
+    ):
+        refused = cli(*add, *wrong)
+        assert (refused.code, message in refused.err) == (code, True), refused.err
 
 
 # -- schema show, and lint and plan against a graph

@@ -79,7 +79,8 @@ profiles:
         (["graphs", "list", "--profile", "boxed"], "cluster status"),
         (["graphs", "list"], "needs a server scope"),
         (["export", "--format", "parquet", "--out", "x", "--profile", "there"], "needs direct storage access"),
-        (["load", "--data", "d.csv", "--type", "Person", "--mode", "append", "--profile", "there"], "needs direct"),
+        (["load", "--data", "d.csv", "--type", "Person", "--mode", "append", "--profile", "there"], "can't reach"),
+        (["load", "--data", "d.orc", "--type", "Person", "--mode", "append", "--profile", "there"], "needs direct"),
         (["load", "--data", "d.jsonl", "--mode", "append", "--profile", "there", "--as", "x"], "on a served write"),
         (["mutate", "x", "--profile", "there", "--as", "x"], "--as is not allowed on a served write"),
         (["query", "x", "--profile", "here"], "by-name invocation needs a server"),
@@ -90,6 +91,7 @@ profiles:
 def test_profiles_that_do_not_lead_to_a_graph(arguments: list[str], message: str, cli: Cli, config: Config) -> None:
     config(PROFILES)
     Path("d.csv").write_text("name")
+    Path("d.orc").touch()
     refused = cli(*arguments)
     assert (refused.code, refused.out) == (1, "")
     assert message in refused.err
@@ -126,7 +128,7 @@ def test_the_default_server_comes_before_the_default_store(cli: Cli, config: Con
         ("just text", "could not parse operator config"),
         ("defaults: {server: a, store: b}", "binds one entity"),
         ("defaults: {store: b, default_graph: c}", "already a single graph"),
-        ("defaults: {output: xml}", "defaults.output must be one of table, kv, csv, jsonl, json"),
+        ("defaults: {output: xml}", "defaults.output must be one of table, kv, csv, ndjson, jsonl, json"),
         ("defaults: {table_max_column_width: wide}", "defaults.table_max_column_width must be a positive integer"),
         ("operator: [a]", "operator must be a mapping"),
         ("servers: {prod: {}}", "servers.prod.url must be given"),

@@ -56,7 +56,7 @@ def alike(outcome: Outcome, *places: str) -> tuple[int, str, str]:
 READS = [
     ["query", "-e", EVERYBODY],
     ["query", "everybody", "-e", f"{EVERYBODY}\n{ADD}", "--json"],
-    *(["query", "-e", EVERYBODY, "--format", each] for each in ("table", "kv", "csv", "jsonl", "json")),
+    *(["query", "-e", EVERYBODY, "--format", each] for each in ("table", "kv", "csv", "ndjson", "jsonl", "json")),
     ["query", "-e", EVERYBODY, "--branch", "side"],
     ["query", "-e", EVERYBODY, "--snapshot", "{commit}", "--json"],
     ["query", "-e", EVERYBODY, "--at-version", "2"],
@@ -68,6 +68,9 @@ READS = [
     ["snapshot", "--branch", "side", "--json"],
     ["branch", "list"],
     ["branch", "list", "--json"],
+    ["branch", "list", "--verbose"],
+    ["branch", "list", "--verbose", "--json"],
+    ["branch", "merge", "side", "--preview", "--exit-code"],
     ["branch", "merge", "side", "--preview"],
     ["branch", "merge", "side", "--preview", "--json"],
     ["commit", "list"],
@@ -148,6 +151,35 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
     return call
 
 
+def test_a_schema_is_planned_and_stored_queries_are_listed(cli: Cli, place: Path, server: RunningServer) -> None:
+    Path("s.pg").write_text(SCHEMA + "node More { name: String @key }\n")
+    for more in ([], ["--json"], ["--branch", "side"], ["--branch", "none"]):
+        plan = ["schema", "plan", "--schema", "s.pg", *more]
+        planned = alike(cli(*plan, "--server", server.url, "--graph", "kb"), server.graph())
+        assert planned == alike(cli(*plan, "--store", str(place)), str(place))
+    listed = cli("queries", "list", "--server", server.url, "--graph", "kb")
+    assert (listed.code, listed.lines) == (0, ["mutation  add($name: string, $age: int?)", "read  everybody()"])
+    told = cli("queries", "list", "--server", server.graph(), "--json").json["queries"]
+    assert [(query["name"], query["tool_name"], query["mutation"]) for query in told] == [
+        ("add", "add", True),
+        ("everybody", "everybody", False),
+    ]
+    assert "pass --graph <id>" in cli("queries", "list", "--server", server.url).err
+    both = cli("queries", "list", "--server", server.url, "--cluster", "box")
+    assert "mutually exclusive" in both.err
+
+
+def test_stored_queries_take_parameters_by_name(cli: Cli, server: RunningServer) -> None:
+    assert cli("branch", "create", "own", "--server", server.graph()).code == 0
+    served = ("--server", server.url, "--graph", "kb", "--branch", "own")
+    added = cli("mutate", "add", "--param", "name=007", "--param", "age=7", *served)
+    assert added.lines == ["changed own via add: 1 node, 0 edges"]
+    by_name = "query q($n: String) { match { $p: Person { name: $n } } return { $p.name as name } }"
+    shown = cli("query", "-e", by_name, "--param", "n=007", "--format", "csv", *served)
+    assert shown.lines == ["name", "007"]
+    assert cli("branch", "delete", "own", "--yes", "--server", server.graph()).code == 0
+
+
 def test_a_baseline_is_installed(cli: Cli, place: Path, server: RunningServer) -> None:
     stored = cli("changes", "baseline", "--out", "a.jsonl", "--json", "--store", str(place))
     served = cli("changes", "baseline", "--out", "b.jsonl", "--json", "--server", server.graph())
@@ -190,7 +222,7 @@ def test_a_conversation_with_a_server(cli: Cli, server: RunningServer, monkeypat
         assert fragment in error
     assert "Scan $p: Person  [" in shown.err, "what the operators of the server did"
     assert shown.lines[:2] == ["mutation add($name, $age)", "read     everybody()"]
-    assert shown.lines[-3:] == ["changed talk: 1 nodes, 0 edges", "n", "Zoe"]
+    assert shown.lines[-3:] == ["changed talk: 1 node, 0 edges", "n", "Zoe"]
     assert cli("shell", "--server", server.graph(), "--as", "me").code == 1
     assert cli("branch", "delete", "talk", "--yes", "--server", server.graph()).code == 0
 
@@ -305,7 +337,7 @@ def test_a_destructive_write_to_a_server_needs_a_yes(cli: Cli, server: RunningSe
 
 
 def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, config: Config) -> None:
-    with omnigraph.open(place) as graph, running({"a": graph, "b": graph}, server_gate=_Open()) as two:
+    with omnigraph.open(place) as graph, running({"a": graph, "b": graph}) as two:
         refused = cli("snapshot", "--server", two.url)
         assert refused.code == 1
         assert f"server scope '{two.url}' has 2 graph(s): [a, b]; pass --graph <id>" in refused.err
@@ -322,21 +354,22 @@ def test_a_graph_has_to_be_named_where_there_are_some(cli: Cli, place: Path, con
         assert "server scope 'two' has 2 graph(s)" in cli("snapshot", "--server", "two").err
 
 
-class _Open:
-    """Lets everybody know the graphs."""
+class _Closed:
+    """Lets nobody know the graphs."""
 
     def decide(self, actor: object, request: object) -> object:
         from omnigraph.api.access import Decision
 
-        return Decision(True, "yes")
+        return Decision(False, "policy denied action 'graph_list'")
 
 
-def test_a_server_that_does_not_tell_its_graphs_is_taken_as_it_is(cli: Cli, server: RunningServer) -> None:
+def test_a_server_that_does_not_tell_its_graphs_is_taken_as_it_is(cli: Cli, place: Path) -> None:
     """The list is refused; the commands go to the bare URL, where this server has nothing."""
-    refused = cli("snapshot", "--server", server.url)
-    assert refused.code == 1
-    assert refused.err.startswith("Error: server returned 404: nothing is at this address; name the graph")
-    assert "policy denied action 'graph_list'" in cli("graphs", "list", "--server", server.url).err
+    with omnigraph.open(place) as graph, running({"kb": graph}, server_gate=_Closed()) as silent:
+        refused = cli("snapshot", "--server", silent.url)
+        assert refused.code == 1
+        assert refused.err.startswith("Error: there is no such path; name the graph, as in /graphs/<id>/")
+        assert "policy denied action 'graph_list'" in cli("graphs", "list", "--server", silent.url).err
 
 
 # Stored queries and aliases
@@ -349,7 +382,7 @@ def test_stored_queries_are_run_by_name(cli: Cli, place: Path) -> None:
         assert cli("query", "everybody", *where).out == cli("query", "-e", EVERYBODY, *where).out
         assert cli("query", "everybody", "--at-version", "1", "--json", *where).json["row_count"] == 0
         added = cli("mutate", "add", "--params", '{"name": "Kim"}', *where)
-        assert (added.code, added.lines) == (0, ["changed main via add: 1 nodes, 0 edges"])
+        assert (added.code, added.lines) == (0, ["changed main via add: 1 node, 0 edges"])
         lost = cli("mutate", "add", "--params", '{"name": "Lou"}', "--if-commit", "01M7GW98VK00000019F8ZGQ2TW", *where)
         assert lost.code == 4
         assert "'add' is a mutation — use omnigraph mutate add" in cli("query", "add", *where).err

@@ -96,7 +96,7 @@ def test_piped_statements_run_in_order_on_one_branch(piped: Any, g: str) -> None
         "me",
     )
     assert (done.code, done.err) == (0, "")
-    assert done.lines == ["changed work: 1 nodes, 0 edges", "n", "Zoe", "n", "2", "* main", "  work"]
+    assert done.lines == ["changed work: 1 node, 0 edges", "n", "Zoe", "n", "2", "* main", "  work"]
     with Graph.open(g) as graph:
         assert graph.commits("work").commits[0].actor_id == "me"
 

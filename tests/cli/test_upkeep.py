@@ -91,7 +91,7 @@ def test_cleanup_needs_a_policy(cli: Cli, g: str) -> None:
 def test_cleanup_without_confirmation_only_says_so(cli: Cli, g: str) -> None:
     asked = cli("cleanup", g, "--keep", "1", "--older-than", "2w")
     assert (asked.code, asked.out) == (0, "")
-    policy = "keep 1 versions, older than 2w"
+    policy = "keep 1 version, older than 2w"
     expected = (
         f"cleanup of {g} would apply the policy: {policy}; pass --dry-run to see what would go, --confirm to remove it"
     )
@@ -109,7 +109,7 @@ def test_cleanup_removes_what_the_policy_gives_up(cli: Cli, g: str) -> None:
     assert done.err == f"omnigraph cleanup → {g} (direct, local)\n"
     versions = sum(row["old_versions_removed"] for row in counted.json["datasets"])
     assert versions > 0
-    assert done.lines[0].startswith(f"cleanup {g} (keep 1 versions) — removed {versions} versions (")
+    assert done.lines[0].startswith(f"cleanup {g} (keep 1 version) — removed {versions} version")
     gone = cli("query", "people", "--query", "q.gq", "--store", g, "--at-version", "2")
     assert gone.code == 1
     assert "cleanup" in gone.err

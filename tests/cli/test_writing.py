@@ -97,6 +97,17 @@ def test_a_bad_record_is_named_by_its_line_and_changes_nothing(cli: Cli, g: str)
     assert cli("commit", "list", g, "--json").json["commits"][0]["graph_manifest_version"] == 2
 
 
+def test_a_file_without_records_makes_no_commit(cli: Cli, g: str) -> None:
+    Path("none.jsonl").write_text("\n")
+    before = cli("commit", "list", g, "--json").json
+    told = cli("load", g, "--data", "none.jsonl", "--mode", "merge")
+    assert told.err.splitlines()[-1].endswith("the data hold no records: no commit was made")
+    assert told.lines == [f"loaded {g} on branch main with merge: 0 entities across 0 node types and 0 edge types"]
+    assert cli("load", g, "--data", "none.jsonl", "--mode", "merge", "--json").json["commit"] is None
+    assert cli("ingest", g, "--data", "none.jsonl", "--as", "me").lines[-1] == "actor_id: me"
+    assert cli("commit", "list", g, "--json").json == before
+
+
 def test_a_missing_data_file_is_named(cli: Cli, g: str) -> None:
     refused = cli("load", g, "--data", "absent.jsonl", "--mode", "append", "--quiet")
     assert (refused.code, refused.err) == (1, "Error: 'absent.jsonl' does not exist\n")
@@ -114,9 +125,14 @@ def test_ingest_is_forgiving_and_deprecated(cli: Cli, g: str) -> None:
         "  node City: 2",
         "actor_id: me",
     ]
+    assert done.err.splitlines()[-1] == (
+        "warning: not everything was loaded: values of a wrong type that became null: 0, "
+        "unknown or repeated members that were left out: 1"
+    )
     again = cli("ingest", g, "--data", "old.jsonl", "--branch", "old", "--json").json
     assert list(again)[:5] == ["uri", "branch", "base_branch", "branch_created", "mode"]
     assert again["branch_created"] is False
+    assert (again["values_nulled"], again["values_dropped"]) == (0, 1)
 
 
 # -- mutate
@@ -129,9 +145,9 @@ def mutate(g: str, name: str, params: str, *more: str) -> list[str]:
 def test_mutate_counts_what_it_changed(cli: Cli, g: str) -> None:
     done = cli(*mutate(g, "add", '{"name": "Cy", "age": 5}', "--as", "me"))
     assert (done.code, done.err) == (0, "")
-    assert done.lines == ["changed main via add: 1 nodes, 0 edges", "actor_id: me"]
+    assert done.lines == ["changed main via add: 1 node, 0 edges", "actor_id: me"]
     removed = cli(*mutate(g, "remove", '{"name": "Ada"}'))
-    assert removed.lines == ["changed main via remove: 1 nodes, 2 edges"]
+    assert removed.lines == ["changed main via remove: 1 node, 2 edges"]
 
 
 def test_mutate_reports_json_and_null_for_no_commit(cli: Cli, g: str) -> None:

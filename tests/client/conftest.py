@@ -32,8 +32,9 @@ def server(served_graph: omnigraph.Graph) -> Iterator[RunningServer]:
 def ways(server: RunningServer, served_graph: omnigraph.Graph) -> Iterator[dict[str, Api]]:
     """The same graph, by the name of the way to it."""
     awaited = AwaitedGraph(lambda: omnigraph.connect_async(server.url, graph="kb"))
+    here = served_graph.with_queries(omnigraph.queries(f"{EVERYBODY}\n{ADD}"))
     with omnigraph.connect(server.graph()) as remote:
-        yield {"embedded": cast(Any, served_graph), "remote": remote, "async": cast(Any, awaited)}
+        yield {"embedded": cast(Any, here), "remote": remote, "async": cast(Any, awaited)}
     awaited.close()
 
 

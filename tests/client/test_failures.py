@@ -44,7 +44,7 @@ from tests.client.three_graphs import Api, AwaitedGraph
 from tests.server.running import RunningServer
 from tests.server.sample import ADD, EVERYBODY, people, person
 from tests.support.http_server import Answer, HttpServer
-from tests.support.servers import served
+from tests.support.servers import served, with_force
 from tests.support.waiting import wait_until
 
 NOTES = "query notes() { match { $n: Note } return { $n.text as text } }"
@@ -223,7 +223,10 @@ def test_a_server_that_is_killed_in_the_middle_leaves_no_short_result(tmp_path: 
         stream, lines = remote.stream(NOTES), remote.export()
         assert stream.columns == ["text"]
         assert next(lines)
+        workers = process.workers()
         process.kill()
+        for pid in workers:
+            with_force(pid)
         with pytest.raises(AnswerBrokenError):
             list(stream)
         with pytest.raises(AnswerBrokenError):

@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph import AsyncRemoteGraph
-from omnigraph.api.graph import ServedGraphApi
+from omnigraph import AsyncRemoteGraph, Branch, RemoteSnapshot
+from omnigraph.api.areas import ChangesArea, MaintenanceArea, SchemaArea
+from omnigraph.api.graph import GraphApi
 
 
 class AwaitedGraph:
@@ -36,20 +37,23 @@ class AwaitedGraph:
     def run(self, awaited: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(awaited, self._loop).result()
 
-    @property
-    def schema_source(self) -> str:
-        return self.run(self.graph.schema_text())
-
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.graph, name)
+        return self.awaiting(name, getattr(self.graph, name))
+
+    def awaiting(self, name: str, found: Any) -> Any:
+        """A member of the graph, or of what is reached through it."""
+        if isinstance(found, VIEWS):
+            return AwaitedView(self, found)
         if not callable(found):
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            made = found(*args, **kwargs)
+            made = found(*(arg._view if isinstance(arg, AwaitedView) else arg for arg in args), **kwargs)
             if inspect.isasyncgen(made):
                 return self._iterated(made)
             result = self.run(made) if inspect.isawaitable(made) else made
+            if isinstance(result, VIEWS):
+                return AwaitedView(self, result)
             if name == "read_blob":
                 return AwaitedBlob(self, result)
             return AwaitedBatches(self, result) if name == "stream" else result
@@ -67,6 +71,22 @@ class AwaitedGraph:
                 found = self.run(_next(made))
 
         return items()
+
+
+VIEWS = (Branch, RemoteSnapshot, SchemaArea, ChangesArea, MaintenanceArea)
+
+
+class AwaitedView:
+    """A branch, a snapshot or an area for callers that do not wait."""
+
+    def __init__(self, graph: AwaitedGraph, view: Any) -> None:
+        self._graph, self._view = graph, view
+
+    def __repr__(self) -> str:
+        return repr(self._view)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._graph.awaiting(name, getattr(self._view, name))
 
 
 _END = object()
@@ -108,5 +128,5 @@ class AwaitedBatches:
         return pa.RecordBatchReader.from_batches(self._batches.schema, iter(self))
 
 
-Api = ServedGraphApi
+Api = GraphApi
 """What tests of the suite hold, whichever it is."""

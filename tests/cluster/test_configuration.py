@@ -204,9 +204,9 @@ def test_all_problems_are_found_in_one_pass(tmp_path: Path) -> None:
 def test_shape_errors_name_their_lines_and_come_together(tmp_path: Path) -> None:
     text = "version: one\nmetadata: []\nstate: {lock: maybe}\ngraphs:\n  kb: {queries: 7}\n  1: {}\npolicies: {p: }\n"
     report = configured(tmp_path, text, {}).validate()
-    assert codes(report) == ["invalid_cluster_yaml"] * 8
-    lines = sorted(finding.message.split(":")[0] for finding in report.diagnostics)
-    assert lines == [f"line {number}" for number in (1, 2, 3, 5, 5, 6, 7, 7)]
+    assert codes(report) == [*["invalid_cluster_yaml"] * 7, "policy_missing_applies_to"]
+    lines = sorted(finding.message.split(":")[0] for finding in report.diagnostics[:-1])
+    assert lines == [f"line {number}" for number in (1, 2, 3, 5, 5, 6, 7)]
 
 
 FORMS: list[Any] = ["q", "q/people.gq", ["q/people.gq"], ["q", "q/people.gq"]]
@@ -263,3 +263,38 @@ def test_bases_have_one_spelling(tmp_path: Path) -> None:
     again = configured(tmp_path, bases((S3, "server_safe"), (f"{local}/", "embedded_only")), {}).validate()
     assert report.ok
     assert report.resource_digests == again.resource_digests
+
+
+def test_missing_files_are_reported_together_with_flaws_of_the_configuration(tmp_path: Path) -> None:
+    text = """
+version: 1
+env_file: .env
+novelty: 1
+graphs:
+  kb: {schema: absent.pg, queries: {f: {file: absent.gq}}, streaming: true}
+  lab: {schema: ""}
+  bare: {}
+policies:
+  p: {file: absent.yaml, applies_to: [kb], tests: gone.yaml}
+  q: {file: [p.yaml], applies_to: [kb]}
+pipelines:
+  load: {file: gone.yaml, graph: kb}
+"""
+    report = configured(tmp_path, text, {}).validate()
+    assert not report.ok
+    assert sorted((finding.code, finding.path) for finding in report.diagnostics) == sorted(
+        [
+            ("future_phase_field", "env_file"),
+            ("removed_streaming_declaration", "graphs.kb.streaming"),
+            *[("invalid_cluster_yaml", "cluster.yaml")] * 4,
+            ("schema_file_missing", "graphs.kb.schema"),
+            ("query_file_missing", "graphs.kb.queries.f.file"),
+            ("policy_file_missing", "policies.p.file"),
+            ("duplicate_policy_binding", "policies.q.applies_to"),
+            ("invalid_pipeline_file", "pipelines.load.file"),
+        ]
+    )
+    shown = "\n".join(map(str, report.diagnostics))
+    assert "graphs.lab.schema is empty; name a file" in shown
+    assert "graphs.bare lacks the key 'schema'" in shown
+    assert "policies.q.file has to be text" in shown

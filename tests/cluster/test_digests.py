@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from omnigraph.cluster.digests import embedding_provider_digest, file_digest, graph_digest, recorded_graph_digest
+from omnigraph.cluster.digests import composite_digest, embedding_provider_digest, file_digest, graph_digest
 from omnigraph.cluster.state import AppliedRevision, BlobBase, BlobPolicy, Resource, State
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
@@ -46,6 +46,6 @@ def test_a_state_says_what_the_digest_of_its_graph_is() -> None:
         "provider.embedding.p": Resource(digest=embedding_provider_digest(profile), embedding_profile=profile),
     }
     state = State(state_revision=1, operation_id="x", applied_revision=AppliedRevision(None, resources))
-    assert recorded_graph_digest(state, "kb") == graph_digest(
+    assert composite_digest(state.resources, "kb") == graph_digest(
         "kb", "1" * 64, {"a": "2" * 64}, ("provider.embedding.p", embedding_provider_digest(profile)), BLOBS
     )

@@ -110,7 +110,7 @@ def test_a_change_of_a_comment_is_a_change_of_the_text(files: ClusterFiles) -> N
     assert files.apply("ana").converged
     with omnigraph.open(files.graph_uri("kb")) as graph:
         assert graph.snapshot().schema_document.source == f"// people\n{SCHEMA}"
-        assert graph.workspace.head("main").entry.commit.actor == "ana"
+        assert graph._workspace.head("main").entry.commit.actor == "ana"
     assert files.refresh().resource_statuses["schema.kb"].conditions == ()
 
 
@@ -208,6 +208,66 @@ def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: Cluster
     assert isinstance(gone, GraphTombstone)
     assert gone.actor == "ana"
     assert gone.approval_id in files.state.approval_records
+
+
+def test_a_delete_that_waits_for_approval_does_not_hold_up_a_policy_of_other_graphs(files: ClusterFiles) -> None:
+    files.file("p.yaml", POLICY)
+    graphs = {"kb": Declared(queries={"people.gq": QUERIES}), "lab": Declared()}
+    files.write(graphs, policies={"p": {"file": "p.yaml", "applies_to": ["kb", "lab"]}})
+    assert files.apply().converged
+    files.file("p.yaml", POLICY.replace("[ana]", "[ana, bob]"))
+    remaining = {"kb": Declared(queries={"people.gq": QUERIES.replace("$p.name }", "$p.age }")})}
+    files.write(remaining, policies={"p": {"file": "p.yaml", "applies_to": ["kb"]}})
+    report = files.apply()
+    found = outcomes(report)
+    assert found["policy.p"] == found["query.kb.find"] == "update applied"
+    assert found["graph.lab"] == "delete blocked approval_required"
+    assert not report.converged
+    assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab"), "the graph keeps its rules"
+    assert outcomes(files.apply())["policy.p"] == "update blocked dependency_not_applied", "only the binding is left"
+    assert files.approve("graph.lab").ok
+    assert files.apply("ana").converged
+    assert files.state.resources["policy.p"].applies_to == ("graph.kb",)
+
+
+def test_rules_of_a_graph_that_stays_do_not_become_rules_of_the_server(files: ClusterFiles) -> None:
+    files.file("p.yaml", POLICY)
+    files.write({"kb": Declared(), "lab": Declared()}, policies={"p": {"file": "p.yaml", "applies_to": ["lab"]}})
+    assert files.apply().converged
+    files.file("p.yaml", POLICY.replace("[read, change], branch_scope: any", "[graph_list]"))
+    files.write({"kb": Declared()}, policies={"p": {"file": "p.yaml", "applies_to": ["cluster"]}})
+    assert outcomes(files.apply())["policy.p"] == "update blocked dependency_not_applied"
+
+
+def test_a_file_with_one_edited_query_is_one_update(files: ClusterFiles) -> None:
+    files.write({"kb": Declared(queries={"people.gq": QUERIES})})
+    assert files.apply().converged
+    applied = dict(files.state.resources)
+    edited = "// who is who\n" + QUERIES.replace("return { $p.name }", "return { $p.name, $p.age }")
+    files.write({"kb": Declared(queries={"people.gq": edited})})
+    changed = {change.resource: change.operation for change in files.plan().changes}
+    assert changed == {"graph.kb": "update", "query.kb.find": "update"}
+    report = files.apply()
+    assert report.converged
+    assert outcomes(report) == {"graph.kb": "update derived", "query.kb.find": "update applied"}
+    assert files.state.resources["query.kb.add"] == applied["query.kb.add"]
+    assert files.plan().changes == ()
+    assert {query.name: "$p.age" in query.source for query in read_serving(files.source).queries} == {
+        "find": True,
+        "add": False,
+    }
+    again = files.apply()
+    assert (again.converged, again.state_written) == (True, False)
+
+
+def test_a_query_whose_applied_text_is_lost_is_applied_again(files: ClusterFiles) -> None:
+    files.write({"kb": Declared(queries={"people.gq": QUERIES})})
+    assert files.apply().converged
+    for payload in (files.directory / "__cluster/resources/query/kb").rglob("*.gq"):
+        payload.unlink()
+    files.write({"kb": Declared(queries={"people.gq": QUERIES + "// edited\n"})})
+    assert {change.resource for change in files.plan().changes} == {"graph.kb", "query.kb.add", "query.kb.find"}
+    assert files.apply().converged
 
 
 def test_an_earlier_state_can_be_looked_at(files: ClusterFiles) -> None:

@@ -504,14 +504,17 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
     return report
 
 
+def edited(label: str) -> str:
+    """The query file with both queries described otherwise."""
+    return QUERIES.replace(") {", f') @description("{label}") {{')
+
+
 @provokes("resource_content_changed")
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
     """Somebody saves a file while it is applied."""
-    files.file("kb/people.gq", QUERIES + "// one\n")
+    files.file("kb/people.gq", edited("one"))
     before = revision_file(files)
-    report = during_apply(
-        files, lambda kind, path: kind == "list", lambda: files.file("kb/people.gq", QUERIES + "// two\n")
-    )
+    report = during_apply(files, lambda kind, path: kind == "list", lambda: files.file("kb/people.gq", edited("two")))
     assert revision_file(files) == before
     assert outcomes(report)["query.kb.find"] == "update blocked resource_content_changed"
     return report
@@ -519,7 +522,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
 
 @provokes("resource_payload_write_error")
 def _(files: ClusterFiles, refuse: Refuse) -> Any:
-    files.file("kb/people.gq", QUERIES + "// one\n")
+    files.file("kb/people.gq", edited("one"))
     refuse("create", "__cluster/resources/")
     report = files.apply()
     assert not report.state_written

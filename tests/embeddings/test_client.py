@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, EnvironmentEmbedder, ProviderKind, Role
+from omnigraph.embeddings import EmbeddingClient, EmbeddingConfig, EnvironmentEmbedder, ProviderKind, Role, open_client
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError, EmbeddingError
 from omnigraph.language.catalog import EmbedSource, Property
@@ -101,6 +101,35 @@ def test_another_model_than_the_recorded_one_is_refused_before_any_call() -> Non
         assert part in str(refused.value)
     assert provider.asked == []
     assert query_vector(client(provider, "openai/x"), "Book", vector_property("openai/x"), "t").size == 2
+
+
+@pytest.mark.parametrize(
+    ("recorded", "provider"),
+    [
+        ("openai/text-embedding-3-large", "OMNIGRAPH_EMBED_PROVIDER=openai-compatible"),
+        ("text-embedding-3-small", "OMNIGRAPH_EMBED_PROVIDER=openai"),
+        ("gemini-embedding-2", "OMNIGRAPH_EMBED_PROVIDER=gemini"),
+        ("all-MiniLM-L6-v2", "OMNIGRAPH_EMBED_PROVIDER=local"),
+        ("house-model", "OMNIGRAPH_EMBED_PROVIDER to the provider that has it"),
+    ],
+)
+def test_the_mock_passes_for_no_model_and_the_advice_names_the_provider(recorded: str, provider: str) -> None:
+    variables = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1", "OMNIGRAPH_EMBED_MODEL": recorded}
+    for mock in (EnvironmentEmbedder(variables), open_client(EmbeddingConfig(ProviderKind.MOCK, recorded), {})):
+        with pytest.raises(BadRequestError) as refused:
+            query_vector(mock, "Book", vector_property(recorded), "tides")
+        for part in ("the mock", f"'{recorded}'", provider, f"OMNIGRAPH_EMBED_MODEL='{recorded}'", "EMBEDDINGS_MOCK"):
+            assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("recorded", ["mock", None])
+def test_the_mock_answers_to_its_own_name(recorded: str | None) -> None:
+    mock = EnvironmentEmbedder({"OMNIGRAPH_EMBED_PROVIDER": "mock", "OMNIGRAPH_EMBED_MODEL": "a label"})
+    assert query_vector(mock, "Book", vector_property(recorded), "tides").size == 2
+    real = client(Answering(1, 0), "text-embedding-3-large")
+    if recorded is not None:
+        with pytest.raises(BadRequestError, match="holds vectors of model 'mock'"):
+            query_vector(real, "Book", vector_property(recorded), "tides")
 
 
 def test_another_model_is_told_before_a_missing_key() -> None:

@@ -41,4 +41,4 @@ def change_schema(graph: Graph, branch: str, schema: str) -> None:
             strict=True,
         )
 
-    graph.workspace.commit(branch, prepare, Intent(kind="schema_apply"), strict=True)
+    graph._workspace.commit(branch, prepare, Intent(kind="schema_apply"), strict=True)

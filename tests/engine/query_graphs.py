@@ -125,4 +125,4 @@ def build_indexes(graph: Graph) -> None:
                 state = staged[key].state
         return PublishPlan(staged=staged)
 
-    graph.workspace.commit("main", prepare, Intent(kind="index"))
+    graph._workspace.commit("main", prepare, Intent(kind="index"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,7 +53,7 @@ def museum(tmp_path: Path) -> Graph:
 
 
 def test_every_declared_property_is_there_exact_and_in_its_export_form(museum: Graph) -> None:
-    sample = next(json.loads(line) for line in museum.export(types=["Sample"]) if '"42"' in line)
+    sample = next(json.loads(line) for line in museum.export(types=["Sample"], epoch=True) if '"42"' in line)
     assert sample == {
         "type": "Sample",
         "data": {
@@ -73,6 +75,23 @@ def test_every_declared_property_is_there_exact_and_in_its_export_form(museum: G
     assert set(empty["data"]) == set(sample["data"])
 
 
+def test_dates_are_texts_of_iso_8601_unless_numbers_are_asked_for(museum: Graph) -> None:
+    sample = next(json.loads(line) for line in museum.export(types=["Sample"]) if '"42"' in line)["data"]
+    assert (sample["day"], sample["days"]) == ("2031-05-04", ["1970-01-02"])
+    assert sample["moment"] == "2031-05-04T01:02:03.456Z"
+    everywhere = [museum.export(), museum.branch("main").export(), museum.snapshot().export()]
+    assert len({"".join(lines) for lines in everywhere}) == 1
+    numbers = [
+        museum.export(epoch=True),
+        museum.branch("main").export(epoch=True),
+        museum.snapshot().export(epoch=True),
+    ]
+    assert len({"".join(lines) for lines in numbers}) == 1
+    buffer = io.BytesIO()
+    museum.export_to(buffer, epoch=True)
+    assert buffer.getvalue().decode() == "".join(museum.export(epoch=True)) != "".join(museum.export())
+
+
 def test_edges_come_first_then_types_by_name_and_entities_by_id(museum: Graph) -> None:
     records = [json.loads(line) for line in museum.export()]
     assert [(r.get("edge") or r["type"], r["data"]["id"]) for r in records] == [
@@ -83,7 +102,12 @@ def test_edges_come_first_then_types_by_name_and_entities_by_id(museum: Graph) -
         ("Sample", "42"),
         ("Sample", "7"),
     ]
-    assert records[0] == {"edge": "Guards", "from": "k7", "to": '["3","east"]', "data": {"id": "g1", "since": 0}}
+    assert records[0] == {
+        "edge": "Guards",
+        "from": "k7",
+        "to": '["3","east"]',
+        "data": {"id": "g1", "since": "1970-01-01T00:00:00.000Z"},
+    }
     assert [r["data"]["photo"] for r in records[2:4]] == ["base64:AAE=", "base64:"]
 
 
@@ -157,8 +181,8 @@ def _read(path: str, format: str) -> pa.Table:
 
 
 def test_unknown_formats_and_unwritable_places_are_refused(museum: Graph, tmp_path: Path) -> None:
-    with pytest.raises(BadRequestError, match="unknown file format 'csv'"):
-        museum.export_files(tmp_path / "files", format="csv")
+    with pytest.raises(BadRequestError, match="unknown file format 'xls'"):
+        museum.export_files(tmp_path / "files", format="xls")
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(BadRequestError, match="can't write"):
         museum.export_files(tmp_path / "taken")
@@ -168,3 +192,29 @@ def test_writing_into_a_buffer_counts_the_entities(museum: Graph) -> None:
     buffer = io.BytesIO()
     assert museum.export_to(buffer, types=["Exhibit", "Guards"]) == 3
     assert buffer.getvalue().count(b"\n") == 3
+
+
+def test_csv_files_load_back_unchanged(museum: Graph, tmp_path: Path) -> None:
+    """Every type, edges with their ends, nulls beside empty texts, lists, vectors, blobs and dates."""
+    museum.export_files(tmp_path / "files", format="csv")
+    copy = Graph.init(tmp_path / "copy", museum.schema_text())
+    for kind in ("node", "edge"):
+        for file in sorted((tmp_path / "files").glob(f"{kind}.*.csv")):
+            copy.load(file, type=file.name.split(".")[1], mode="append")
+    assert list(copy.export()) == list(museum.export())
+
+
+def test_files_are_not_replaced_where_there_are_no_hard_links(
+    museum: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    written = museum.export_files(tmp_path / "files", format="csv", types=["Exhibit"])
+    file = Path(written[0].path)
+    kept = file.read_bytes()
+    assert kept.startswith(b"id,")
+    with pytest.raises(BadRequestError, match="exists already"):
+        museum.export_files(tmp_path / "files", format="csv", types=["Exhibit"])
+    assert (file.read_bytes(), [path.name for path in file.parent.iterdir()]) == (kept, [file.name])

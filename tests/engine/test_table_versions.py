@@ -113,7 +113,7 @@ def test_finding_it_reads_few_entries(graph: Graph) -> None:
         add(graph, "a", str(number))
     forget(graph, range(1, 42))
     opened = Graph.open(graph.uri)
-    state, counts = opened.snapshot(), opened.workspace.root.objects.counts
+    state, counts = opened.snapshot(), opened._workspace.root.objects.counts
     before = counts.get("get", 0)
     assert state.table_versions() == {"edge:E": 1, "node:A": 41, "node:B": 1}
     assert counts["get"] - before <= 12, "two binary searches over 41 versions"
@@ -123,6 +123,6 @@ def test_reading_it_costs_nothing_when_entries_say_it(graph: Graph) -> None:
     add(graph, "a", "x")
     settle(graph)
     state = graph.snapshot()
-    before = dict(graph.workspace.root.objects.counts)
+    before = dict(graph._workspace.root.objects.counts)
     state.listing()
-    assert dict(graph.workspace.root.objects.counts) == before
+    assert dict(graph._workspace.root.objects.counts) == before

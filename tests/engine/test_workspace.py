@@ -47,7 +47,7 @@ def test_a_commit_and_a_publish_of_one_branch_exclude_each_other(tmp_path: Path)
     """A plan that was prepared at leisure must not be published in the middle of another writer's commit: that one
     would have to do its work again."""
     graph = new_graph(str(tmp_path / "g"))
-    workspace = graph.workspace
+    workspace = graph._workspace
     prepared = workspace.begin("main", Intent(kind="load"))
     versions: list[int] = []
     publisher = threading.Thread(
@@ -71,7 +71,7 @@ def test_a_commit_and_a_publish_of_one_branch_exclude_each_other(tmp_path: Path)
 
 
 def test_a_write_within_a_write_to_the_same_branch_is_refused_instead_of_waiting_for_itself(tmp_path: Path) -> None:
-    workspace = new_graph(str(tmp_path / "g")).workspace
+    workspace = new_graph(str(tmp_path / "g"))._workspace
 
     def prepare(txn: WriteTxn) -> PublishPlan:
         workspace.publish(txn, EMPTY)
@@ -92,7 +92,7 @@ def test_a_snapshot_embeds_with_the_client_of_its_graph(notes: Graph) -> None:
 
 def test_a_snapshot_and_a_transaction_keep_every_setting(notes: Graph) -> None:
     graph = notes.with_embedding(Compass()).with_limits(Limits(rows=7))
-    for resources in (graph.snapshot().resources, graph.workspace.begin("main", Intent(kind="load")).resources):
+    for resources in (graph.snapshot().resources, graph._workspace.begin("main", Intent(kind="load")).resources):
         assert resources.limits == Limits(rows=7)
         assert resources.embedder is graph.embedder
         assert resources.external_blobs is graph.external_blobs

@@ -120,6 +120,85 @@ def test_the_areas_are_methods_of_the_graph_under_short_names(graph: omnigraph.G
     assert graph.maintenance.repair() is not None
 
 
+def test_a_schema_is_a_text_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schema.pg").write_text(f"\ufeff{SCHEMA}")
+    for number, schema in enumerate((Path("schema.pg"), "schema.pg", str(tmp_path / "schema.pg"), SCHEMA)):
+        with omnigraph.init(tmp_path / f"g{number}", schema) as graph:
+            assert graph.schema.show() == SCHEMA
+    for missing in ("none.pg", Path("none.pg"), Path("none")):
+        with pytest.raises(BadRequestError, match=r"can't read the schema 'none(\.pg)?': No such file"):
+            omnigraph.init(tmp_path / "none", missing)
+    assert not (tmp_path / "none").exists()
+
+
+def test_entities_are_counted_where_they_are_asked_for(graph: omnigraph.Graph) -> None:
+    work = graph.branch("work", create=True)
+    work.load([{"isbn": "3"}], type="Book", mode="append")
+    assert (graph.count("Book"), work.count("Book"), graph.count("node:Book", branch="work")) == (2, 3, 3)
+    assert (graph.count("Book", version=1), graph.at(1).count("Book")) == (0, 0)
+    assert work.head() == work.at().commit_id == graph.resolve_snapshot("work")
+    assert work.profile(q.all).rows == 3
+    with pytest.raises(BadRequestError, match="no type 'Bok'; did you mean 'Book'"):
+        graph.count("Bok")
+
+
+def test_queries_are_offered_by_name(graph: omnigraph.Graph, tmp_path: Path) -> None:
+    (tmp_path / "q.gq").write_text(QUERIES)
+    for queries in (tmp_path / "q.gq", str(tmp_path / "q.gq"), q):
+        with omnigraph.open(graph.uri, queries=queries, embedder=Moods()) as offering:
+            assert [query.name for query in offering.stored_queries().queries] == ["all", "like", "rename"]
+            assert offering.invoke("like", {"text": "calm"})[0] == {"isbn": "1"}  # type: ignore[index]
+    assert graph.stored_queries().queries == ()
+    with pytest.raises(omnigraph.NotFoundError, match="stored query not found"):
+        graph.invoke("all")
+    offering = graph.with_queries(q)
+    done = offering.invoke("rename", {"isbn": "1", "title": "n"}, idempotency_key="k", actor="ada")
+    again = offering.invoke("rename", {"isbn": "1", "title": "n"}, idempotency_key="k", actor="ada")
+    assert isinstance(done, omnigraph.MutationReceipt)
+    assert isinstance(again, omnigraph.MutationReceipt)
+    assert (done.replayed, again.replayed, again.commit) == (False, True, done.commit)
+    with pytest.raises(BadRequestError, match="it runs on a branch"):
+        offering.invoke("rename", {"isbn": "1", "title": "n"}, version=1)
+    with pytest.raises(BadRequestError, match="only stored mutations have a precondition"):
+        offering.invoke("all", if_commit=done.commit.id)  # type: ignore[union-attr]
+
+
+def test_results_are_shown_in_a_line_or_a_few(graph: omnigraph.Graph) -> None:
+    """What a person sees of them, and no member that is long or says nothing."""
+    graph.load([{"isbn": "3"}], type="Book", mode="append", actor="ada")
+    work = graph.branch("work", create=True)
+    changed = work.mutate(q.rename, isbn="1", title="n", actor="ada")
+    shown = [
+        graph, work, graph.at(), graph.schema, graph.changes, graph.maintenance, changed, changed.commit,
+        work.mutate(q.rename, isbn="9", title="n"), work.diff(), work.preview_merge(), graph.commits(),
+        graph.commit_history(limit=2), graph.create_branch("gone"), graph.delete_branch("gone"), graph.listing(),
+        graph.schema.plan(SCHEMA + "node A { b: String }"), graph.schema.apply(SCHEMA), work.merge_into(),
+        graph.maintenance.optimize(), graph.maintenance.cleanup(keep_versions=9, dry_run=True),
+        graph.maintenance.verify(), graph.maintenance.repair(), graph.maintenance.maintain(),
+        graph.changes.poll(start="beginning"), graph.stored_queries(),
+        graph.load([{"isbn": "4"}], type="Book", mode="append"),
+    ]  # fmt: skip
+    for each in shown:
+        text = repr(each)
+        assert text.startswith("<"), text
+        assert len(text.splitlines()) <= 11, text
+        assert all(len(line) <= 160 for line in text.replace(graph.uri, "URI").splitlines()), text
+    commit = changed.commit
+    assert commit is not None
+    assert repr(changed) == f"<rename on 'work': changed 1 node, 0 edges, commit {commit.id}>"
+    assert repr(commit) == f"<commit {commit.id}, version 5 of work by ada, {commit.created:%Y-%m-%d %H:%M:%S}Z>"
+    assert repr(shown[-1]).startswith("<loaded 1 Book into 'main' by append, commit ")
+    assert repr(graph.maintenance.verify()).endswith(": clean>")
+
+
+def test_the_package_runs_as_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "omnigraph", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"omnigraph {omnigraph.__version__}\n"
+    wrong = subprocess.run([sys.executable, "-m", "omnigraph", "nonsense"], capture_output=True, text=True)
+    assert (wrong.returncode, "Usage: omnigraph " in wrong.stderr) == (2, True)
+
+
 def test_a_store_is_reached_by_options_alone(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable of the environment names the store or its keys: both libraries get the options."""
     bucket = "reached-by-options"

@@ -20,7 +20,7 @@ _VOLATILE = (
     ("ETAG", re.compile(r'(?<=")[0-9a-f]{32}(?=\\?")'), "{}-{}"),
     ("VERSION", re.compile(r"(?<![0-9.])[0-9]{17,20}(?![0-9.])|(?<=_versions/d)[0-9]+"), "{}-{}"),
     ("TIME", re.compile(r"\b1[0-9]{15}\b"), "9{1:015}"),
-    ("MOMENT", re.compile(r"(?<=authored_at: )[0-9T:.-]+Z"), "{}-{}"),
+    ("MOMENT", re.compile(r"(?:(?<=authored_at: )|(?<=created: ))[0-9T:.-]+Z"), "{}-{}"),
     ("BYTES", re.compile(r'(?<="bytes_removed": )[1-9][0-9]*'), "9{1:05}"),
 )
 

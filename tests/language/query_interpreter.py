@@ -132,6 +132,8 @@ class Interpreter:
                 return [row for row, seen in zip(kept, reduced, strict=True) if not self.rows(op.inner, seen)]
             case ir.Rank():
                 return self._ranked(op, outer)
+            case ir.BestNodes():
+                return self._best_nodes(op, outer)
             case ir.Fuse():
                 return self._fused(op, outer)
             case ir.Sort():
@@ -176,8 +178,8 @@ class Interpreter:
             following: list[str] = []
             for node in frontier:
                 for _, neighbour in self._incident(op, node):
-                    if symmetric and neighbour == node:
-                        if hop >= op.min_hops:
+                    if symmetric and neighbour == start:
+                        if hop == 1 and op.min_hops <= 1:
                             reached[neighbour] = None
                     elif not symmetric or neighbour not in seen:
                         seen.add(neighbour)
@@ -193,7 +195,12 @@ class Interpreter:
         variable = op.rank.field.variable
         found = [(sign * score, row[variable], row) for score, row in scored if score is not None]
         found.sort(key=lambda entry: entry[:2])
-        return [row for _, _, row in found[: op.keep]]
+        return [row for _, _, row in found]
+
+    def _best_nodes(self, op: ir.BestNodes, outer: Row) -> list[Row]:
+        rows = self.rows(op.input, outer)
+        best = list(dict.fromkeys(row[op.variable] for row in rows))[: op.count]
+        return [row for row in rows if row[op.variable] in best]
 
     def _fused(self, op: ir.Fuse, outer: Row) -> list[Row]:
         arms = [self.rows(op.first, outer), self.rows(op.second, outer)]
@@ -240,7 +247,7 @@ class Interpreter:
             return None
         match aggregate.function:
             case AggregateFunction.SUM:
-                return float(sum(values))
+                return sum(values)
             case AggregateFunction.AVG:
                 return sum(values) / len(values)
             case AggregateFunction.MIN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from omnigraph.api.limits import QueryLimits
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.query import compile as compiling
 from omnigraph.language.query.compile import compile_queries
@@ -103,5 +104,6 @@ def test_the_cache_holds_so_much_text_and_no_more() -> None:
     assert long < compiling._cache.characters <= compiling.CACHE_CHARACTERS
     kept = compile_queries("// 5".ljust(long), catalog())
     assert compile_queries("// 5".ljust(long), catalog()) is kept
-    compile_queries("// all".ljust(compiling.CACHE_CHARACTERS + 1), catalog())
+    larger = QueryLimits(bytes=2 * compiling.CACHE_CHARACTERS)
+    compile_queries("// all".ljust(compiling.CACHE_CHARACTERS + 1), catalog(), limits=larger)
     assert compile_queries("// 5".ljust(long), catalog()) is kept, "one that fills the memory alone is not remembered"

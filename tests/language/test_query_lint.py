@@ -16,7 +16,7 @@ FILE = SchemaSource("file", "archive.pg")
 
 
 def lint(text: str) -> LintReport:
-    return lint_queries(catalog(), text, query_path="q.gq", schema_source=FILE)
+    return lint_queries(catalog(), text, query_path="q.gq", schema_source=FILE, pedantic=True)
 
 
 RESULT_SHAPES: list[tuple[str, dict[str, Any]]] = [
@@ -36,7 +36,9 @@ RESULT_SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("[1.5]", {"name": "literal", "kind": "list", "item_kind": "float", "nullable": False}),
     ("now()", {"name": "now", "kind": "datetime", "nullable": False}),
     ("count($p)", {"name": "count", "kind": "bigint", "nullable": True}),
-    ("sum($p.pages)", {"name": "sum", "kind": "float", "nullable": True}),
+    ("sum($p.pages)", {"name": "sum", "kind": "bigint", "nullable": True}),
+    ("sum($p.price)", {"name": "sum", "kind": "float", "nullable": True}),
+    ("avg($p.pages)", {"name": "avg", "kind": "float", "nullable": True}),
     ("max($p.pages)", {"name": "max", "kind": "int", "nullable": True}),
     ("min($p.title) as m", {"name": "m", "kind": "string", "nullable": True}),
     ("bm25($p.title, $q)", {"name": "bm25", "kind": "float", "nullable": False}),

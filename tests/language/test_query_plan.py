@@ -141,9 +141,11 @@ def test_column_types() -> None:
     )
     shown = [str(column.type) for column in query.read_plan.columns]
     assert shown == ["String", "I32?", "Vector(4)?", "[String]?", "DateTime", "F64"]
-    aggregated = compiled(read("$p: Paper", "count($p), sum($p.pages), max($p.title), $p.state"))
+    aggregated = compiled(
+        read("$p: Paper", "count($p), sum($p.pages), sum($p.price), avg($p.pages) as mean, max($p.title), $p.state")
+    )
     shown = [str(column.type) for column in aggregated.read_plan.columns]
-    assert shown == ["I64", "F64?", "String?", "enum(draft, final, withdrawn)"]
+    assert shown == ["I64", "I64?", "F64?", "F64?", "String?", "enum(draft, final, withdrawn)"]
 
 
 def test_a_ranked_group_leads_the_cross_join() -> None:
@@ -151,7 +153,15 @@ def test_a_ranked_group_leads_the_cross_join() -> None:
     (join,) = find(plan, ir.CrossJoin)
     assert isinstance(join, ir.CrossJoin)
     assert isinstance(join.left, ir.Rank)
-    assert join.left.keep == 3
+
+
+def test_a_ranking_has_few_other_ways_to_its_nodes_and_equalities_come_first() -> None:
+    more = "".join(f"  $x{i} wrote $p  $x{i}.age < {i}" for i in range(9))
+    match = f'$p: Paper  $z wrote $p  $z.age > 3{more}  $y wrote $p  $y.handle = "b"'
+    (rank,) = find(tree(read(match, "$p", "order { nearest($p.vec, $q) } limit 3", "$q: Vector(4)")), ir.Rank)
+    assert isinstance(rank, ir.Rank)
+    begun = [next(below for below in reversed(list(find(start, ir.Scan)))) for start in rank.starts]
+    assert [scan.variable for scan in begun if isinstance(scan, ir.Scan)] == ["y", "z", "x0", "x1"]
 
 
 REFUSED = [

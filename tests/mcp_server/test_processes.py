@@ -289,11 +289,29 @@ def test_a_server_says_on_which_terms_agents_work(library_path: Path) -> None:
         assert len(await agent.pages("schema", "types")) > 1
 
     where = ("serve", "--store", str(library_path), "--unauthenticated", "--bind", "127.0.0.1:0")
-    with served(*where, "--mcp-allow-main", "--mcp-max-tokens", "200") as server:
+    allowed = ("--allowed-host", "graphs.example.org", "--allowed-host", "other")
+    with served(*where, "--mcp-allow-main", "--mcp-max-tokens", "200", *allowed) as server:
         as_agent(f"{server.url}/mcp", script)
+        for host, status in (("evil.example", 421), ("graphs.example.org:80", 200), ("other", 200)):
+            headers = {"Accept": "application/json, text/event-stream", "Host": host}
+            assert httpx.get(f"{server.url}/graphs", headers=headers).status_code == status
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+            assert httpx.post(f"{server.url}/mcp", json=call, headers=headers).status_code == status
 
 
 # The endpoint of its own
+
+
+def test_an_endpoint_at_all_addresses_is_called_by_its_own_names(library_path: Path) -> None:
+    where = ("mcp", "--store", str(library_path), "--http", "0.0.0.0:0", "--unauthenticated")
+    with served(*where, "--allowed-host", "tools.example.org") as server:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        for host, status in (("evil.example", 421), ("localhost", 200), ("tools.example.org:80", 200)):
+            headers = {"Accept": "application/json, text/event-stream", "Host": host}
+            answer = httpx.post(f"http://127.0.0.1:{server.port}/mcp", json=call, headers=headers)
+            assert answer.status_code == status, answer.text
+        headers = {"Accept": "application/json, text/event-stream", "Origin": "https://evil.example"}
+        assert httpx.post(f"http://127.0.0.1:{server.port}/mcp", json=call, headers=headers).status_code == 403
 
 
 def test_a_graph_over_http_without_a_server(library_path: Path) -> None:

@@ -139,6 +139,11 @@ def test_a_state_is_read_by_its_own_schema(library: omnigraph.Graph) -> None:
         around = await agent.call("neighbours", type="Tag", id="ocean", **then)
         assert [each["id"] for each in around["neighbours"]] == ["1"]
         (change,) = (await agent.call("commit_changes", commit=loaded.id))["changes"]
+        assert (
+            "did you mean 'Book'" in (await agent.refused("commit_changes", commit=loaded.id, types=["Bok"]))["error"]
+        )
+        refused = await agent.refused("diff", before="main", after="main", types=["Bok"])
+        assert "did you mean 'Book'" in refused["error"]
         assert change["after"]["since"] == "2020-01-02"
         assert "Tag" in (await agent.refused("entity", type="Tag", id="ocean"))["error"]
 
@@ -387,6 +392,9 @@ def test_a_write_that_is_repeated_by_its_key_writes_once(library: omnigraph.Grap
         first, again = await agent.call("mutate", **add), await agent.call("mutate", **add)
         assert again["commit"] == first["commit"]
         assert again["replayed"] is True
+        renamed = library.schema_text().replace("Author", "Writer")
+        library.apply_schema(renamed.replace("node Writer", 'node Writer @rename_from("Author")'), branch="work")
+        assert await agent.call("mutate", **add) == again, "whatever became of the schema"
         stale = await agent.refused("mutate", **{**add, "idempotency_key": "two", "if_commit": "01NOTTHEHEAD"})
         assert stale["type"] == "precondition_failed"
         side = {"name": "side", "source": "work", "idempotency_key": "made"}

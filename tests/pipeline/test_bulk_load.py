@@ -94,7 +94,7 @@ def test_rows_of_one_type_are_taken_by_their_column_names(
             f"{tmp_path}/ends.csv: rows of the edge type Likes need the columns from and to, or src and dst" in message
         )
         message = refused(capsys, graph, "--data", str(tmp_path / "bad.csv"), "--type", "Reader", *here, mode="merge")
-        place = "line 2" if engine == "local" else "row 1"
+        place = "line 2" if engine == "local" else "line 2 (row 1)"
         assert f"{tmp_path}/bad.csv, {place}: node:Reader: @range violation on Reader.age" in message
     assert graph.snapshot().commit_id == before
 
@@ -140,7 +140,11 @@ def test_a_file_of_rows_means_the_same_to_both_engines(
     assert everything(there) == everything(here)
     for engine, graph in (("local", here), ("spark", there)):
         empty = ["--data", str(none), "--type", "Reader", "--engine", engine]
-        assert load(capsys, graph, *empty)["nodes"] == []
+        version = graph.snapshot().version
+        told = load(capsys, graph, *empty)
+        assert (told["nodes"], told["commit"], graph.snapshot().version) == ([], None, version)
+        told = load(capsys, graph, *empty, "--branch", "new", "--from", "main")
+        assert (told["branch_created"], told["commit"], graph.snapshot("new").version) == (True, None, version)
         refused(capsys, graph, *empty, mode="overwrite")  # a loan would end in nothing
         no_edges = ["--data", str(no_loans), "--type", "Borrowed", "--engine", engine]
         assert load(capsys, graph, *no_edges, mode="overwrite")["edges"] == [{"name": "Borrowed", "entities_loaded": 0}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from pyspark.sql import SparkSession
 import omnigraph
 from omnigraph.cli.main import run as command
 from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.errors import PolicyError
 from tests.pipeline.library import csv
 from tests.support.clusters import Cluster, make_cluster
+from tests.support.processes import REPOSITORY
 
 SCHEMA = """
-node Reader { name: String @key  about: String?  vector: Vector(4)? @embed(about, model="house-model") }
+node Reader { name: String @key  about: String?  vector: Vector(4)? @embed(about, model="mock") }
 """
 APPLIED = """\
 version: 1
@@ -87,10 +90,33 @@ def test_the_rules_of_the_cluster_decide_who_runs_it(
 
 def test_what_was_applied_is_validated_and_not_what_is_edited(box: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["pipeline", "validate", "--cluster", "box", "nightly"]) == 0
-    assert "OK nightly: 1 sources, 1 mappings" in capsys.readouterr().out
+    assert "OK nightly: 1 source, 1 mapping" in capsys.readouterr().out
     assert command(["pipeline", "validate", "--cluster", "box", "weekly"]) == 1
     assert "pipeline_not_applied" in (said := capsys.readouterr().err)
     assert "applied for graphs that stand: nightly" in said
     assert command(["pipeline", "validate", "--cluster", "box", "--store", "g", "nightly"]) == 2
     assert command(["pipeline", "validate", "--cluster", "box", "--graph", "kb", "nightly"]) == 1
     assert "--graph selects a graph" in capsys.readouterr().err
+
+
+def test_the_rules_decide_before_spark_is_started(box: Cluster) -> None:
+    """Nobody listens at this address: a run that came to Spark would end in another error."""
+    Path("rules.yaml").write_text(RULES)
+    Path("p.yaml").write_text(APPLIED + 'spark: {remote: "sc://127.0.0.1:1"}\n')
+    for actor in ("rob", "eve"):
+        graph = omnigraph.open(box.graph_uri("kb"), policy="rules.yaml", actor=actor)
+        with graph, pytest.raises(PolicyError):
+            graph.run_pipeline("p.yaml")
+
+
+def test_the_pipeline_of_the_example_cluster_loads_its_graph(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(REPOSITORY / "examples/cluster", tmp_path / "cluster")
+    monkeypatch.chdir(tmp_path / "cluster")
+    for line in ("cluster import", "cluster apply --as ana", "pipeline validate --cluster . catalogue"):
+        assert command(line.split()) == 0, capsys.readouterr().err
+    assert command(["pipeline", "run", "--cluster", ".", "catalogue", "--as", "lea"]) == 0, capsys.readouterr().err
+    with omnigraph.open("graphs/library.omni") as graph:
+        rows = graph.query("query q() { match { $b: Book } return { $b.title as title, $b.year as year } }").rows()
+    assert {"title": "Solaris", "year": 1961} in rows

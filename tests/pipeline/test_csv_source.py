@@ -78,7 +78,10 @@ sources:
   split: {{format: csv, path: split, options: {{header: true}}}}
   whole: {{format: csv, path: "whole/*", options: {{header: true, multiLine: true, escape: '"'}}}}
   asked: {{sql: "select key, nullif(`first`, '') as one, second, '2026-01-02' as day from whole"}}
-  bare:  {{format: csv, path: bare.csv, options: {{sep: ;, quote: "'", encoding: ISO-8859-1, nullValue: NULL}}}}
+  bare:
+    format: csv
+    path: bare.csv
+    options: {{header: false, sep: ;, quote: "'", encoding: ISO-8859-1, nullValue: NULL}}
   days:  {{format: csv, path: days, options: {{header: "true"}}}}
   far:   {{format: csv, path: "{far}", options: {{header: true}}}}
   next:  {{format: csv, path: days, options: {{header: true}}}}
@@ -134,13 +137,13 @@ def test_what_was_written_is_stored_and_what_is_no_row_is_told(tmp_path: Path, s
     assert stored == expected
     assert [edge["src"] for edge in rows(graph, "edge:After").values()] == ["days-1"]
 
-    # Only a query reads `whole`, and its bad records are told all the same: once each, by file and row.
+    # Only a query reads `whole`, and its bad records are told all the same: once each, by file, row and line.
     told = [
-        (r["source"], Path(r["file"]).name, r["row"], r["reason"], r["record"])
+        (r["source"], Path(r["file"]).name, r["row"], r["line"], r["reason"], r["record"])
         for r in rejected_rows(report.quarantine)
     ]
     assert told == [
-        ("whole", "zz.csv", n + 2, f"the record is malformed: {reason}".replace(" 2 col", " 3 col"), record)
+        ("whole", "zz.csv", n + 2, n + 3, f"the record is malformed: {reason}".replace(" 2 col", " 3 col"), record)
         for n, (text, reason) in enumerate(BAD)
         for record in [f"{n}," + text.decode(errors="backslashreplace")]
         for reason in [reason.replace("has 3 values", "has 4 values").replace("has 1 value ", "has 2 values ")]

@@ -62,7 +62,7 @@ def test_files_become_a_graph_that_is_searched_branched_and_merged(
     assert "west 886 427 101" in shown
     assert "Merged review/titles into main: merged." in shown
     assert graph.list_branches() == ["main"]
-    now, then = graph.entity("node:Book", "978-000123"), graph.entity_at("node:Book", "978-000123", 2)
+    now, then = graph.entity("node:Book", "978-000123"), graph.entity("node:Book", "978-000123", version=2)
     assert now is not None
     assert then is not None
     assert (now["title"], then["title"]) == (f"{then['title']} (Second Edition)", "From the Wolf to the Seed")

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, KeyConflictError, RowsRejectedError
-from omnigraph.pipeline import register, to_spark, write_frame
+from omnigraph.pipeline import register, run, to_spark, write_frame
 from omnigraph.pipeline.file.model import OnError, Quality
 from tests.engine.stored import rows
-from tests.pipeline.library import book, edge, library, reader, rejected_rows
+from tests.pipeline.library import SCHEMA, book, edge, library, ndjson, reader, records, rejected_rows
 
 
 @pytest.fixture
@@ -81,6 +81,45 @@ def test_an_append_that_meets_an_id_again_is_a_conflict_on_every_way(
 
 def saved(frame: DataFrame, graph: Graph, type_name: str) -> None:
     frame.write.format("omnigraph").options(graph=graph.uri, type=type_name).mode("append").save()
+
+
+def test_a_repeated_run_is_answered_whatever_became_of_the_schema_and_its_inputs(
+    graph: Graph, tmp_path: Path, spark: SparkSession
+) -> None:
+    register(spark)
+    frame = spark.sql("select 'bob' as name, 7 as age")
+    sink = frame.write.format("omnigraph").options(graph=graph.uri, type="Reader", runKey="tuesday").mode("append")
+    file = ndjson(tmp_path / "in" / "a.ndjson", [reader("cid", age=1)])
+    ways: list[Callable[[], str | None]] = [
+        lambda: write_frame(graph, frame.replace("bob", "bea"), "Reader", run_key="monday").commit_id,
+        lambda: run(records(tmp_path / "in"), graph=graph, spark=spark, run_key="sunday").commit_id,
+    ]
+    sink.save()
+    first = [way() for way in ways]
+    file.unlink()
+    graph.apply_schema(
+        SCHEMA.replace("Reader ->", "Guest ->").replace("node Reader {", 'node Guest @rename_from("Reader") {')
+    )
+    version = graph.snapshot().version
+    sink.save()
+    assert [way() for way in ways] == first
+    assert graph.snapshot().version == version
+    assert set(rows(graph, "node:Guest")) == {"ann", "bea", "bob", "cid"}
+
+
+def test_the_ends_of_edges_are_keys_in_their_own_types(tmp_path: Path, spark: SparkSession) -> None:
+    register(spark)
+    schema = "node Hub { number: I64 @key }\nnode Day { on: Date @key }\nedge Open: Hub -> Day"
+    graph = Graph.init(tmp_path / "graph", schema)
+    graph.load('{"type":"Hub","data":{"number":7}}\n{"type":"Day","data":{"on":"2020-02-29"}}', mode="append")
+    ends = spark.sql("select 7 as src, date'2020-02-29' as dst")
+    write_frame(graph, ends, "Open")
+    saved(ends, graph, "Open")
+    assert [(edge["src"], edge["dst"]) for edge in rows(graph, "edge:Open").values()] == [("7", "18321")] * 2
+    quality = Quality(OnError.QUARANTINE, str(tmp_path / "rejected"))
+    report = write_frame(graph, spark.sql("select 7 as src, true as dst"), "Open", quality=quality)
+    [rejected] = rejected_rows(report.quarantine or "")
+    assert "'to' must be a string, the id of a Day, or a value of its key: expects Date" in rejected["reason"]
 
 
 def test_what_does_not_fit_is_told_before_anything_is_written(graph: Graph, spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.pipeline.file.model import Duplicates, OnError, check_against, load_pipeline, read_pipeline
+from omnigraph.pipeline.sources.csv_headers import check_columns
 from tests.pipeline.library import SCHEMA
 
 WHOLE = """\
@@ -127,3 +129,61 @@ def test_a_mapping_that_the_schema_has_no_place_for_is_shown_in_the_file(node: s
 def test_a_file_that_is_not_there_is_a_bad_request(tmp_path: Path) -> None:
     with pytest.raises(BadRequestError, match="can't read the pipeline file"):
         load_pipeline(tmp_path / "no.yaml")
+
+
+HEADERS = """\
+version: 1
+sources:
+  people: {format: csv, path: "data/*.csv"}
+  parted: {format: csv, path: parted}
+  bare: {format: csv, path: bare.csv, options: {header: false, sep: ;}}
+  zipped: {format: csv, path: zipped.csv.gz}
+  gone: {format: csv, path: gone.csv}
+  far: {format: csv, path: "s3://bucket/x.csv"}
+nodes:
+  Reader: {from: people, select: {name: NAME, age: cast(agee as int)}}
+edges:
+  Knows: {from: SOURCE, src: SRC, dst: DST}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "src", "message"),
+    [
+        ("people", "name", None),
+        ("people", "'`NAME`'", None),
+        ("people", "nmae", "have no column 'nmae'\n.*did you mean 'name'"),
+        ("people", "_c0", "with `options: {header: false}`"),
+        ("parted", "day", None),
+        ("parted", "dya", "have no column 'dya'"),
+        ("zipped", "nmae", "did you mean 'name'"),
+        ("bare", "_c1", None),
+        ("gone", "nmae", None),
+        ("far", "nmae", None),
+    ],
+)
+def test_columns_that_reachable_csv_files_lack_are_shown_in_the_file(
+    tmp_path: Path, source: str, src: str, message: str | None
+) -> None:
+    for name, text in {
+        "data/a.csv": "name,age\nann,3\n",
+        "parted/day=2026-01-01/a.csv": "name,age\n",
+        "bare.csv": "ann;3\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "zipped.csv.gz").write_bytes(gzip.compress(b"name,age\n"))
+    text = HEADERS.replace("SOURCE", source).replace("SRC", src).replace("DST", src)
+    pipeline = read_pipeline(text, path="p.yaml", directory=str(tmp_path))
+    if message is None:
+        check_columns(pipeline)
+        return
+    with pytest.raises(CompileError, match=rf"(?s)p\.yaml:12:\d+.*{message}"):
+        check_columns(pipeline)
+
+
+def test_a_header_that_is_broken_is_reported_with_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,name\n")
+    text = "version: 1\nsources: {a: {format: csv, path: a.csv}}\nnodes: {Reader: {from: a, select: {name: name}}}\n"
+    with pytest.raises(CompileError, match=r"a\.csv: the header names the column 'name' twice"):
+        check_columns(read_pipeline(text, path="p.yaml", directory=str(tmp_path)))

@@ -35,7 +35,7 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
         assert command(["pipeline", "run", "p.yaml", "--as", "ada"]) == 0
     shown = capsys.readouterr()
 
-    head = graph.list_commits().commits[0]
+    head = graph._list_commits().commits[0]
     assert [line.split() for line in shown.out.splitlines()[:5]] == [
         ["nightly", "→", "g,", "branch", "main,", "mode", "merge"],
         [],
@@ -43,7 +43,7 @@ def test_a_run_tells_its_stages_its_counts_its_bad_rows_and_its_commit(
         ["node:Reader", "3", "2", "1", "2", "0"],
         ["total", "3", "2", "1", "2", "0"],
     ]
-    assert "1 row rejected:\n  people.csv:2  node:Reader  @range violation on Reader.age" in shown.out
+    assert "1 row rejected:\n  people.csv:3 (row 2)  node:Reader  @range violation on Reader.age" in shown.out
     assert f"all of them are in out/{head.commit.details['pipeline.run_id']}\n" in shown.out
     assert shown.out.splitlines()[-1].startswith(f"commit {head.commit.id} on main, version 2, ")
     for stage in ("starting Spark", "write node:Reader from people", "check", "quarantine", "publish"):

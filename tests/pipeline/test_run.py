@@ -67,7 +67,7 @@ def test_sources_of_several_formats_become_one_commit(tmp_path: Path, graph: Gra
     assert set(rows(graph, "node:Reader")) == {"ann", "bob", "cid"}
     assert rows(graph, "node:Book")["1"]["title"] == "Solaris"
     assert {(e["src"], e["dst"]) for e in rows(graph, "edge:Borrowed").values()} == {("ann", "1"), ("cid", "2")}
-    commits = graph.list_commits().commits
+    commits = graph._list_commits().commits
     assert len(commits) == 2
     assert (commits[0].commit.kind, commits[0].commit.actor) == ("pipeline", "nightly")
     assert commits[0].commit.details["pipeline.run_id"] == report.run_id
@@ -152,7 +152,7 @@ def test_a_bad_row_fails_the_run_with_its_place_and_reason(
     with pytest.raises(RowsRejectedError) as raised:
         run(records(tmp_path / "in", mode), graph=graph, spark=spark)
     assert raised.value.total == 1
-    assert raised.value.samples[0].startswith(f"{file}, row {len(given)}: ")
+    assert raised.value.samples[0].startswith(f"{file}, line {len(given)}: ")
     assert reason in raised.value.samples[0]
     assert (raised.value.rule, raised.value.line) == (rule, len(given))
     assert graph.snapshot().commit_id == head
@@ -204,7 +204,7 @@ def test_more_bad_rows_than_allowed_fail_the_run(tmp_path: Path, graph: Graph, s
 
 
 def data_files(graph: Graph) -> list[str]:
-    return [stored.path for stored in graph.workspace.root.objects.below("nodes") if "/data/" in stored.path]
+    return [stored.path for stored in graph._workspace.root.objects.below("nodes") if "/data/" in stored.path]
 
 
 def test_a_dry_run_reports_what_would_change_and_changes_nothing(
@@ -273,10 +273,10 @@ def test_after_a_publish_was_tried_a_run_takes_nothing_back(tmp_path: Path, grap
         run(records(tmp_path / "a", "append"), graph=graph, spark=spark, progress=MovedBranch(graph, reader("ann")))
     assert len(data_files(graph)) == 2
     ndjson(tmp_path / "b/b.ndjson", [reader("bob")])
-    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    graph._workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
     with pytest.raises(CommitOutcomeUnknownError):
         run(records(tmp_path / "b"), graph=graph, spark=spark)
-    graph.workspace.root.objects.interceptor = None
+    graph._workspace.root.objects.interceptor = None
     assert set(rows(graph, "node:Reader")) == {"ann", "bob"}
     assert graph.verify().clean
 

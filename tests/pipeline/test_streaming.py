@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.engine.write.publish import Intent, PublishPlan
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW
 from tests.engine.stored import rows
 from tests.pipeline.following import NOTES, follow
@@ -68,14 +69,15 @@ def test_a_stream_that_was_killed_goes_on_where_it_was_and_repeats_nothing(tmp_p
     forget_that_the_last_batch_was_done(checkpoint, before - 1)
     # Meanwhile others write so much that the branch has forgotten the keys of the stream.
     for number in range(IDEMPOTENCY_WINDOW + 1):
-        notes.load("", mode="append", idempotency_key=f"other {number}")
+        intent = Intent(kind="load", idempotency_key=f"other {number}")
+        notes._workspace.commit("main", lambda txn: PublishPlan(staged={}), intent)
     for name in READERS[3:]:
         graph.load(json.dumps(reader(name)), mode="append")
 
     follow(spark, graph.uri, notes.uri, str(checkpoint))
 
     assert sorted(note["text"] for note in rows(notes, "node:Note").values()) == READERS
-    commits = notes.list_commits(limit=200).commits
+    commits = notes._list_commits(limit=200).commits
     query = json.loads((checkpoint / "metadata").read_text())["id"]
     batches = [entry.recent_keys[-1].key for entry in reversed(commits) if entry.commit.kind == "pipeline"]
     # A micro-batch per commit of the library; the one that brought a book had nothing to write.

@@ -40,7 +40,7 @@ def test_an_export_of_records_is_a_directory_that_load_takes_back_unchanged(
 
     lines = told(capsys, "export", graph.uri, "--branch", "other", "--engine", "spark", "--out", out).splitlines()
 
-    assert f"{out}/nodes/Sample: 1 entities" in lines
+    assert f"{out}/nodes/Sample: 1 entity" in lines
     written = "".join(file.read_text() for file in Path(out).rglob("part-*"))
     assert sorted(written.splitlines(True)) == sorted(graph.export())
     copy = Graph.init(tmp_path / "copy", SCHEMA)
@@ -53,6 +53,16 @@ def test_an_export_of_records_is_a_directory_that_load_takes_back_unchanged(
     again = Graph.init(tmp_path / "again", SCHEMA)
     told(capsys, "load", again.uri, "--data", f"{rows}/nodes/Sample", "--type", "Sample", "--mode", "append")
     assert everything(again)["node:Sample"] == everything(graph)["node:Sample"]
+
+    names = ["", "null", 'a "b"\nc']
+    badges = [{"badge": f"b{n}", "name": name, "email": name or None} for n, name in enumerate(names)]
+    graph.load(badges, type="Curator", mode="merge")
+    told(
+        capsys, "export", graph.uri, "--engine", "spark", "--format", "csv", "--type", "Curator", "--out", f"{rows}.csv"
+    )
+    for file in Path(f"{rows}.csv").rglob("part-*"):
+        again.load(file, type="Curator", mode="append")
+    assert everything(again)["node:Curator"] == everything(graph)["node:Curator"]
 
     assert command(["export", graph.uri, "--engine", "spark", "--out", out]) == 1
     assert "is not empty" in capsys.readouterr().err
@@ -85,8 +95,8 @@ def test_optimize_tells_the_same_on_both_engines(
 
 def test_executors_write_entities_as_an_export_does(tmp_path: Path, spark: SparkSession) -> None:
     graph = every_type(tmp_path / "graph")
-    lines = sorted(line.rstrip("\n") for line in graph.export())
-    export_types(spark, graph, str(tmp_path / "out"), format="ndjson")
+    lines = sorted(line.rstrip("\n") for line in graph.export(epoch=True))
+    export_types(spark, graph, str(tmp_path / "out"), format="ndjson", epoch=True)
     files = (tmp_path / "out").rglob("part-*")
     assert sorted(line for file in files for line in file.read_text().split("\n") if line) == lines
     # Every entity is there already, so the quarantine gets them all.

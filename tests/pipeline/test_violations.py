@@ -64,7 +64,9 @@ def test_a_run_that_rejects_too_many_raises_the_fields_of_the_row_that_ended_it(
     error = raised.value
     assert (error.rule, error.type_key, error.property) == ("range", "node:Person", "age")
     assert (error.entity_id, error.line) == ("x3", 3)
-    assert str(error).endswith(f"such as: {file}, row 3: node:Person: @range violation on Person.age: value -1 < min 0")
+    assert str(error).endswith(
+        f"such as: {file}, line 3: node:Person: @range violation on Person.age: value -1 < min 0"
+    )
 
 
 def batch_of(broken: Broken) -> pa.RecordBatch:

@@ -58,7 +58,7 @@ def idle(server: ServerProcess, count: int) -> list[socket.socket]:
     kept = []
     for _ in range(count):
         connection = server.connect()
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         kept.append(connection)
     return kept

@@ -8,8 +8,10 @@ SETTINGS is a JSON object of `Settings`, `limits` of `ServerLimits`. `refuses` a
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -34,6 +36,19 @@ PROGRAM = Program(
 )
 ROOM = "OMNIGRAPH_TEST_ROOM"
 """A directory in which server and test leave each other files."""
+
+
+def _in_python() -> None:
+    while True:
+        pass
+
+
+STUCK = {
+    "python": _in_python,
+    "native": lambda: hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1),
+    "alone": lambda: re.fullmatch(r"(a|aa)+b", "a" * 200),
+}
+"""Work that does not end by itself: in Python, in native code, and in native code that lets no other thread run."""
 
 
 def open_graph() -> None: ...
@@ -137,6 +152,11 @@ def application(states: States, tokens: None, around: Surroundings) -> Any:
                 if end == "broken":
                     raise RuntimeError("it breaks off here")
                 await send({"type": "http.response.body", "body": b"two\n"})
+            case ["stuck", kind]:
+                (room / "stuck").touch()
+                for _ in range(8 if kind == "python" else 1):
+                    asyncio.get_running_loop().run_in_executor(None, STUCK[kind])
+                await until("never")
             case ["drained"]:
                 await send({"type": "http.response.start", "status": 200, "headers": []})
                 await send({"type": "http.response.body", "body": b"waiting\n", "more_body": True})

@@ -23,7 +23,7 @@ def connected(server: RunningServer, *, receive_buffer: int | None = None) -> so
 def head(method: str, path: str, headers: Mapping[str, str | int] | None = None) -> bytes:
     lines = [
         f"{method} {path} HTTP/1.1",
-        "Host: test",
+        "Host: localhost",
         *(f"{name}: {value}" for name, value in (headers or {}).items()),
     ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n"

@@ -24,6 +24,7 @@ from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application
+from omnigraph.server.budgets import Budgets, WriteTurns
 from omnigraph.server.call import Services
 from omnigraph.server.origins import with_origins
 from omnigraph.server.protocol import GuardedConfig
@@ -32,7 +33,6 @@ from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQueryS
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import States
 from omnigraph.server.stored_queries import NamedSource, stored_queries
-from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Draining
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS
@@ -141,8 +141,8 @@ def running(
         limits,
         admission or Unlimited(),
         recorder,
-        StreamSlots(limits.streams_per_graph),
-        threading.Semaphore(limits.write_threads),
+        Budgets(limits),
+        WriteTurns(limits.write_threads),
         "0.0.0-test",
     )
     application = wrap(

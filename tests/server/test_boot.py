@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.limits import Limits
+from omnigraph.api.limits import Limits, QueryLimits
 from omnigraph.cluster.catalog import Catalog
 from omnigraph.cluster.digests import embedding_provider_digest
 from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
@@ -53,7 +54,7 @@ class Opened:
         graph = open_graph(uri, embedder, blobs, limits)
         self.uris.append(uri)
         self.given[Path(uri).stem] = embedder, blobs, limits
-        graph.workspace.root.on_close(lambda: self.closed.append(uri))
+        graph._workspace.root.on_close(lambda: self.closed.append(uri))
         return graph
 
     @property
@@ -111,7 +112,8 @@ def with_members(address: str, **members: object) -> Change:
 
 def test_all_graphs_with_their_queries(place: Place, opened: Opened) -> None:
     cluster = make_cluster(place.uri)
-    with Booted(settings(cluster, limits=ServerLimits(load_rows=7, load_bytes=800)), opened) as (serving, tokens):
+    limits = ServerLimits(load_rows=7, load_bytes=800, query_bytes=900, query_literals=5, query_depth=6)
+    with Booted(settings(cluster, limits=limits), opened) as (serving, tokens):
         served = serving.graph("kb")
         assert serving.state is RuntimeState.OPEN
         assert (serving.revision, serving.quarantined, len(tokens)) == (1, {}, 0)
@@ -121,7 +123,11 @@ def test_all_graphs_with_their_queries(place: Place, opened: Opened) -> None:
         stored = served.queries["find"]
         served.graph.load_lenient('{"type": "Person", "data": {"name": "Ada"}}', mode="append")
         assert served.graph.query(stored.source, "find", {"name": "Ada"}).rows() == [{"p.name": "Ada", "p.age": None}]
-        assert opened.given["kb"] == (None, None, Limits(rows=7, bytes=800))
+        assert opened.given["kb"] == (
+            None,
+            None,
+            Limits(rows=7, bytes=800, query=QueryLimits(bytes=900, literals=5, depth=6)),
+        )
 
 
 def test_several_processes_can_ask_for_the_same_revision(cluster: Cluster, opened: Opened) -> None:
@@ -256,6 +262,21 @@ def test_the_runtime_state(tokens: bool, policy: bool, unauthenticated: bool, ex
         with pytest.raises(BootRefusedError) as error:
             runtime_state(tokens, policy, unauthenticated)
         assert expected in str(error.value)
+
+
+def test_a_public_address_without_tokens_has_to_be_asked_for(tmp_path: Path, opened: Opened) -> None:
+    store = str(tmp_path / "kb")
+    omnigraph.init(store, SCHEMA).close()
+    for host in ("0.0.0.0", "::", "10.0.0.5", "myhost"):
+        public = Settings(store=store, unauthenticated=True, host=host)
+        assert "--insecure-public (OMNIGRAPH_INSECURE_PUBLIC=1)" in refusal(public, opened)
+        assert "--insecure-public" in refusal(public, opened, {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "{}"})
+    assert opened.uris == []
+    for settings in (replace(public, insecure_public=True), *(replace(public, host=h) for h in ("::1", "localhost"))):
+        with Booted(settings, opened) as (serving, _):
+            assert serving.state is RuntimeState.OPEN
+    with Booted(public, opened, TOKEN) as (serving, _):
+        assert serving.state is RuntimeState.DEFAULT_DENY
 
 
 class Rules:
@@ -527,7 +548,7 @@ def test_a_profile_becomes_what_embeds(cluster: Cluster, opened: Opened) -> None
 def test_only_bases_for_servers_reach_a_served_graph(cluster: Cluster, opened: Opened) -> None:
     blobs(BlobBase("s3://b/p/", Scope.SERVER_SAFE), BlobBase("file:///does/not/exist/", Scope.EMBEDDED_ONLY))(cluster)
     with Booted(settings(cluster), opened) as (serving, _):
-        policy = serving.graph("kb").graph.workspace.external_blobs
+        policy = serving.graph("kb").graph._workspace.external_blobs
         assert policy.admit("s3://b/p/x") == "s3://b/p/x"
         with pytest.raises(ExternalBlobPolicyError):
             policy.admit("file:///does/not/exist/x")

@@ -347,12 +347,16 @@ def test_a_stream_that_can_not_go_on_says_why(server: RunningServer, graph: Grap
 
 
 def test_a_client_that_leaves_gives_its_slot_back(graph: Graph, branch: str) -> None:
-    with running({"kb": graph}, limits=ServerLimits(streams_per_graph=1)) as server:
+    with running({"kb": graph}, limits=ServerLimits(feeds=1)) as server:
         with events(server, f"branch={branch}") as stream:
             stream.next()
-            refused = server.client.get("/graphs/kb/changes", headers=EVENTS)
-            assert (refused.status_code, refused.json()["resource_limit"]["resource"]) == (413, "stream_export_slots")
-        wait_until(lambda: server.services.streams.open_streams() == 0, "the slot is given back")
+            for path, headers in (("changes", EVENTS), ("changes?wait_ms=1", {})):
+                refused = server.client.get(f"/graphs/kb/{path}", headers=headers)
+                assert (refused.status_code, refused.json()["type"]) == (503, "unavailable")
+                assert int(refused.headers["retry-after"]) > 0
+                assert "(--feeds)" in refused.json()["error"]
+            assert server.client.get("/graphs/kb/changes").status_code == 200, "it does not wait"
+        wait_until(lambda: server.services.budgets.feeds() == 0, "the slot is given back")
         with events(server, f"branch={branch}") as stream:
             assert stream.next()["event"] == "changes"
 
@@ -362,11 +366,11 @@ def test_a_client_that_asked_for_more_and_left_gives_its_slot_back(
 ) -> None:
     monkeypatch.setattr(feed_delivery, "HEARTBEAT_SECONDS", 0.02)
     with running({"kb": graph}) as server:
-        streams = server.services.streams
+        budgets = server.services.budgets
         with raw.connected(server) as connection:
             connection.sendall(raw.head("GET", "/graphs/kb/changes", EVENTS) + raw.head("GET", "/healthz"))
-            wait_until(lambda: streams.open_streams() == 1, "the stream is open")
-        wait_until(lambda: streams.open_streams() == 0, "the slot is given back")
+            wait_until(lambda: budgets.feeds() == 1, "the stream is open")
+        wait_until(lambda: budgets.feeds() == 0, "the slot is given back")
         assert not server.recorder.failures, "to leave is no fault"
 
 
@@ -399,7 +403,7 @@ def test_those_who_wait_move_to_a_state_that_is_served_later(graph: Graph, branc
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
 def test_nothing_is_told_to_those_who_may_not_read(graph: Graph, accept: str, query: str) -> None:
     """Not even whether a branch exists, and whether there is room for a stream."""
-    limits = ServerLimits(streams_per_graph=0)
+    limits = ServerLimits(streams_per_graph=0, feeds=0)
     headers = {**bearer("t"), "Accept": accept}
     with running({"kb": graph}, tokens={"rob": "t"}, gates={"kb": Rules({})}, limits=limits) as server:
         answers = [

@@ -60,7 +60,7 @@ def test_what_graphs_caches_and_locks_count_is_taken_over(tmp_path: Path) -> Non
         graph.mutate('query add() { insert Person { name: "Ada" } }')
         settle(graph)
         after = samples(metrics.text())
-        counts = graph.workspace.root.objects.counts
+        counts = graph._workspace.root.objects.counts
     asked_for = ("omnigraph_branch_lock_requests_total",)
     assert after[asked_for] - before[asked_for] == 1
     assert {

@@ -37,7 +37,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 def ran(graph: Graph, pipeline: str, branch: str = "main") -> str:
     """A commit as a run of a pipeline makes it, without the rows."""
     intent = Intent(kind="pipeline", actor="ana", details={PIPELINE_NAME: pipeline})
-    published = graph.workspace.commit(branch, lambda txn: PublishPlan({}), intent)
+    published = graph._workspace.commit(branch, lambda txn: PublishPlan({}), intent)
     assert published is not None
     return published.entry.commit.id
 
@@ -81,7 +81,7 @@ def test_pipelines_are_listed_with_their_last_runs(graph: Graph) -> None:
 
 
 def test_what_a_branch_was_walked_for_once_is_not_read_again(graph: Graph) -> None:
-    runs, workspace = PipelineRuns(), graph.workspace
+    runs, workspace = PipelineRuns(), graph._workspace
     commit = ran(graph, "nightly")
     for _ in range(5):
         ran(graph, "other")
@@ -94,11 +94,11 @@ def test_what_a_branch_was_walked_for_once_is_not_read_again(graph: Graph) -> No
 def test_a_branch_that_is_made_again_has_its_own_runs(graph: Graph) -> None:
     runs = PipelineRuns()
     ran(graph, "weekly", "side")
-    assert "weekly" in runs.last(graph.workspace, "side", ["weekly"])
+    assert "weekly" in runs.last(graph._workspace, "side", ["weekly"])
     graph.delete_branch("side")
-    assert runs.last(graph.workspace, "side", ["weekly"]) == {}
+    assert runs.last(graph._workspace, "side", ["weekly"]) == {}
     graph.create_branch("side")
-    assert runs.last(graph.workspace, "side", ["weekly"]) == {}
+    assert runs.last(graph._workspace, "side", ["weekly"]) == {}
 
 
 def test_a_run_is_shown_to_those_who_may_read_its_branch(graph: Graph) -> None:

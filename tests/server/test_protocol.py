@@ -75,7 +75,7 @@ def test_a_kept_alive_connection_is_answered_again_and_again(server: ServerProce
     with server.connect() as connection:
         for _ in range(3):
             connection.sendall(GET)
-            assert one_answer(connection) == (200, str(server.pid).encode())
+            assert one_answer(connection) == (200, str(*server.workers()).encode())
 
 
 def test_requests_in_one_packet_are_answered_in_order(server: ServerProcess) -> None:
@@ -84,7 +84,7 @@ def test_requests_in_one_packet_are_answered_in_order(server: ServerProcess) -> 
         connection.sendall(post + GET + b"GET /pid HTTP/1.1\r\nconnection: close\r\n\r\n")
         answers = until_closed(connection)
     assert answers.count(b"HTTP/1.1 200") == 3
-    assert answers.index(b"hi") < answers.index(str(server.pid).encode())
+    assert answers.index(b"hi") < answers.index(str(*server.workers()).encode())
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_whole_answer_for_http_1_0(server: ServerProcess) -> None:
         connection.sendall(b"GET /pid HTTP/1.0\r\nconnection: keep-alive\r\n\r\n")
         head, _, body = until_closed(connection).partition(b"\r\n\r\n")
     assert f"content-length: {len(body)}".encode() in head
-    assert body == str(server.pid).encode()
+    assert body == str(*server.workers()).encode()
 
 
 def test_an_offer_of_another_protocol_is_not_taken_up(server: ServerProcess) -> None:
@@ -294,13 +294,13 @@ def test_thousands_of_idle_connections_are_cheap(light: LightServer) -> None:
         pytest.skip("this machine does not allow enough open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 3 * count)), hard))
     server = light()
-    before = resident(server.pid)
+    before = resident(*server.workers())
     connections = [server.connect() for _ in range(count)]
     for connection in connections:
         connection.sendall(GET)
     for connection in connections:
         assert one_answer(connection)[0] == 200
-    per_connection = (resident(server.pid) - before) / count
+    per_connection = (resident(*server.workers()) - before) / count
     print(f"{per_connection:.0f} bytes per idle connection")
     assert per_connection < 20_000
     for connection in connections:

@@ -103,6 +103,8 @@ def test_all_formats_and_the_engine_agree(
 
 
 def as_text(value: Any) -> str:
+    if value is None:
+        return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -397,8 +399,11 @@ def test_one_entity_in_the_form_of_an_export(server: RunningServer) -> None:
     found = server.client.get("/graphs/kb/entity?entity=node&type=Person&id=Ada").json()
     assert (found["id"], found["born"], found["score"]) == ("Ada", -56270, 1.5)
     assert found["photo"].startswith("base64:")
-    for missing in ("entity=node&type=Person&id=no", "entity=node&type=No&id=Ada", "entity=edge&type=Person&id=Ada"):
-        assert server.client.get(f"/graphs/kb/entity?{missing}").status_code == 404
+    assert server.client.get("/graphs/kb/entity?entity=node&type=Person&id=no").status_code == 404
+    for unknown in ("entity=node&type=Persn&id=Ada", "entity=edge&type=Person&id=Ada", "type=Persn&id=Ada"):
+        refused = server.client.get(f"/graphs/kb/entity?{unknown}")
+        assert refused.status_code == 400
+        assert "did you mean '" in refused.json()["error"], refused.text
 
 
 def test_a_difference_of_branches_and_commits(server: RunningServer, history: list[str]) -> None:
@@ -471,13 +476,19 @@ def test_graphs_are_listed_to_those_who_may_see_them(graph: Graph) -> None:
     ) as server:
         seen = server.client.get("/graphs", headers=bearer("t-ana"))
         hidden = server.client.get("/graphs", headers=bearer("t-rob"))
-    assert seen.json() == {"graphs": [{"graph_id": "a", "uri": graph.uri}, {"graph_id": "kb", "uri": graph.uri}]}
+    assert seen.json() == {"graphs": [{"graph_id": name, "uri": f"/graphs/{name}"} for name in ("a", "kb")]}
     assert hidden.status_code == 403
 
 
-def test_graphs_are_not_listed_without_rules_for_it(server: RunningServer) -> None:
-    refused = server.client.get("/graphs")
+def test_graphs_are_not_listed_to_actors_without_rules_for_it(graph: Graph) -> None:
+    with running({"kb": graph}, tokens={"ana": "t-ana"}) as server:
+        refused = server.client.get("/graphs", headers=bearer("t-ana"))
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+def test_an_open_server_lists_its_graphs(server: RunningServer) -> None:
+    listed = server.client.get("/graphs")
+    assert (listed.status_code, listed.json()) == (200, {"graphs": [{"graph_id": "kb", "uri": "/graphs/kb"}]})
 
 
 # Who may read what

@@ -4,6 +4,8 @@ are gone."""
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +49,9 @@ QUERIES = {
     "getBlob": "entity=node&type=Person&id=Ada&property=photo",
     "getEntity": "entity=node&type=Person&id=Ada",
     "diff": "from=main&to=side",
+    "countEntities": "type=Person",
     "loadNdjson": "mode=merge",
+    "loadRows": "mode=merge&type=Person",
 }
 OF_GRAPH = [route for route in ROUTES if route.of_graph and route.operation_id != "mcp"]
 
@@ -66,9 +70,9 @@ def asked(server: RunningServer, route: Route, graph: Graph, token: str) -> http
     if route.if_commit:
         headers["Omnigraph-If-Graph-Commit"] = graph.resolve_snapshot()
     sent: dict[str, Any] = {}
-    if route.operation_id == "loadNdjson":
+    if route.operation_id in ("loadNdjson", "loadRows"):
         headers["Content-Type"] = "application/x-ndjson"
-        sent["content"] = person("New")
+        sent["content"] = person("New") if route.operation_id == "loadNdjson" else '{"name": "New"}'
     elif route.method == "POST":
         sent["json"] = BODIES.get(route.operation_id, {})
     query = QUERIES.get(route.operation_id, "")
@@ -152,8 +156,29 @@ READS = [route for route in OF_GRAPH if route not in WRITES]
 
 
 @pytest.mark.parametrize("route", READS, ids=lambda route: route.operation_id)
-def test_reads_are_never_counted(ruled: RunningServer, graph: Graph, route: Route) -> None:
+def test_reads_are_not_counted_among_writes(ruled: RunningServer, graph: Graph, route: Route) -> None:
     assert asked(ruled, route, graph, "b").status_code == 200
+
+
+@pytest.fixture(scope="module")
+def spent(graph: Graph) -> Iterator[RunningServer]:
+    """Nobody may have a read under way."""
+    rules = Rules({"bob": EVERYTHING})
+    limits = ServerLimits(actor_reads=0)
+    with running(
+        {"kb": graph}, tokens={"bob": "b"}, gates={"kb": rules}, queries="\n".join([EVERYBODY, ADD]), limits=limits
+    ) as server:
+        yield server
+
+
+@pytest.mark.parametrize("route", READS, ids=lambda route: route.operation_id)
+def test_whose_reads_are_spent_reads_nothing(spent: RunningServer, graph: Graph, route: Route) -> None:
+    refused = asked(spent, route, graph, "b")
+    assert refused.status_code == 429, refused.text
+    assert int(refused.headers["retry-after"]) > 0
+    assert (refused.json()["code"], refused.json()["type"]) == ("too_many_requests", "too_many_requests")
+    assert "reads of actor 'bob'" in refused.json()["error"]
+    assert "(--actor-reads)" in refused.json()["error"]
 
 
 def test_the_contract_says_which_routes_are_counted() -> None:
@@ -246,3 +271,52 @@ def test_a_source_that_can_not_be_read_is_named(tmp_path: Path, s3_place: Place)
         assert "code" not in answer
         assert answer["external_blob_source"]["uri"] == f"{base}a"
         assert graph.snapshot().version == 1
+
+
+# Paths of the server's machine
+
+
+def broken_requests(url: str) -> Iterator[httpx.Request]:
+    """Requests that fail, each in a way of its own."""
+    for path in ("query", "mutate", "load", "schema/apply", "branches", "branches/merge", "export", "changes/baseline"):
+        yield httpx.Request("POST", f"{url}/{path}", json={"query": "query {", "data": "{", "schema_source": "node {"})
+        yield httpx.Request("POST", f"{url}/{path}", content=b"{", headers={"Content-Type": "application/json"})
+        yield httpx.Request("POST", f"{url}/{path}", json={**BODIES["query"], "branch": "none", "source": "none"})
+    lines = {"Content-Type": "application/x-ndjson"}
+    for record in ("{", person("Zed", age="old"), person("Zed", photo="file:///etc/hostname"), '{"type": "None"}'):
+        yield httpx.Request("POST", f"{url}/load/ndjson?mode=append", content=record, headers=lines)
+        yield httpx.Request("POST", f"{url}/load", json={"data": record})
+    for path in ("blob?entity=node&type=None&id=x&property=y", "changes?cursor=x", "commits/none", "none", "entity"):
+        yield httpx.Request("GET", f"{url}/{path}")
+
+
+def test_no_answer_has_a_path_of_the_machine(tmp_path: Path) -> None:
+    """Neither in what succeeds nor in what fails, also when files are gone or damaged."""
+    place = tmp_path / "kb"
+    planted = str(tmp_path)
+    seen: dict[str, int] = {}
+
+    def look(name: str, answer: httpx.Response) -> None:
+        seen[name] = answer.status_code
+        shown = f"{dict(answer.headers)} {answer.text}"
+        for path in (planted, tempfile.gettempdir() + "/"):
+            assert path not in shown, (name, shown)
+
+    with people(place) as graph, running({"kb": graph}, queries="\n".join([EVERYBODY, ADD])) as server:
+        graph.create_branch("side")
+        for route in ROUTES:
+            look(route.operation_id, asked(server, route, graph, "none"))
+        created = server.client.post("/graphs/kb/branches", json={"name": "again"})
+        listed = server.client.get("/graphs").json()
+        for request in broken_requests(server.graph()):
+            look(f"{request.method} {request.url} {request.content!r}", server.client.send(request))
+    assert created.json()["uri"] == listed["graphs"][0]["uri"] == "/graphs/kb"
+    assert seen["load"] == seen["applySchema"] == seen["createBranch"] == seen["listGraphs"] == 200, seen
+    for damaged in [*place.glob("nodes/*/_versions/*"), *place.glob("nodes/*/data/*"), *place.glob("schemas/*")]:
+        damaged.write_bytes(b"")
+    with Graph.open(place) as graph, running({"kb": graph}, queries="") as server:
+        for state in ("damaged", "gone"):
+            for route in READS:
+                look(f"{state} {route.operation_id}", asked(server, route, graph, "none"))
+            shutil.rmtree(place, ignore_errors=True)
+    assert seen["damaged query"] == 500

@@ -140,13 +140,13 @@ def test_rules_come_and_go_with_the_graph_left_open(cluster: Cluster) -> None:
     assert isinstance(ruled.gate, Rules)
     gate = ruled.graphs["kb"].gate
     assert isinstance(gate, Rules)
-    assert ruled.graphs["kb"].graph.workspace.gate is gate
+    assert ruled.graphs["kb"].graph._workspace.gate is gate
     assert ruled.graphs["kb"].opened is site.serving.graphs["kb"].opened
     site.states.replace(ruled)
     remove(cluster, "policy.main", "policy.top")
     free = site.renewed()
     assert free.state is RuntimeState.DEFAULT_DENY
-    assert free.graphs["kb"].graph.workspace.gate is None
+    assert free.graphs["kb"].graph._workspace.gate is None
     site.states.replace(free)
     site.states.close()
     assert site.opened.left_open == []

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.routes import ROUTES, Body, Route
+from omnigraph.errors import HostNotAllowedError
+from omnigraph.server.origins import Hosts
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running
@@ -71,16 +75,75 @@ def concrete(route: Route) -> str:
     return route.full_path.format(graph_id="kb", commit_id="01H", name="nothing", branch="nobody")
 
 
+# By which name
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.io"])
+def test_an_open_server_is_not_called_by_the_name_of_somebody_else(opened: RunningServer, host: str) -> None:
+    """A page whose name was pointed at this machine gets nothing, on no route."""
+    for method, path in [(route.method, concrete(route)) for route in ROUTES] + [("GET", "/nope"), ("PUT", "/graphs")]:
+        refused = opened.client.request(method, path, headers={"Host": host})
+        assert (refused.status_code, refused.json()["type"]) == (421, "host_not_allowed"), path
+        assert refused.json()["fields"] == {"host": host}
+        assert "--allowed-host" in refused.json()["error"]
+
+
+def test_with_tokens_any_name_will_do(guarded: RunningServer) -> None:
+    assert guarded.client.get("/graphs/kb/schema", headers={**ANA, "Host": "evil.example"}).status_code == 200
+
+
+def test_a_request_names_one_host_unless_it_is_very_old(opened: RunningServer) -> None:
+    for version, hosts, status in (("1.0", "", 200), ("1.1", "", 400), ("1.1", "Host: localhost\r\n" * 2, 400)):
+        with raw.connected(opened) as connection:
+            connection.sendall(f"GET /healthz HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n".encode())
+            assert raw.answer(connection)[0].status == status
+
+
+@pytest.mark.parametrize(
+    ("bind", "host", "is_allowed"),
+    [
+        ("127.0.0.1", "127.0.0.1:8080", True),
+        ("127.0.0.1", "LocalHost", True),
+        ("127.0.0.1", "localhost.:1", True),
+        ("127.0.0.1", "[::1]:8080", True),
+        ("127.0.0.1", "[::ffff:127.0.0.1]", True),
+        ("127.0.0.1", "127.1.2.3", True),
+        ("127.0.0.1", "graphs.example.org:443", True),
+        ("127.0.0.1", "GRAPHS.example.org.", True),
+        ("127.0.0.1", "[FD00:0::7]", True),
+        ("127.0.0.1", "10.0.0.5", False),
+        ("127.0.0.1", "example.org", False),
+        ("127.0.0.1", "a.graphs.example.org", False),
+        ("127.0.0.1", "localhost@evil.example", False),
+        ("127.0.0.1", "localhost, evil.example", False),
+        ("127.0.0.1", "localhost:80:80", False),
+        ("127.0.0.1", "[localhost]", False),
+        ("127.0.0.1", "", False),
+        ("10.0.0.5", "10.0.0.5:80", True),
+        ("10.0.0.5", "10.0.0.6", False),
+        ("0.0.0.0", "10.0.0.5", True),
+        ("0.0.0.0", "10.0.0.6", False),
+        ("::", "10.0.0.5", True),
+        ("node-7", "node-7:8080", True),
+    ],
+)
+def test_the_names_of_a_server(bind: str, host: str, is_allowed: bool) -> None:
+    """A server that listens at all addresses is called by the one that the connection came to."""
+    hosts = Hosts(bind, ["Graphs.example.org", "fd00::7"])
+    with nullcontext() if is_allowed else pytest.raises(HostNotAllowedError):
+        hosts.refuse_others([host], "::ffff:10.0.0.5" if bind == "::" else "10.0.0.5", "1.1")
+
+
 # Which path
 
 
 @pytest.mark.parametrize("path", UNKNOWN_PATHS)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
-def test_an_unknown_path_is_404_without_a_body_and_without_a_question_who_asks(
-    guarded: RunningServer, method: str, path: str
-) -> None:
+def test_an_unknown_path_is_404_without_a_question_who_asks(guarded: RunningServer, method: str, path: str) -> None:
     response = guarded.client.request(method, guarded.url + path)
-    assert (response.status_code, response.content) == (404, b"")
+    assert (response.status_code, response.headers["content-type"]) == (404, "application/json")
+    assert response.json()["code"] == response.json()["type"] == "not_found"
+    assert "/graphs/<id>/" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -129,10 +192,13 @@ def test_a_branch_with_a_slash_is_named_in_a_path(guarded: RunningServer) -> Non
 # Who asks
 
 
-@pytest.mark.parametrize(
-    "header",
-    [None, "", "Bearer", f"bearer {TOKEN}", f"BEARER {TOKEN}", f"Basic {TOKEN}", TOKEN, f"Bearer\t{TOKEN}"],
-)
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_scheme_is_written_in_any_case(guarded: RunningServer, scheme: str) -> None:
+    response = guarded.client.get("/graphs/kb/schema", headers={"Authorization": f"{scheme} {TOKEN}"})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer", "bearer", f"Basic {TOKEN}", TOKEN, f"Bearer\t{TOKEN}"])
 def test_any_other_form_than_bearer_is_no_token(guarded: RunningServer, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     response = guarded.client.get("/graphs/kb/schema", headers=headers)
@@ -451,6 +517,22 @@ def test_a_fault_tells_its_request_id_and_nothing_of_the_inside(
     for inner in (str(tmp_path), "Traceback", ".lance", "lance", "nodes/", ".py"):
         assert inner not in response.text
     assert len(torn.recorder.failures) == 1, "the log has the cause"
+
+
+def test_a_damaged_manifest_is_a_fault_with_a_request_id(tmp_path: Path) -> None:
+    """Without a digest in the log, as on an object store, Lance panics over it: no exception that a server catches."""
+    people(tmp_path / "flipped").close()
+    for entry in (tmp_path / "flipped" / "__manifest/log").rglob("*.json"):
+        entry.write_text(re.sub(r',"manifest":"[0-9a-f]+"', "", entry.read_text()))
+    with Graph.open(tmp_path / "flipped") as graph, running({"kb": graph}) as server:
+        for manifest in (tmp_path / "flipped" / "nodes").rglob("*.manifest"):
+            manifest.write_bytes(manifest.read_bytes().replace(b"string", b"suring"))
+        for _ in range(2):
+            response = server.client.post(
+                f"{server.graph()}/query", json={"query": EVERYBODY}, headers={"X-Request-Id": "r-2"}
+            )
+            assert (response.status_code, response.json()["fields"]["request_id"]) == (500, "r-2")
+        assert server.client.get(f"{server.graph()}/schema").status_code == 200
 
 
 def test_secrets_stay_out_of_records_and_logs(guarded: RunningServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -27,7 +27,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.xdist_group("serve command")  # one server for all of it
 
 TOKEN = "planted-token"
-SCHEMA = "node Person { name: String @key }"
+SCHEMA = "node Person { name: String @key }\nedge Knows: Person -> Person"
 ADD = "query add($name: String) { insert Person { name: $name } }"
 ALL = "query planted_text() { match { $p: Person } return { $p.name } }"
 
@@ -49,8 +49,11 @@ def test_without_a_cluster_it_says_what_it_boots_from(capsys: pytest.CaptureFixt
         (["--header-seconds", "nan"], "--header-seconds"),
         (["--cluster", "c"], "mutually exclusive"),
         (["--watch"], "--watch follows a cluster"),
+        (["--unauthenticated", "--bind", "0.0.0.0:0"], "--insecure-public"),
+        (["--unauthenticated", "--bind", "[::]:0"], "--insecure-public"),
+        (["--allowed-host", "http://a"], "--allowed-host takes a name"),
         (["--no-such-flag"], "--no-such-flag"),
-        (["extra"], "extra"),
+        (["extra"], "--store and a URI are mutually exclusive"),
     ],
 )
 def test_wrong_usage_is_told_with_exit_code_2(
@@ -103,6 +106,7 @@ def server(store: str) -> Iterator[ServerProcess]:
     """Two workers, upkeep in one of them; whoever asks proves who it is, and nobody may write."""
     environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": json.dumps({"ada": TOKEN}), "RUST_LOG": "debug"}
     arguments = ("--store", store, "--bind", "127.0.0.1:0", "--workers", "2", "--maintain", "--actor-requests", "7")
+    arguments += ("--query-clauses", "600")
     with served(*arguments, module="omnigraph.cli.server", environment=environment) as running:
         yield running
 
@@ -117,6 +121,32 @@ def client(server: ServerProcess) -> Iterator[httpx.Client]:
 def test_it_serves_the_graph_under_the_last_part_of_its_uri(client: httpx.Client) -> None:
     answer = client.post("/graphs/kb/query", json={"query": ALL})
     assert answer.json()["rows"] == []
+
+
+def test_it_says_where_it_serves_which_graphs(server: ServerProcess) -> None:
+    assert f"serving at {server.url} (workers: 2): graph kb" in server.errors()
+
+
+def test_a_query_of_any_size_is_answered_or_refused_with_the_limit_and_its_flag(client: httpx.Client) -> None:
+    match, end = "query q() { match { $v0: Person ", "} return { count($v0) as n } }"
+    chain = " ".join(f"$v{i} knows $v{i + 1}" for i in range(199))
+
+    def nested(depth: int, query: str) -> bytes:
+        return json.dumps({"query": query, "params": {"v": 0}}).replace("0", "[" * depth + "]" * depth).encode()
+
+    headers = {"content-type": "application/json"}
+    answers = {
+        "query_clauses: 701 ": client.post("/graphs/kb/query", json={"query": match + "$v0.age > 1 " * 699 + end}),
+        "query_depth: 3001 ": client.post("/graphs/kb/query", json={"query": match + "$v0 knows $_ " * 3_000 + end}),
+        "brackets are nested": client.post("/graphs/kb/query", json={"query": match + "not { " * 9_000}),
+        "param 'v': an array": client.post("/graphs/kb/query", content=nested(900, ALL), headers=headers),
+        "nested too deeply": client.post("/graphs/kb/query", content=nested(9_000, ALL), headers=headers),
+    }
+    for message, answer in answers.items():
+        assert (answer.status_code, message in answer.json()["error"]) == (400, True), answer.text[:500]
+    assert "--query-clauses" in answers["query_clauses: 701 "].json()["error"]
+    profiled = client.post("/graphs/kb/query/profile", json={"query": match + chain + end})
+    assert profiled.status_code == 200, profiled.text[:500]
 
 
 def test_upkeep_runs_in_one_worker_and_shows(server: ServerProcess, client: httpx.Client) -> None:

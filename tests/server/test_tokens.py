@@ -6,6 +6,7 @@ import gc
 import hashlib
 import hmac
 import json
+import os
 import re
 import sys
 import threading
@@ -59,6 +60,7 @@ def test_a_text_and_the_single_token_add_up() -> None:
 def test_a_file_wins_over_the_text(tmp_path: Path) -> None:
     file = tmp_path / "tokens.json"
     file.write_text(json.dumps({"ana": "ä-tökén"}))
+    file.chmod(0o600)
     tokens = load_tokens({FILE: f" {file} ", JSON: '{"bob": "b"}', ONE: "one"})
     assert [tokens.actor_of(token) for token in ("ä-tökén", "b", "one")] == ["ana", None, "default"]
 
@@ -92,10 +94,34 @@ def test_what_contradicts_itself_is_refused_without_its_secrets(environment: dic
     assert re.search(reason, message), message
 
 
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601])
+def test_a_file_that_is_open_to_other_users_is_refused_with_the_remedy(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "my tokens.json"
+    file.write_text(json.dumps({"ana": SECRET}))
+    file.chmod(mode)
+    assert f"chmod 600 '{file}'" in refused({FILE: str(file)})
+    file.chmod(0o400)
+    assert load_tokens({FILE: str(file)}).actor_of(SECRET) == "ana"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+def test_a_mounted_secret_of_another_owner_may_be_read_through_its_group(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text(json.dumps({"ana": SECRET}))
+    os.chown(file, 12345, 0)
+    file.chmod(0o440)
+    assert load_tokens({FILE: str(file)}).actor_of(SECRET) == "ana"
+    for mode in (0o444, 0o460):
+        file.chmod(mode)
+        assert "mount the secret with mode 0400" in refused({FILE: str(file)})
+
+
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(SECRET.encode() + b"\xff")
+    (tmp_path / "t").chmod(0o600)
     assert "UTF-8" in refused({FILE: str(tmp_path / "t")})
     (tmp_path / "u").write_text(f'{{"ana": "{SECRET}"}} trailing')
+    (tmp_path / "u").chmod(0o600)
     assert f"'{tmp_path / 'u'}'" in refused({FILE: str(tmp_path / "u")})
 
 
@@ -164,7 +190,7 @@ def test_every_digest_is_compared_wherever_the_match_is(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "header",
     [
-        *(None, b"", b"Bearer", b"Bearer ", b"bearer t", b"BEARER t", b"Basic dA==", b" Bearer t", b"Bearer\tt", b"t"),
+        *(None, b"", b"Bearer", b"Bearer ", b"bearer ", b"Basic dA==", b" Bearer t", b"Bearer\tt", b"t"),
         *("Bearer", "Bearer\u00a0t"),
     ],
 )
@@ -185,9 +211,10 @@ def test_a_token_is_not_trimmed_and_has_to_match(header: bytes | str) -> None:
     assert str(error.value) == "invalid bearer token"
 
 
-def test_the_header_is_bytes_or_their_latin_1_text() -> None:
+def test_the_header_is_bytes_or_their_latin_1_text_and_its_scheme_has_any_case() -> None:
     tokens = Tokens([Given("ana", "tökén"), Given("bob", "t")])
     sent = b"Bearer " + "tökén".encode()
     assert tokens.authenticated(sent) == tokens.authenticated(sent.decode("latin-1")) == "ana"
     assert tokens.authenticated("Bearer t") == "bob"
+    assert tokens.authenticated(b"bearer t") == tokens.authenticated("BEARER t") == "bob"
     assert bearer_token(b"Bearer t t") == "t t"

@@ -176,7 +176,7 @@ def test_a_branch_that_does_not_exist(local_place: Place) -> None:
         lambda: append_one(graph, "ann", "absent"),
         lambda: graph.create_branch("new", source="absent"),
         lambda: graph.delete_branch("absent"),
-        lambda: graph.list_commits("absent"),
+        lambda: graph._list_commits("absent"),
     ):
         with pytest.raises(BranchNotFoundError) as refused:
             attempt()
@@ -193,7 +193,7 @@ def test_commits_and_versions_that_do_not_exist(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     for commit_id in ("", "nonsense", "01M7GHMF454BRSN3QBKZNK7FA3", "z" * 26):
         with pytest.raises(NotFoundError):
-            graph.get_commit(commit_id)
+            graph._get_commit(commit_id)
     for version in (0, -1, 2):
         with pytest.raises(NotFoundError, match="from 1 to 1"):
             graph.snapshot(version=version)

@@ -39,7 +39,7 @@ class Request:
 
     def _uses(self, uri: Path) -> list[KeyUse | None]:
         with Graph.open(uri) as graph:
-            root = graph.workspace.root
+            root = graph._workspace.root
             lives = Lives(root.objects)
             refs = [lives.read(life.name, life.number) for life in lives.of(self.name) if not life.is_path]
             logs = [(ref, root.log.newest(ref)) for ref in refs if ref is not None]
@@ -179,7 +179,7 @@ def test_a_branch_that_is_made_while_the_one_before_it_is_deleted(originals: dic
         shutil.copytree(originals["lives"], uri)
         with Graph.open(uri) as graph:
             # A deletion that died before its tombstone: from now on only the log says whether the branch lives.
-            Lives(graph.workspace.root.objects).mark("a", 1, "deleting")
+            Lives(graph._workspace.root.objects).mark("a", 1, "deleting")
 
         def end(uri: Path = uri) -> None:
             with Graph.open(uri) as graph:
@@ -235,7 +235,7 @@ def test_the_oldest_keys_are_forgotten(graph: Graph) -> None:
         graph.create_branch("a", idempotency_key=f"made {n}")
         graph.delete_branch("a", idempotency_key=f"ended {n}")
     graph.create_branch("a")
-    ref = graph.workspace.head("a").ref
+    ref = graph._workspace.head("a").ref
     assert len(ref.earlier_keys) == IDEMPOTENCY_WINDOW
     assert ref.earlier_keys[0].key == "made 1"
     assert graph.create_branch("a", idempotency_key="made 1").replayed
@@ -301,10 +301,10 @@ def test_a_name_that_no_branch_can_have(graph: Graph, name: str) -> None:
 
 def test_without_a_key_the_stored_forms_are_what_they_were(graph: Graph) -> None:
     graph.create_branch("a")
-    ref = graph.workspace.head("a").ref
+    ref = graph._workspace.head("a").ref
     graph.delete_branch("a")
-    end = graph.workspace.root.log.newest(ref)
+    end = graph._workspace.root.log.newest(ref)
     graph.create_branch("a")
-    for stored in (ref, end, graph.workspace.head("a").ref):
+    for stored in (ref, end, graph._workspace.head("a").ref):
         assert b"key" not in encode(stored)
     assert isinstance(ref, BranchRef)

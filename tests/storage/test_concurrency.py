@@ -43,7 +43,7 @@ def test_eight_processes_lose_and_double_nothing(place: Place) -> None:
 
     rows = [words for lines in said for words in lines]
     assert len(rows) == PROCESSES * COMMITS
-    history = graph.list_commits(limit=1_000).commits
+    history = graph._list_commits(limit=1_000).commits
     assert [e.version for e in history] == list(range(PROCESSES * COMMITS + 1, 0, -1))
     for child, parent in itertools.pairwise(history):
         assert [p.commit_id for p in child.commit.parents] == [parent.commit.id]
@@ -79,20 +79,20 @@ def test_a_read_set_conflict_is_found_between_disjoint_tables(local_place: Place
     """The same race, step by step: both prepare on one head, the second publish must see the first."""
     graph = new_graph(local_place.uri)
     append(graph, {PEOPLE: nodes({"ann": 1, "bob": 2})})
-    edge = graph.workspace.begin("main", Intent(kind="mutate"))
-    removal = graph.workspace.begin("main", Intent(kind="mutate"))
+    edge = graph._workspace.begin("main", Intent(kind="mutate"))
+    removal = graph._workspace.begin("main", Intent(kind="mutate"))
     row = edges([("e", "ann", "bob")])
     edge_plan = PublishPlan(
-        edge.stage({KNOWS: lambda s: graph.workspace.root.staging.append(s, row)}),
+        edge.stage({KNOWS: lambda s: graph._workspace.root.staging.append(s, row)}),
         ReadSet(present={PEOPLE: frozenset({"ann", "bob"})}),
     )
     removal_plan = PublishPlan(
-        removal.stage({PEOPLE: lambda s: graph.workspace.root.staging.delete(s, ["bob"])}),
+        removal.stage({PEOPLE: lambda s: graph._workspace.root.staging.delete(s, ["bob"])}),
         ReadSet(tables=frozenset({KNOWS})),
     )
-    graph.workspace.publish(removal, removal_plan)
+    graph._workspace.publish(removal, removal_plan)
     with pytest.raises(ReadSetChangedError) as refused:
-        graph.workspace.publish(edge, edge_plan)
+        graph._workspace.publish(edge, edge_plan)
     assert refused.value.member == "graph_head:main"
     assert refused.value.expected == edge.base.commit.id
     assert refused.value.actual == graph.snapshot().commit_id
@@ -101,10 +101,10 @@ def test_a_read_set_conflict_is_found_between_disjoint_tables(local_place: Place
 
 def test_an_unrelated_commit_only_moves_a_strict_write_to_the_next_slot(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
-    txn = graph.workspace.begin("main", Intent(kind="mutate"))
-    staged = txn.stage({PEOPLE: lambda s: graph.workspace.root.staging.append(s, nodes({"ann": 1}))})
+    txn = graph._workspace.begin("main", Intent(kind="mutate"))
+    staged = txn.stage({PEOPLE: lambda s: graph._workspace.root.staging.append(s, nodes({"ann": 1}))})
     append(graph, {PLACES: nodes({"home": 1})})
-    published = graph.workspace.publish(txn, PublishPlan(staged))
+    published = graph._workspace.publish(txn, PublishPlan(staged))
     assert published.version == 3
     # Re-pointed, not staged again: the very version that was staged first is the published one.
     assert published.entry.tables[PEOPLE] == staged[PEOPLE].state
@@ -141,7 +141,7 @@ def test_threads_of_one_process_take_turns_and_never_redo_each_others_work(local
                 prepared[name] += 1
                 return PublishPlan(txn.stage({PEOPLE: lambda s: txn.root.staging.append(s, nodes({name: 1}))}))
 
-            handle.workspace.commit("main", prepare, Intent(kind="load"))
+            handle._workspace.commit("main", prepare, Intent(kind="load"))
 
     threads = [
         threading.Thread(target=work, args=(handle, f"t{i}"))
@@ -178,13 +178,13 @@ def test_a_conditional_write_is_refused_when_the_head_is_another(local_place: Pl
 def test_writers_of_a_deleted_branch_lose_to_its_tombstone(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     graph.create_branch("doomed")
-    txn = graph.workspace.begin("doomed", Intent(kind="load"))
-    staged = txn.stage({PEOPLE: lambda s: graph.workspace.root.staging.append(s, nodes({"late": 1}))})
+    txn = graph._workspace.begin("doomed", Intent(kind="load"))
+    staged = txn.stage({PEOPLE: lambda s: graph._workspace.root.staging.append(s, nodes({"late": 1}))})
     other = Graph.open(local_place.uri)
     other.delete_branch("doomed")
     other.create_branch("doomed")
     with pytest.raises(BranchNotFoundError):
-        graph.workspace.publish(txn, PublishPlan(staged))
+        graph._workspace.publish(txn, PublishPlan(staged))
     assert ids(graph, branch="doomed") == []
     upsert(graph, PEOPLE, nodes({"new": 1}), "doomed")
     assert ids(other, branch="doomed") == ["new"]

@@ -82,6 +82,24 @@ def test_an_append_commit_waits_for_at_most_five_answers(s3_server: S3Server, s3
     assert max(rounds) == APPEND_ROUNDS, rounds
 
 
+def test_the_first_write_of_a_handle_asks_its_store_what_it_can_be_trusted_with(
+    s3_server: S3Server, s3_place: Place
+) -> None:
+    """Beside the staging, so nobody waits longer. Who only reads asks nothing."""
+    first = new_graph(s3_place.uri)
+    settled(first, s3_server, lambda: append_one(first, "warm"))
+    graph = Graph.open(s3_place.uri)
+    reading = settled(graph, s3_server, lambda: graph.snapshot().scan(PEOPLE))
+    assert {request.method for request in reading.requests} <= {"GET", "HEAD"}
+    with s3_server.logged() as log:
+        rounds = serial_rounds(s3_server, graph, lambda: append_one(graph, "first"))
+    settle(graph)
+    assert [r.method for r in log.requests if r.path.endswith("/clock")] == ["PUT", "PUT", "HEAD"], log.lines()
+    assert (len(log), rounds) == (APPEND_REQUESTS + 3, APPEND_ROUNDS), log.lines()
+    second = settled(graph, s3_server, lambda: append_one(graph, "second"))
+    assert len(second) == APPEND_REQUESTS, second.lines()
+
+
 def test_a_multi_table_commit_stages_its_tables_in_parallel(s3_server: S3Server, s3_place: Place) -> None:
     graph = new_graph(s3_place.uri, extra_tables=6)
     keys = [PEOPLE, *(f"node:Extra{i}" for i in range(6))]
@@ -117,7 +135,7 @@ def test_a_commit_that_queues_costs_three_requests_more(s3_server: S3Server, s3_
     graph = new_graph(s3_place.uri)
     append_one(graph, "warm")
     settle(graph)
-    graph.workspace.root.writer_queue.saw_others("main")
+    graph._workspace.root.writer_queue.saw_others("main")
     with s3_server.logged() as log:
         append_one(graph, "queued")
         graph.close()  # waits for what is done in the background
@@ -210,7 +228,7 @@ def test_a_missing_or_wrong_hint_changes_only_the_cost(s3_server: S3Server, s3_p
     for i in range(8):
         settled(graph, s3_server, lambda i=i: append_one(graph, f"a{i}"))
     branch_id = graph.snapshot().entry.branch_id
-    graph.workspace.root.objects.put(f"__manifest/hints/{branch_id}", hint)
+    graph._workspace.root.objects.put(f"__manifest/hints/{branch_id}", hint)
     assert Graph.open(s3_place.uri).snapshot().version == 9
 
 
@@ -220,7 +238,7 @@ def test_a_commit_is_found_by_id_without_walking_history(s3_server: S3Server, s3
     graph.create_branch("side")
     settle(graph)
     with s3_server.logged() as log:
-        found = Graph.open(s3_place.uri).get_commit(commits[2])
+        found = Graph.open(s3_place.uri)._get_commit(commits[2])
     assert found.version == 4
     # graph.json, the list of refs, one ref, one log slot per line of history.
     assert len(log) <= 5, log.lines()
@@ -230,7 +248,7 @@ def test_rounds_tell_what_waits_for_what(s3_server: S3Server, s3_place: Place) -
     """Of the way of counting itself."""
     graph = new_graph(s3_place.uri)
     settle(graph)
-    objects = graph.workspace.root.objects
+    objects = graph._workspace.root.objects
     with ThreadPoolExecutor(8) as workers, s3_server.logged() as log, s3_server.in_rounds():
         list(workers.map(objects.exists, [f"at once {i}" for i in range(8)]))
         for i in range(3):

@@ -60,7 +60,7 @@ def check_survivor(uri: str, said: list[list[str]], probe: str, new: int = 0) ->
         if words[0] == "branch" and words[1] not in gone and words[1] in names:
             assert graph.snapshot(words[1]).count(PEOPLE) >= 1
 
-    history = graph.list_commits(limit=10_000).commits
+    history = graph._list_commits(limit=10_000).commits
     assert [e.version for e in history] == list(range(len(history), 0, -1))
     side = f"probe-{probe}"
     graph.create_branch(side)

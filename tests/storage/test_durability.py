@@ -152,7 +152,7 @@ def test_what_refers_to_an_entry_waits_until_it_is_durable(graph: Graph, calls: 
 
 
 def test_what_a_repeat_about_a_branch_acknowledges_is_durable(graph: Graph, calls: FailingCalls) -> None:
-    side = graph.workspace.head("side").ref
+    side = graph._workspace.head("side").ref
 
     def made(of: Graph) -> bool:
         return of.create_branch("other", idempotency_key="made").replayed
@@ -185,7 +185,7 @@ def test_a_commit_that_the_disk_confirms_later_is_one_commit(graph: Graph, calls
     calls.fail("fsync", errno.EIO, in_log, times=2)
     published = append_one(graph, "bob")
     assert (published.version, ids(Graph.open(graph.uri))) == (3, ["ann", "bob"])
-    assert [e.version for e in graph.list_commits().commits] == [3, 2, 1]
+    assert [e.version for e in graph._list_commits().commits] == [3, 2, 1]
 
 
 def test_a_commit_that_the_disk_never_confirms_is_open_and_named(graph: Graph, calls: FailingCalls) -> None:
@@ -193,7 +193,7 @@ def test_a_commit_that_the_disk_never_confirms_is_open_and_named(graph: Graph, c
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         append_one(graph, "bob", idempotency_key="once")
     calls.heal()
-    assert graph.get_commit(unknown.value.commit_id).version == 3
+    assert graph._get_commit(unknown.value.commit_id).version == 3
     assert append_one(graph, "bob", idempotency_key="once").replayed
 
 
@@ -210,7 +210,7 @@ def test_a_disk_that_turns_read_only_after_the_link_leaves_the_outcome_open(grap
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         append_one(graph, "bob")
     calls.heal()
-    assert graph.get_commit(unknown.value.commit_id).version == 3
+    assert graph._get_commit(unknown.value.commit_id).version == 3
     before = set(files(graph))
     calls.fail("fsync", errno.EIO, lambda path: path.endswith("/refs/other"), times=1)
     calls.fail("write", errno.EROFS, has_been_linked)
@@ -284,9 +284,9 @@ def test_a_write_onto_a_new_branch_that_the_disk_never_confirms_names_its_commit
 
     calls.fail("fsync", errno.EIO, lambda path: path.endswith("/refs/other"))
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
-        graph.workspace.commit_on_new_branch("other", "main", prepare, Intent(kind="load"))
+        graph._workspace.commit_on_new_branch("other", "main", prepare, Intent(kind="load"))
     calls.heal()
-    assert isinstance(graph.get_commit(unknown.value.commit_id), LogEntry)
+    assert isinstance(graph._get_commit(unknown.value.commit_id), LogEntry)
 
 
 def test_a_deletion_whose_last_mark_fails_is_a_deletion(graph: Graph, calls: FailingCalls) -> None:

@@ -15,6 +15,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import CommitOutcomeUnknownError, ConflictError, StorageError, StorageErrorKind
 from tests.conftest import Place
+from tests.support.preempt import Preemption
 from tests.support.s3 import Fault, S3Server
 from tests.support.tables import PEOPLE, append_one, ids, new_graph
 
@@ -47,25 +48,25 @@ def publishes(kind: str, path: str) -> bool:
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_publish_without_an_answer_commits_exactly_once(place: Place, lost_before_work: bool, times: int) -> None:
     graph = new_graph(place.uri)
-    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=times, before=lost_before_work)
+    graph._workspace.root.objects.interceptor = LosesAnswers(publishes, times=times, before=lost_before_work)
     published = append_one(graph, "ann")
-    graph.workspace.root.objects.interceptor = None
+    graph._workspace.root.objects.interceptor = None
     assert published.version == 2
     assert graph.snapshot().commit_id == published.commit_id
     append_one(graph, "bob")
     fresh = Graph.open(place.uri)
     assert ids(fresh) == ["ann", "bob"]
-    assert [e.version for e in fresh.list_commits().commits] == [3, 2, 1]
+    assert [e.version for e in fresh._list_commits().commits] == [3, 2, 1]
 
 
 def test_a_store_that_stays_silent_leaves_the_outcome_open_and_says_so(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
-    graph.workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
+    graph._workspace.root.objects.interceptor = LosesAnswers(publishes, times=100)
     with pytest.raises(CommitOutcomeUnknownError) as unknown:
         append_one(graph, "ann", idempotency_key="once")
-    graph.workspace.root.objects.interceptor = None
+    graph._workspace.root.objects.interceptor = None
     # It did happen; the error named the commit, and repeating the write with its key finds it instead of doubling it.
-    assert graph.get_commit(unknown.value.commit_id).version == 2
+    assert graph._get_commit(unknown.value.commit_id).version == 2
     assert append_one(graph, "ann", idempotency_key="once").replayed
     assert ids(graph) == ["ann"]
 
@@ -75,10 +76,10 @@ def test_a_branch_that_a_silent_store_made_or_deleted_is_found_by_its_key(local_
     graph = new_graph(local_place.uri)
 
     def never_answered(write: Callable[[], bool], rule: Callable[[str, str], bool]) -> None:
-        graph.workspace.root.objects.interceptor = LosesAnswers(rule, times=100, before=not happened)
+        graph._workspace.root.objects.interceptor = LosesAnswers(rule, times=100, before=not happened)
         with pytest.raises(CommitOutcomeUnknownError):
             write()
-        graph.workspace.root.objects.interceptor = None
+        graph._workspace.root.objects.interceptor = None
         assert write() == happened
         assert write()
 
@@ -94,7 +95,7 @@ def test_a_branch_that_a_silent_store_made_or_deleted_is_found_by_its_key(local_
 def test_a_publish_repeated_after_success_is_recognised_as_our_own(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     published = append_one(graph, "ann")
-    assert graph.workspace.root.log.publish(published.entry) == published.entry
+    assert graph._workspace.root.log.publish(published.entry) == published.entry
     assert graph.snapshot().version == 2
 
 
@@ -140,12 +141,12 @@ def test_a_store_that_is_down_is_a_transient_error_and_changes_nothing(s3_server
 
 def test_a_branch_create_without_an_answer_makes_one_branch(place: Place) -> None:
     graph = new_graph(place.uri)
-    graph.workspace.root.objects.interceptor = LosesAnswers(lambda kind, path: kind == "create" and "/refs/" in path)
+    graph._workspace.root.objects.interceptor = LosesAnswers(lambda kind, path: kind == "create" and "/refs/" in path)
     graph.create_branch("side")
-    graph.workspace.root.objects.interceptor = None
+    graph._workspace.root.objects.interceptor = None
     assert graph.snapshot("side").version == 1
-    ref = graph.workspace.root.branches.head("side").ref
-    assert Graph.open(place.uri).workspace.root.branches.head("side").ref == ref
+    ref = graph._workspace.root.branches.head("side").ref
+    assert Graph.open(place.uri)._workspace.root.branches.head("side").ref == ref
 
 
 def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
@@ -194,25 +195,82 @@ def test_of_two_racing_inits_one_wins_and_the_other_cleans_up(place: Place) -> N
     assert graph.id == winners[0]
     append_one(graph, "ann")
     assert graph.verify().clean
-    tables = {o.path.split("/")[1] for o in graph.workspace.root.objects.below("nodes")}
+    tables = {o.path.split("/")[1] for o in graph._workspace.root.objects.below("nodes")}
     assert tables == {s.table_id for k, s in graph.snapshot().entry.tables.items() if k.startswith("node:")}
     assert PEOPLE in graph.snapshot().types()
 
 
-def test_a_store_without_create_if_absent_is_refused(s3_server: S3Server, s3_place: Place, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def stored(server: S3Server, place: Place) -> set[str]:
+    bucket, _, prefix = place.uri.removeprefix("s3://").partition("/")
+    found = server.client().list_objects_v2(Bucket=bucket, Prefix=prefix)
+    return {item["Key"].removeprefix(f"{prefix}/") for item in found.get("Contents", ())}
+
+
+def test_a_store_without_create_if_absent_is_refused(
+    s3_server: S3Server, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A gateway that ignores the condition would let two writers take one slot."""
-    original = s3_server._do
-
-    def ignore_condition(environ):  # type: ignore[no-untyped-def]
-        environ.pop("HTTP_IF_NONE_MATCH", None)
-        return original(environ)
-
-    monkeypatch.setattr(s3_server, "_do", ignore_condition)
+    monkeypatch.setattr(s3_server, "keeps_conditions", False)
     with pytest.raises(StorageError, match="create-if-absent") as refused:
         new_graph(s3_place.uri)
     assert refused.value.kind is StorageErrorKind.CONFIGURATION
-    bucket, _, prefix = s3_place.uri.removeprefix("s3://").partition("/")
-    assert "Contents" not in s3_server.client().list_objects_v2(Bucket=bucket, Prefix=prefix)
+    assert stored(s3_server, s3_place) == set()
+
+
+def test_a_graph_that_is_reached_through_a_store_without_create_if_absent_takes_no_write(
+    s3_server: S3Server, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made through another gateway."""
+    append_one(new_graph(s3_place.uri), "ann")
+    control = {path for path in stored(s3_server, s3_place) if path.startswith("__manifest/")}
+    monkeypatch.setattr(s3_server, "keeps_conditions", False)
+    graph = Graph.open(s3_place.uri)
+    for write in (
+        lambda: append_one(graph, "bob"),
+        lambda: graph.create_branch("side"),
+        lambda: graph.create_branch("team/side"),
+        lambda: append_one(graph, "bob"),
+    ):
+        with pytest.raises(StorageError, match="create-if-absent") as refused:
+            write()
+        assert refused.value.kind is StorageErrorKind.CONFIGURATION
+    assert ids(graph) == ["ann"], "it can be read"
+    left = {path for path in stored(s3_server, s3_place) if path.startswith("__manifest/")} - control
+    assert {path for path in left if not path.startswith(("__manifest/pins/", "__manifest/hints/"))} == {
+        "__manifest/clock"
+    }
+    monkeypatch.setattr(s3_server, "keeps_conditions", True)
+    append_one(graph, "bob")
+    assert ids(Graph.open(s3_place.uri)) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_cleanups_at_once_delete_everything_on_a_gateway_that_misses_what_is_gone(
+    s3_server: S3Server, s3_place: Place, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    graph = new_graph(s3_place.uri)
+    for name in ("ann", "bob", "cid"):
+        append_one(graph, name)
+    other = Graph.open(s3_place.uri)
+    monkeypatch.setattr(s3_server, "deletes_what_is_gone", False)
+    deletions = OnDeletions(nth, lambda: other.cleanup(keep_versions=1))
+    graph._workspace.root.objects.interceptor = deletions
+    report = graph.cleanup(keep_versions=1)
+    assert deletions.happened
+    assert [row.error for row in report.datasets if row.error] == []
+    assert Graph.open(s3_place.uri).verify().clean
+    left = {
+        path for path in stored(s3_server, s3_place) if "/reclaims/" in path or ("/d" in path and "/_versions/" in path)
+    }
+    assert len(left) == 1, "the newest version of the one table that changed"
+
+
+class OnDeletions(Preemption):
+    """Other work before the n-th deletion."""
+
+    def before(self, kind: str, path: str) -> None:
+        if kind == "delete":
+            super().before(kind, path)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +305,7 @@ def test_a_refused_repetition_of_a_publish_that_happened_is_a_success(s3_server:
 
     with s3_server.broken(lose_then_refuse):
         published = append_one(graph, "ann")
-    assert graph.get_commit(published.commit_id).version == 2
+    assert graph._get_commit(published.commit_id).version == 2
     assert ids(graph) == ["ann"]
 
 

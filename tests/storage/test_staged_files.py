@@ -55,7 +55,7 @@ def test_a_refused_write_takes_back_its_own_files_and_no_others(root: GraphRoot)
 def test_what_may_have_been_published_is_never_taken_back(tmp_path: Path) -> None:
     """The store confirms a publish to nobody. The entry stands, and so must the rows it names."""
     graph = new_graph(str(tmp_path / "g"))
-    root, state = graph.workspace.root, graph.snapshot().entry.tables[PEOPLE]
+    root, state = graph._workspace.root, graph.snapshot().entry.tables[PEOPLE]
 
     class Silent:
         def before(self, kind: str, path: str) -> None: ...

@@ -31,12 +31,12 @@ def base(graph: Graph) -> TableState:
 
 
 def rows(graph: Graph, staged: StagedTable) -> dict[str, int]:
-    table = graph.workspace.root.reader.open(staged.state).read(["id", "n"])
+    table = graph._workspace.root.reader.open(staged.state).read(["id", "n"])
     return dict(sorted(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True)))
 
 
 def test_append(graph: Graph) -> None:
-    staged = graph.workspace.root.staging.append(base(graph), nodes({"dora": 4}))
+    staged = graph._workspace.root.staging.append(base(graph), nodes({"dora": 4}))
     assert rows(graph, staged) == {"ann": 1, "bob": 2, "carl": 3, "dora": 4}
     assert staged.changes == ChangeCounts(inserted=1)
     assert staged.state.rows == 4
@@ -44,61 +44,61 @@ def test_append(graph: Graph) -> None:
 
 def test_strict_insert_refuses_an_existing_and_a_repeated_id(graph: Graph) -> None:
     with pytest.raises(KeyConflictError) as exists:
-        graph.workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1, "bob": 9}))
+        graph._workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1, "bob": 9}))
     assert (exists.value.type_key, exists.value.entity_id) == (PEOPLE, "bob")
     doubled = pa.concat_tables([nodes({"zoe": 1}), nodes({"zoe": 2})])
     with pytest.raises(KeyConflictError, match="twice"):
-        graph.workspace.root.staging.insert(PEOPLE, base(graph), doubled)
-    staged = graph.workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1}))
+        graph._workspace.root.staging.insert(PEOPLE, base(graph), doubled)
+    staged = graph._workspace.root.staging.insert(PEOPLE, base(graph), nodes({"zoe": 1}))
     assert staged.changes == ChangeCounts(inserted=1)
 
 
 def test_upsert_replaces_and_inserts_and_keeps_row_ids(graph: Graph) -> None:
     def row_id(state: TableState) -> int:
-        table = graph.workspace.root.reader.open(state).read(["id"], filter="id = 'bob'", row_ids=True)
+        table = graph._workspace.root.reader.open(state).read(["id"], filter="id = 'bob'", row_ids=True)
         return table["_rowid"][0].as_py()
 
     before = row_id(base(graph))
-    staged = graph.workspace.root.staging.upsert(base(graph), nodes({"bob": 20, "dora": 4}))
+    staged = graph._workspace.root.staging.upsert(base(graph), nodes({"bob": 20, "dora": 4}))
     assert rows(graph, staged) == {"ann": 1, "bob": 20, "carl": 3, "dora": 4}
     assert staged.changes == ChangeCounts(inserted=1, updated=1)
     assert row_id(staged.state) == before
 
 
 def test_delete_counts_only_what_was_there(graph: Graph) -> None:
-    staged = graph.workspace.root.staging.delete(base(graph), ["bob", "nobody", "bob"])
+    staged = graph._workspace.root.staging.delete(base(graph), ["bob", "nobody", "bob"])
     assert rows(graph, staged) == {"ann": 1, "carl": 3}
     assert staged.changes == ChangeCounts(deleted=1)
-    everything = graph.workspace.root.staging.delete(base(graph), ["ann", "bob", "carl"])
+    everything = graph._workspace.root.staging.delete(base(graph), ["ann", "bob", "carl"])
     assert everything.state.rows == 0
 
 
 def test_ids_with_quotes_are_data(graph: Graph) -> None:
     odd = "o'hara \" -- \\ %_"
-    staged = graph.workspace.root.staging.append(base(graph), nodes({odd: 7}))
-    table = graph.workspace.root.reader.open(staged.state)
+    staged = graph._workspace.root.staging.append(base(graph), nodes({odd: 7}))
+    table = graph._workspace.root.reader.open(staged.state)
     assert table.existing_ids([odd, "o'"]) == {odd}
-    assert rows(graph, graph.workspace.root.staging.delete(staged.state, [odd])) == {"ann": 1, "bob": 2, "carl": 3}
+    assert rows(graph, graph._workspace.root.staging.delete(staged.state, [odd])) == {"ann": 1, "bob": 2, "carl": 3}
 
 
 def test_overwrite(graph: Graph) -> None:
-    staged = graph.workspace.root.staging.overwrite(base(graph), nodes({"new": 1}))
+    staged = graph._workspace.root.staging.overwrite(base(graph), nodes({"new": 1}))
     assert rows(graph, staged) == {"new": 1}
     assert staged.changes == ChangeCounts(inserted=1, deleted=3)
-    assert rows(graph, graph.workspace.root.staging.overwrite(base(graph), nodes({}))) == {}
+    assert rows(graph, graph._workspace.root.staging.overwrite(base(graph), nodes({}))) == {}
 
 
 def test_a_new_column_is_null_in_old_rows_and_costs_no_data(graph: Graph) -> None:
-    table = graph.workspace.root.reader.open(base(graph))
-    staged = graph.workspace.root.staging.add_column(base(graph), pa.field("nick", pa.string()))
-    wider = graph.workspace.root.reader.open(staged.state)
+    table = graph._workspace.root.reader.open(base(graph))
+    staged = graph._workspace.root.staging.add_column(base(graph), pa.field("nick", pa.string()))
+    wider = graph._workspace.root.reader.open(staged.state)
     assert wider.read(["nick"])["nick"].null_count == 3
     assert {f for f in wider.files() if f.startswith("data/")} == {f for f in table.files() if f.startswith("data/")}
     schema = NODE.append(pa.field("nick", pa.string()))
-    more = graph.workspace.root.staging.append(
+    more = graph._workspace.root.staging.append(
         staged.state, pa.table({"id": ["d"], "n": [4], "nick": ["dd"]}, schema=schema)
     )
-    assert graph.workspace.root.reader.open(more.state).read(filter="nick = 'dd'")["id"].to_pylist() == ["d"]
+    assert graph._workspace.root.reader.open(more.state).read(filter="nick = 'dd'")["id"].to_pylist() == ["d"]
 
 
 def plan_of(table: Table, filter: str) -> str:
@@ -106,7 +106,7 @@ def plan_of(table: Table, filter: str) -> str:
 
 
 def test_an_index_answers_like_a_scan_and_grows_by_segments(graph: Graph) -> None:
-    staging, reader = graph.workspace.root.staging, graph.workspace.root.reader
+    staging, reader = graph._workspace.root.staging, graph._workspace.root.reader
     first = staging.build_index(base(graph), "id", "BTREE", "id_btree")
     assert "ScalarIndexQuery" in plan_of(reader.open(first.state), "id = 'bob'")
     more = staging.append(first.state, nodes({"dora": 4}))
@@ -121,10 +121,10 @@ def test_an_index_answers_like_a_scan_and_grows_by_segments(graph: Graph) -> Non
 def test_compaction_changes_fragments_and_nothing_else(graph: Graph) -> None:
     state = base(graph)
     for i in range(3):
-        state = graph.workspace.root.staging.append(state, nodes({f"p{i}": i})).state
+        state = graph._workspace.root.staging.append(state, nodes({f"p{i}": i})).state
     before = rows(graph, StagedTable(state))
-    fragments = [f.fragment_id for f in lance_of(graph.workspace.root.reader.open(state)).get_fragments()]
-    compacted = graph.workspace.root.staging.compact(state, fragments)
+    fragments = [f.fragment_id for f in lance_of(graph._workspace.root.reader.open(state)).get_fragments()]
+    compacted = graph._workspace.root.staging.compact(state, fragments)
     assert compacted.state.fragments == 1
     assert rows(graph, compacted) == before
     assert compacted.changes == ChangeCounts()
@@ -133,12 +133,12 @@ def test_compaction_changes_fragments_and_nothing_else(graph: Graph) -> None:
 def test_no_write_moves_the_attached_head_or_shows_before_publish(place: Place) -> None:
     graph = new_graph(place.uri)
     append_one(graph, "ann")
-    graph.workspace.root.staging.append(base(graph), nodes({"unpublished": 1}))
-    graph.workspace.root.staging.overwrite(base(graph), nodes({"unpublished": 1}))
+    graph._workspace.root.staging.append(base(graph), nodes({"unpublished": 1}))
+    graph._workspace.root.staging.overwrite(base(graph), nodes({"unpublished": 1}))
     assert ids(graph) == ids(Graph.open(place.uri)) == ["ann"]
     state = base(graph)
     attached = TableState(table_id=state.table_id, path=state.path, version="1", rows=0, fragments=0)
-    dataset = lance_of(graph.workspace.root.reader.open(attached))
+    dataset = lance_of(graph._workspace.root.reader.open(attached))
     assert dataset.latest_version == 1
     assert dataset.count_rows() == 0
 
@@ -152,17 +152,17 @@ def test_reads_do_not_decay_while_nobody_optimizes(local_place: Place) -> None:
         seen.append(base(graph).fragments)
     assert max(seen) < FOLD_AT
     assert ids(graph) == [f"p{i:03}" for i in range(60)]
-    assert base(graph).fragments == len(lance_of(graph.workspace.root.reader.open(base(graph))).get_fragments())
+    assert base(graph).fragments == len(lance_of(graph._workspace.root.reader.open(base(graph))).get_fragments())
 
 
 def test_folding_leaves_indexed_fragments_alone(local_place: Place) -> None:
     graph = new_graph(local_place.uri)
     append(graph, {PEOPLE: nodes({"ann": 1})})
-    state = graph.workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree").state
-    indexed = {f.fragment_id for f in lance_of(graph.workspace.root.reader.open(state)).get_fragments()}
+    state = graph._workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree").state
+    indexed = {f.fragment_id for f in lance_of(graph._workspace.root.reader.open(state)).get_fragments()}
     for i in range(FOLD_AT + 1):
-        state = graph.workspace.root.staging.append(state, nodes({f"p{i}": i})).state
-    table = graph.workspace.root.reader.open(state)
+        state = graph._workspace.root.staging.append(state, nodes({f"p{i}": i})).state
+    table = graph._workspace.root.reader.open(state)
     assert indexed <= {f.fragment_id for f in lance_of(table).get_fragments()}
     assert "ScalarIndexQuery" in plan_of(table, "id = 'ann'")
     assert state.rows == FOLD_AT + 2
@@ -172,7 +172,7 @@ def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
     """Both through one handle, on one version: Lance lends a dataset to one of them at a time."""
     graph = new_graph(local_place.uri)
     append(graph, {PEOPLE: nodes({f"p{i}": i for i in range(20_000)})})
-    table, done, failed = graph.workspace.root.reader.open(base(graph)), threading.Event(), list[BaseException]()
+    table, done, failed = graph._workspace.root.reader.open(base(graph)), threading.Event(), list[BaseException]()
 
     def read() -> None:
         while not done.is_set():
@@ -187,7 +187,7 @@ def test_reading_beside_the_building_of_an_index(local_place: Place) -> None:
         reader.start()
     try:
         for _ in range(5):
-            graph.workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree")
+            graph._workspace.root.staging.build_index(base(graph), "id", "BTREE", "id_btree")
     finally:
         done.set()
         for reader in readers:
@@ -255,7 +255,7 @@ def test_many_tables_open_within_a_byte_bound(local_place: Place, monkeypatch: p
     monkeypatch.setattr(reading, "_OPEN_BYTES", 5 * reading._BYTES_PER_DATASET)
     for i in range(20):
         append_one(graph, f"p{i}")
-    assert graph.workspace.root.reader.open_count() <= 5
+    assert graph._workspace.root.reader.open_count() <= 5
     for version in range(1, 22):
         assert graph.snapshot(version=version).count(PEOPLE) == version - 1
 

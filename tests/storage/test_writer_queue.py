@@ -25,15 +25,15 @@ def in_the_end() -> float:
 
 
 def place_of(graph: Graph) -> QueuePlace:
-    return graph.workspace.root.writer_queue.place("main")
+    return graph._workspace.root.writer_queue.place("main")
 
 
 def waiting(graph: Graph) -> list[str]:
-    return graph.workspace.root.writer_queue.tickets("main")
+    return graph._workspace.root.writer_queue.tickets("main")
 
 
 def is_first(graph: Graph) -> bool:
-    return any(ticket.endswith(graph.workspace.root.writer_queue._name) for ticket in waiting(graph)[:1])
+    return any(ticket.endswith(graph._workspace.root.writer_queue._name) for ticket in waiting(graph)[:1])
 
 
 def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None:
@@ -52,7 +52,7 @@ def test_a_slow_writer_gets_its_turn_among_fast_ones(local_place: Place) -> None
         return PublishPlan(staged)
 
     wait_until(lambda: graph.snapshot().version >= 20, "the others write")
-    published = graph.workspace.commit("main", prepare, Intent(kind="load"))
+    published = graph._workspace.commit("main", prepare, Intent(kind="load"))
     assert published is not None
     wait_until(lambda: graph.snapshot().version > published.version + 10, "the others go on")
     for process in fast:
@@ -114,17 +114,17 @@ def test_the_dead_are_put_out_of_the_queue_and_the_living_keep_their_place(
     monkeypatch.setattr(writer_queue, "SHORTEST_LEASE", 0.2)
     graph = new_graph(local_place.uri)
     for _ in range(3):
-        graph.workspace.root.objects.put(
-            graph.workspace.root.writer_queue.new_ticket("main").replace("-500-", "-1-"), b""
+        graph._workspace.root.objects.put(
+            graph._workspace.root.writer_queue.new_ticket("main").replace("-500-", "-1-"), b""
         )
-    graph.workspace.root.objects.put(f"{queue_folder('main')}/0 is no ticket", b"")
+    graph._workspace.root.objects.put(f"{queue_folder('main')}/0 is no ticket", b"")
     time.sleep(A_MOMENT)
     with place_of(graph) as mine:
         mine.wait(in_the_end())
         assert waiting(graph) == [mine._ticket]
         with place_of(Graph.open(local_place.uri)) as behind:
             behind.wait(time.monotonic())
-            graph.workspace.root.objects.delete(str(behind._ticket))
+            graph._workspace.root.objects.delete(str(behind._ticket))
             behind._wait_behind_others(str(behind._ticket), time.monotonic() + 0.05)
             assert waiting(graph) == [mine._ticket, behind._ticket]
 
@@ -135,7 +135,7 @@ def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place:
         mine.wait(in_the_end())
         mine.wait(in_the_end())
         (first,) = waiting(graph)
-        graph.workspace.root.objects.delete(first)
+        graph._workspace.root.objects.delete(first)
         mine.attempted(7.0)
         mine.wait(in_the_end())
         (second,) = waiting(graph)
@@ -145,11 +145,11 @@ def test_who_needs_longer_than_others_wait_queues_again_and_says_so(local_place:
 
 def test_a_refused_strict_write_queues_when_it_is_tried_again(local_place: Place) -> None:
     graph, other = new_graph(local_place.uri), Graph.open(local_place.uri)
-    txn = graph.workspace.begin("main", Intent(kind="mutate"))
-    staged = txn.stage({PEOPLE: lambda state: graph.workspace.root.staging.append(state, nodes({"ann": 1}))})
+    txn = graph._workspace.begin("main", Intent(kind="mutate"))
+    staged = txn.stage({PEOPLE: lambda state: graph._workspace.root.staging.append(state, nodes({"ann": 1}))})
     append_one(other, "bob")
     with pytest.raises(ReadSetChangedError):
-        graph.workspace.publish(txn, PublishPlan(staged, strict=True))
+        graph._workspace.publish(txn, PublishPlan(staged, strict=True))
     assert place_of(graph).contended
 
 
@@ -163,7 +163,7 @@ def test_a_store_that_refuses_the_queue_does_not_refuse_the_write(local_place: P
 
         def after(self, kind: str, path: str) -> None: ...
 
-    graph.workspace.root.objects.interceptor = NoQueues()
-    graph.workspace.root.writer_queue.saw_others("main")
+    graph._workspace.root.objects.interceptor = NoQueues()
+    graph._workspace.root.writer_queue.saw_others("main")
     append_one(graph, "ann")
     assert ids(graph) == ["ann"]

@@ -40,8 +40,8 @@ class Steps:
         self._numbers = itertools.count(1)
         self._at = at
         self.count = 0
-        graph.workspace.root.trace.observer = self.step
-        graph.workspace.root.objects.interceptor = self
+        graph._workspace.root.trace.observer = self.step
+        graph._workspace.root.objects.interceptor = self
 
     def step(self, *what: str) -> None:
         self.count = next(self._numbers)

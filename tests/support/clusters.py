@@ -19,7 +19,7 @@ import omnigraph
 from omnigraph.api.limits import Limits
 from omnigraph.cluster.addresses import graph_address, schema_address
 from omnigraph.cluster.catalog import Catalog
-from omnigraph.cluster.digests import embedding_provider_digest, file_digest, recorded_graph_digest
+from omnigraph.cluster.digests import composite_digest, embedding_provider_digest, file_digest
 from omnigraph.cluster.ledger import Ledger, Recorded, graph_uri
 from omnigraph.cluster.state import AppliedRevision, BlobPolicy, Resource, State
 from omnigraph.embeddings.profile import EmbeddingProfile
@@ -84,7 +84,7 @@ class Cluster:
             state = msgspec.structs.replace(after.state, applied_revision=applied)
         state = msgspec.structs.replace(state, **members)
         for graph_id in state.graph_ids if cover else ():
-            digest = recorded_graph_digest(state, graph_id)
+            digest = composite_digest(state.resources, graph_id)
             address = graph_address(graph_id)
             resources[address] = msgspec.structs.replace(resources[address], digest=digest)
         return self.ledger.create(state, after).revision

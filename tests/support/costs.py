@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 
 def settle(graph: Graph) -> None:
     """Wait until the handle writes nothing in the background any more."""
-    root = graph.workspace.root
+    root = graph._workspace.root
     wait_until(lambda: not (root.log.hints_pending() or root.pins.pending()), "hints and pins are written")
 
 

@@ -49,9 +49,9 @@ class Preemption:
 @contextmanager
 def preempted(graph: Graph, nth: int, meanwhile: Callable[[], None], *, dies: bool = False) -> Iterator[Preemption]:
     preemption = Preemption(nth, meanwhile, dies=dies)
-    graph.workspace.root.objects.interceptor = preemption
+    graph._workspace.root.objects.interceptor = preemption
     try:
         yield preemption
     finally:
         if not (dies and preemption.happened):  # the dead make no requests, whatever their code still does
-            graph.workspace.root.objects.interceptor = None
+            graph._workspace.root.objects.interceptor = None

@@ -116,7 +116,7 @@ class _Evaluation:
             case AggregateFunction.COUNT:
                 return len(values)
             case AggregateFunction.SUM:
-                return float(sum(values)) if values else None
+                return sum(values) if values else None
             case AggregateFunction.AVG:
                 return sum(values) / len(values) if values else None
             case AggregateFunction.MIN:
@@ -185,8 +185,8 @@ class _Evaluation:
             following: list[str] = []
             for node in frontier:
                 for _, other in self._incident(plan, node):
-                    if same_type and other == node:
-                        if hop >= plan.min_hops:
+                    if same_type and other == start:
+                        if hop == 1 and plan.min_hops <= 1:
                             out[other] = None
                     elif not same_type or other not in seen:
                         seen.add(other)

@@ -128,6 +128,10 @@ class S3Server:
     def __init__(self) -> None:
         self.fault: FaultRule | None = None
         self.concurrency: int | None = None
+        self.keeps_conditions = True
+        """Whether a PUT with `If-None-Match: *` is refused where an object is. Some gateways drop the header."""
+        self.deletes_what_is_gone = True
+        """Whether deleting an object that is not there succeeds, as Amazon's does. Some gateways say `NoSuchKey`."""
         # Not the dispatcher in front of it, which looks through the sources of all services at every request.
         self._app = create_backend_app("s3")
         self._turn = threading.Lock()
@@ -169,7 +173,8 @@ class S3Server:
         try:
             yield log
         finally:
-            self._logs.remove(log)
+            # By identity: two logs that saw the same requests are equal.
+            self._logs = [other for other in self._logs if other is not log]
 
     @contextmanager
     def in_rounds(self) -> Iterator[None]:
@@ -228,7 +233,11 @@ class S3Server:
 
     def _do(self, environ: dict[str, Any]) -> Answer:
         """One request after another: moto checks `If-None-Match` and stores the object in two steps, S3 in one."""
+        if not self.keeps_conditions:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
         with self._turn:
+            if not self.deletes_what_is_gone and (refused := s3_shortcuts.refused_deletion(environ)) is not None:
+                return refused
             return s3_shortcuts.answer(environ) or self.ask_moto(environ)
 
     def ask_moto(self, environ: dict[str, Any]) -> Answer:

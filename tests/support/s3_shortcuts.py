@@ -7,6 +7,7 @@ all else that a test does. What is not the plain form of a request is left to mo
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any
 from urllib.parse import parse_qs
@@ -49,6 +50,29 @@ def answer(environ: dict[str, Any]) -> Answer | None:
     if method in ("GET", "HEAD") and not conditions:
         return _read(backend, plain[1], plain[2], method, environ.get("HTTP_RANGE", ""))
     return None
+
+
+def refused_deletion(environ: dict[str, Any]) -> Answer | None:
+    """How a strict gateway answers a deletion of something that is not there; None for anything else. Of several
+    objects the others are deleted."""
+    backend: S3Backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    bucket, _, name = environ["PATH_INFO"].strip("/").partition("/")
+    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
+    if method == "DELETE" and name and not query and backend.get_object(bucket, name) is None:
+        return "404 NOT FOUND", *_xml(_NO_SUCH_KEY.format(key=name))
+    if method != "POST" or not query.startswith("delete"):
+        return None
+    body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+    environ["wsgi.input"] = io.BytesIO(body)
+    keys = re.findall(r"<Key>([^<]+)</Key>", body.decode())
+    missing = [key for key in keys if backend.get_object(bucket, key) is None]
+    if not missing:
+        return None
+    for key in set(keys) - set(missing):
+        backend.delete_object(bucket, key)
+    told = "".join(f"<Error><Key>{key}</Key><Code>NoSuchKey</Code><Message>gone</Message></Error>" for key in missing)
+    told += "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys if key not in missing)
+    return "200 OK", *_xml(f"<DeleteResult>{told}</DeleteResult>")
 
 
 def _read(backend: S3Backend, bucket: str, name: str, method: str, wanted: str) -> Answer | None:

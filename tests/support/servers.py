@@ -97,7 +97,7 @@ class ServerProcess:
         return os.pread(self._errors.fileno(), 1 << 24, 0).decode(errors="replace")
 
     def workers(self) -> list[int]:
-        """The process ids of its workers, of a server with `--workers` above 1."""
+        """The process ids of its workers."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return sorted(int(pid) for pid in children if b"spawn_main" in _command_of(pid))
 

@@ -37,7 +37,7 @@ def append(graph: Graph, rows: Mapping[str, pa.Table], branch: str = "main", **i
         staging = txn.root.staging
         return PublishPlan(txn.stage({k: lambda state, t=t: staging.append(state, t) for k, t in rows.items()}))
 
-    published = graph.workspace.commit(branch, prepare, Intent(kind="load", **intent))  # type: ignore[arg-type]
+    published = graph._workspace.commit(branch, prepare, Intent(kind="load", **intent))  # type: ignore[arg-type]
     assert published is not None
     return published
 
@@ -50,7 +50,7 @@ def upsert(graph: Graph, type_key: str, rows: pa.Table, branch: str = "main", st
     def prepare(txn: WriteTxn) -> PublishPlan:
         return PublishPlan(txn.stage({type_key: lambda state: txn.root.staging.upsert(state, rows)}))
 
-    published = graph.workspace.commit(branch, prepare, Intent(kind="load"), strict=strict)
+    published = graph._workspace.commit(branch, prepare, Intent(kind="load"), strict=strict)
     assert published is not None
     return published
 
@@ -66,19 +66,19 @@ def connect(graph: Graph, edge_id: str, source: str, target: str, branch: str = 
         staged = txn.stage({KNOWS: lambda state: txn.root.staging.append(state, row)})
         return PublishPlan(staged, ReadSet(present={PEOPLE: wanted}))
 
-    txn = graph.workspace.begin(branch, Intent(kind="mutate"))
+    txn = graph._workspace.begin(branch, Intent(kind="mutate"))
     plan = prepare(txn)
-    return None if plan is None else graph.workspace.publish(txn, plan)
+    return None if plan is None else graph._workspace.publish(txn, plan)
 
 
 def remove_person(graph: Graph, entity_id: str, branch: str = "main") -> PublishedCommit | None:
     """Delete a person nobody knows; None when an edge still touches them."""
-    txn = graph.workspace.begin(branch, Intent(kind="mutate"))
+    txn = graph._workspace.begin(branch, Intent(kind="mutate"))
     touching = f"src = '{entity_id}' OR dst = '{entity_id}'"
     if txn.snapshot.count(KNOWS, touching):
         return None
     staged = txn.stage({PEOPLE: lambda state: txn.root.staging.delete(state, [entity_id])})
-    return graph.workspace.publish(txn, PublishPlan(staged, ReadSet(tables=frozenset({KNOWS}))))
+    return graph._workspace.publish(txn, PublishPlan(staged, ReadSet(tables=frozenset({KNOWS}))))
 
 
 def ids(graph: Graph, type_key: str = PEOPLE, branch: str = "main") -> list[str]:

@@ -69,7 +69,7 @@ def remove(store: str) -> None:
         shutil.rmtree(store, ignore_errors=True)
         return
     with Graph.open(store) as graph:
-        objects = graph.workspace.root.objects
+        objects = graph._workspace.root.objects
         objects.delete_all([stored.path for stored in objects.below("")])
 
 

@@ -104,7 +104,7 @@ class Checker:
 
     def read(self, entry: LogEntry, shape: Shape, graph: Graph | None = None) -> State:
         """The content of a commit, read completely. ImpossibleError when its schema is another one."""
-        snapshot = Snapshot((graph or self._graph).workspace, entry.branch, entry)
+        snapshot = Snapshot((graph or self._graph)._workspace, entry.branch, entry)
         declared = {
             t["name"]: {p["name"]: p["type"] for p in t["properties"]} for t in document_of(snapshot.catalog)["types"]
         }

@@ -41,7 +41,7 @@ class View:
         except errors.BranchNotFoundError:
             branch = "main"
             snapshot = graph.snapshot(branch)
-        page = graph.list_commits(branch, limit=chance.choice((5, 40)))
+        page = graph._list_commits(branch, limit=chance.choice((5, 40)))
         past = [entry.commit.id for entry in page.commits]
         return cls(branches, branch, snapshot.commit_id, snapshot.version, document_of(snapshot.catalog), past)
 

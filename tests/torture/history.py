@@ -17,13 +17,13 @@ LOGS = "__manifest/log"
 
 class History:
     def __init__(self, graph: Graph) -> None:
-        self._root = graph.workspace.root
+        self._root = graph._workspace.root
         self.logs: dict[str, dict[int, LogEntry | Tombstone]] = defaultdict(dict)
         self.commits: dict[str, LogEntry] = {}
         self.by_actor: dict[str, list[LogEntry]] = defaultdict(list)
         self.lives: dict[str, BranchRef] = {}
-        self._names = Lives(graph.workspace.root.objects)
-        self._main = graph.workspace.root.identity.main
+        self._names = Lives(graph._workspace.root.objects)
+        self._main = graph._workspace.root.identity.main
 
     def refresh(self) -> list[LogEntry]:
         """Take what is new; the commits among it, parents before children."""

@@ -83,7 +83,7 @@ def _do_merge(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, 
 
 def _do_branch(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
     name, source, key = arguments["name"], arguments["source"], operation.get("key")
-    made = create_branch(graph.workspace, name, source, actor=operation["op"], idempotency_key=key)
+    made = create_branch(graph._workspace, name, source, actor=operation["op"], idempotency_key=key)
     return {"branch_id": made.branch_id} if isinstance(made, BranchRef) else {"earlier": made.actor}
 
 
@@ -139,7 +139,7 @@ def _do_query(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, 
 
 
 def _do_diff(graph: Graph, operation: Mapping[str, Any], arguments: Arguments, memory: Memory) -> dict[str, Any]:
-    found = graph.diff_commits(arguments["before"], arguments["after"])
+    found = graph.diff(arguments["before"], arguments["after"])
     return {"changes": [[c.type_name, c.id, c.op.value] for c in found.changes]}
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN_ROWS: Final = 10
 _ROWS_AT_ONCE: Final = 4096
+_CELLS_AT_ONCE: Final = 1 << 15
+_BYTES_AT_ONCE: Final = 128 << 10
 
 
 class _Columns:
@@ -68,8 +70,9 @@ class ArrowRows(_Columns):
         return len(self.table) > 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for batch in self.table.to_batches(max_chunksize=_ROWS_AT_ONCE):
-            yield from json_rows(batch, self.columns)
+        for batch in self.table.to_batches():
+            for part in rendering_parts(batch):
+                yield from json_rows(part, self.columns)
 
     @overload
     def __getitem__(self, at: int) -> dict[str, Any]: ...
@@ -78,12 +81,13 @@ class ArrowRows(_Columns):
     def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
 
     def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        import pyarrow as pa
-
         chosen = range(len(self.table))[at]  # raises IndexError as a list does
         if isinstance(chosen, int):
             return json_rows(self.table.slice(chosen, 1), self.columns)[0]
-        return json_rows(self.table.take(pa.array(chosen, pa.int64())), self.columns)
+        if chosen.step == 1:
+            return json_rows(self.table.slice(chosen.start, len(chosen)), self.columns)
+        # Row by row: Arrow gathers no more than 2 GiB of text at once.
+        return [json_rows(self.table.slice(row, 1), self.columns)[0] for row in chosen]
 
     def rows(self, integers: Integers = Integers.NATIVE) -> list[dict[str, Any]]:
         """One dictionary per row, keys in projection order; of a repeated name the last value stays."""
@@ -159,6 +163,14 @@ def json_rows(
     """Rows as dictionaries of plain values."""
     columns = [rendered(table.column(i), integers) for i in range(len(names))]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def rendering_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts of which each is rendered in an instant and takes little memory as Python values."""
+    rows = min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // max(1, batch.num_columns))
+    rows = max(1, min(rows, len(batch) * _BYTES_AT_ONCE // max(1, batch.nbytes)))
+    for start in range(0, len(batch), rows):
+        yield batch.slice(start, rows)
 
 
 def _package(name: str) -> ModuleType:

@@ -25,6 +25,9 @@ class BranchCreated(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "BranchCreateOutput"
 
+    def __repr__(self) -> str:
+        return f"<created branch '{self.name}' from '{self.source}'{', replayed' if self.replayed else ''}>"
+
 
 class BranchList(Struct, frozen=True):
     """Sorted by name; main stands where its name does."""
@@ -32,6 +35,26 @@ class BranchList(Struct, frozen=True):
     branches: tuple[str, ...]
 
     WIRE_NAME: ClassVar[str] = "BranchListOutput"
+
+
+class BranchHead(Struct, frozen=True):
+    """The newest commit of a branch. `ahead` counts the commits of its line that main does not have, `behind` those of
+    main's line that it does not have."""
+
+    name: str
+    graph_commit_id: str
+    graph_manifest_version: int
+    actor_id: str | None
+    created_at: int
+    ahead: int
+    behind: int
+
+
+class BranchHeads(Struct, frozen=True):
+    """What `omnigraph branch list --verbose` prints."""
+
+    branches: tuple[str, ...]
+    heads: tuple[BranchHead, ...]
 
 
 class BranchDeleted(Struct, frozen=True, omit_defaults=True):
@@ -43,3 +66,6 @@ class BranchDeleted(Struct, frozen=True, omit_defaults=True):
     replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "BranchDeleteOutput"
+
+    def __repr__(self) -> str:
+        return f"<deleted branch '{self.name}'{', replayed' if self.replayed else ''}>"

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+_QUOTED_IN_CSV: Final = frozenset(',"\r\n')
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _JOINER: Final = "\u200d"
@@ -23,6 +24,25 @@ def cell_text(value: Any) -> str:
     if value is None:
         return "null"
     return value if isinstance(value, str) else compact_json(value)
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """One record of CSV without its line end: nothing for null, `""` for an empty text, as `load` reads them."""
+    return ",".join(map(_csv_cell, cells))
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = cell_text(value)
+    if text and _QUOTED_IN_CSV.isdisjoint(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """`1 row`, `2 rows`; `more` is a plural that is not made with an s."""
+    return f"1 {one}" if count == 1 else f"{count} {more or one + 's'}"
 
 
 def compact_json(value: Any) -> str:

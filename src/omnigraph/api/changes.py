@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
+from omnigraph.api.commits import moment
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.errors import BadRequestError
 
@@ -118,6 +120,12 @@ class ChangeSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "DiffOutput"
 
+    def __repr__(self) -> str:
+        stats = self.stats
+        counts = f"+{stats.inserts} ~{stats.updates} -{stats.deletes}"
+        versions = f"version {self.from_graph_manifest_version} to {self.to_graph_manifest_version}"
+        return f"<difference {counts} from {versions}: {', '.join(stats.types_affected) or 'nothing'}>"
+
     @classmethod
     def of(cls, before: int, after: int, graph_branch: str | None, changes: tuple[EntityChange, ...]) -> ChangeSet:
         """The difference from version `before` to version `after`; `graph_branch` is None on main."""
@@ -155,7 +163,8 @@ def counts_by_type(changes: Iterable[EntityChange]) -> dict[str, dict[str, int]]
 
 
 class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The commit behind some changes. `authored_branch` is where it was made, whoever reads it."""
+    """The commit behind some changes. `authored_branch` is where it was made, not where it is read; `authored_at` is
+    in microseconds since 1970."""
 
     graph_commit_id: str
     parent_commit_id: str | None = None
@@ -165,6 +174,11 @@ class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     authored_at: int
 
     WIRE_NAME: ClassVar[str] = "ChangeCauseOutput"
+
+    @property
+    def authored(self) -> datetime:
+        """When the commit was made, as `authored_at` counts it."""
+        return moment(self.authored_at)
 
 
 class Endpoints(Struct, frozen=True):
@@ -257,6 +271,11 @@ class ChangePoll(Struct, frozen=True, omit_defaults=True):
     caught_up: bool | None = None
 
     WIRE_NAME: ClassVar[str] = "ChangeFeedOutput"
+
+    def __repr__(self) -> str:
+        changes = sum(len(block.changes) for block in self.blocks)
+        state = "caught up" if self.caught_up else "more to come"
+        return f"<{changes} changes of {len(self.blocks)} commits, {state}>"
 
     def followed_by(self, page: ChangePoll) -> ChangePoll:
         """Two pages as one; a commit that was split over them is one block again."""

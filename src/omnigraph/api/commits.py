@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final
 
 from msgspec import Struct
 
+from omnigraph.api.cell_text import counted
 from omnigraph.errors import BadRequestError
 
 _NOT_IN_AN_ID: Final = frozenset('"*,')
+_MOST_SHOWN: Final = 10
+
+
+def shorten(text: str, length: int) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def moment(micros: int) -> datetime:
+    """Microseconds since 1970 as a time of UTC, to the microsecond."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
 def required_commit(text: str, what: str) -> str:
@@ -34,6 +49,14 @@ class CommitReceipt(Struct, frozen=True):
 
     WIRE_NAME: ClassVar[str] = "CommitOutput"
 
+    def __repr__(self) -> str:
+        return f"<commit {self._facts()}>"
+
+    def _facts(self) -> str:
+        by = "" if self.actor_id is None else f" by {self.actor_id}"
+        where = self.graph_branch or "main"
+        return f"{self.id}, version {self.version} of {where}{by}, {self.created:%Y-%m-%d %H:%M:%S}Z"
+
     @property
     def id(self) -> str:
         """The id of the commit."""
@@ -43,6 +66,11 @@ class CommitReceipt(Struct, frozen=True):
     def commit_id(self) -> str:
         """The same as `id`."""
         return self.graph_commit_id
+
+    @property
+    def created(self) -> datetime:
+        """When the commit was made, as `created_at` counts it."""
+        return moment(self.created_at)
 
     @property
     def version(self) -> int:
@@ -67,6 +95,13 @@ class CommitSummary(CommitReceipt, frozen=True):
 
     WIRE_NAME: ClassVar[str] = "CommitSummaryOutput"
 
+    def __repr__(self) -> str:
+        every = (self.changes or {}).values()
+        sums = [sum(getattr(counts, name) for counts in every) for name in ("inserted", "updated", "deleted")]
+        counts = "" if self.changes is None else " +{} ~{} -{}".format(*sums)
+        message = "" if self.message is None else f" {shorten(self.message, 60)!r}"
+        return f"<{self.kind} {self._facts()}{counts}{message}>"
+
     @property
     def commit(self) -> CommitReceipt:
         """The commit without what it did."""
@@ -89,6 +124,9 @@ class CommitList(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "CommitListOutput"
 
+    def __repr__(self) -> str:
+        return _listed(self.commits, self.next_version)
+
 
 class CommitHistory(Struct, frozen=True, omit_defaults=True):
     """As `CommitList`, with what each commit did."""
@@ -97,3 +135,15 @@ class CommitHistory(Struct, frozen=True, omit_defaults=True):
     next_version: int | None = None
 
     WIRE_NAME: ClassVar[str] = "CommitHistoryOutput"
+
+    def __repr__(self) -> str:
+        return _listed(self.commits, self.next_version)
+
+
+def _listed(commits: Sequence[CommitReceipt], next_version: int | None) -> str:
+    """Some commits for a person, one per line."""
+    shown = [f"  {commit!r}" for commit in commits[:_MOST_SHOWN]]
+    hidden = len(commits) - len(shown)
+    more = [f"  … {hidden} more"] if hidden else []
+    older = "" if next_version is None else f"; older ones: before={next_version}"
+    return "\n".join([f"<{counted(len(commits), 'commit')}{older}>", *shown, *more])

@@ -60,14 +60,40 @@ class LoadMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
+class Grammar(StrEnum):
+    """What a load does with records that do not fit the schema.
+
+    `STRICT` refuses them. `LENIENT`, made for old exports, stores a value of a wrong type as null and leaves out
+    members that the type does not have; its receipt counts both.
+    """
+
+    STRICT = "strict"
+    LENIENT = "lenient"
+
+    WIRE_NAME = nonmember("LoadGrammar")
+
+    @property
+    def unit(self) -> str:
+        """What a position counts: lines of the input, or records of a stream."""
+        return "line" if self is Grammar.STRICT else "record"
+
+
 class ReadFormat(StrEnum):
     """How rows are written out for people and pipes."""
 
     TABLE = "table"
     KV = "kv"
     CSV = "csv"
+    NDJSON = "ndjson"
     JSONL = "jsonl"
     JSON = "json"
+
+
+class Dates(StrEnum):
+    """How an export writes dates and times: as numbers since 1970, days or milliseconds, or as texts of ISO 8601."""
+
+    EPOCH = "epoch"
+    ISO = "iso"
 
 
 class CellLayout(StrEnum):
@@ -87,6 +113,7 @@ class Integers(StrEnum):
 class FileFormat(StrEnum):
     PARQUET = "parquet"
     ARROW = "arrow"
+    CSV = "csv"
 
 
 class Classification(StrEnum):

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from omnigraph.api.enums import Dates
+
 
 class ByteWriter(Protocol):
     """Anything that takes bytes: an open binary file, a socket, a buffer."""
@@ -22,6 +24,7 @@ class ExportRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     snapshot: str | None = None
     version: int | None = None
     at: datetime | None = None
+    dates: Dates | None = None
 
 
 class ExportedFile(Struct, frozen=True):

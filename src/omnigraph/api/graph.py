@@ -1,386 +1,94 @@
-"""`GraphApi`: what a user can do with a graph, wherever it is. The embedded handle and a remote one implement it."""
+"""`GraphApi`: what a user can do with a graph, wherever it is: its calls, its branches, its past and its areas.
+
+The embedded handle and the remote one implement it. `GraphViews` is what all handles say the same way; a handle for
+asyncio has it too, with calls that are awaited.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Final, Protocol
 
-from omnigraph.api import upkeep
-from omnigraph.api.blobs import BlobValue
-from omnigraph.api.branches import BranchCreated, BranchDeleted
-from omnigraph.api.changes import (
-    ChangeBaseline,
-    ChangePoll,
-    ChangeRecord,
-    ChangeScope,
-    ChangeSet,
-    CommitChangesPage,
-)
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
-from omnigraph.api.enums import Integers
-from omnigraph.api.export import ByteWriter, ExportedFile
-from omnigraph.api.load import LoadReceipt, MutationReceipt
-from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.api.query import OperatorProfile, ReadOutput, ReadTarget, StoredQueries
-from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.snapshots import SnapshotListing
+from omnigraph.api.areas import ChangesArea, MaintenanceArea, SchemaArea
+from omnigraph.api.branch import Branch
+from omnigraph.api.calls import GraphCalls, LoadInput, QueryBatches, QueryRows, SnapshotApi
 
-LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
-"""The text of the records: whole, or in pieces of any size, as an open file yields them."""
+__all__ = ["GraphApi", "GraphViews", "LoadInput", "QueryBatches", "QueryRows", "SnapshotApi"]
 
 
-class QueryRows(Protocol):
-    """The rows of one query, in order, and where they were read."""
+_BY_AREA: Final = {
+    *("schema_text", "plan_schema", "apply_schema"),
+    *("commit_changes", "iter_commit_changes", "poll_changes", "capture_baseline"),
+    *("optimize", "ensure_indices", "cleanup", "maintain", "verify", "repair"),
+}
+"""Calls that people find under `schema`, `changes` and `maintenance`. Their long names are not shown beside those."""
+
+
+class GraphViews:
+    """The parts of a graph that are reached through it: what they do, the calls of the graph do."""
+
+    def __dir__(self) -> list[str]:
+        """What completion shows."""
+        return [name for name in super().__dir__() if name not in _BY_AREA]
 
     @property
-    def query_name(self) -> str: ...
-    @property
-    def target(self) -> ReadTarget: ...
-    @property
-    def graph_commit_id(self) -> str: ...
-    @property
-    def columns(self) -> list[str]: ...
-    @property
-    def num_rows(self) -> int: ...
-    def __len__(self) -> int: ...
-    def rows(self, integers: Integers = Integers.NATIVE) -> list[dict[str, Any]]: ...
-    def read_output(self, integers: Integers = Integers.NATIVE) -> ReadOutput: ...
-    def to_arrow(self) -> Any: ...
-    def to_pandas(self) -> Any: ...
-    def to_polars(self) -> Any: ...
-
-
-class QueryBatches(Protocol):
-    """The rows of one query as Arrow record batches, made as they are asked for."""
+    def schema(self) -> SchemaArea:
+        """The types of the graph, and how they change."""
+        return SchemaArea(self)  # type: ignore[arg-type]
 
     @property
-    def query_name(self) -> str: ...
-    @property
-    def target(self) -> ReadTarget: ...
-    @property
-    def graph_commit_id(self) -> str: ...
-    @property
-    def columns(self) -> list[str]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def rows(self, integers: Integers = Integers.NATIVE) -> Iterator[dict[str, Any]]: ...
-    def reader(self) -> Any: ...
-
-
-class GraphApi(Protocol):
-    """A versioned graph of typed tables. Every read names a branch, or a commit, a version or a moment.
-
-    Parameters of a query are keywords, or a mapping as `params`.
-    """
+    def changes(self) -> ChangesArea:
+        """What commits changed, one commit or as a feed."""
+        return ChangesArea(self)  # type: ignore[arg-type]
 
     @property
-    def uri(self) -> str: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *_: object) -> None: ...
+    def maintenance(self) -> MaintenanceArea:
+        """Compaction, indexes, retention, and checks of what is stored."""
+        return MaintenanceArea(self)  # type: ignore[arg-type]
 
-    # Reading
 
-    def query(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        **parameters: Any,
-    ) -> QueryRows: ...
-
-    def stream(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        **parameters: Any,
-    ) -> QueryBatches: ...
-
-    def explain(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        **parameters: Any,
-    ) -> list[str]: ...
-
-    def profile(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        **parameters: Any,
-    ) -> OperatorProfile: ...
-
-    def entity(
-        self,
-        type_key: str,
-        entity_id: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> dict[str, Any] | None: ...
-
-    def read_blob(
-        self,
-        kind: str,
-        type: str,
-        id: str,
-        property: str,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> BlobValue: ...
-
-    def export(
-        self,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> Iterator[str]: ...
-
-    def export_to(
-        self,
-        writer: ByteWriter,
-        *,
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> int: ...
-
-    def export_files(
-        self,
-        directory: str | Path,
-        *,
-        format: str = "parquet",
-        branch: str | None = None,
-        types: Collection[str] = (),
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> list[ExportedFile]: ...
-
-    # Writing
-
-    def mutate(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        if_commit: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-        **parameters: Any,
-    ) -> MutationReceipt: ...
-
-    def load(
-        self,
-        data: LoadInput,
-        *,
-        mode: str,
-        branch: str = "main",
-        base: str | None = None,
-        embed: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
-
-    def load_lenient(
-        self,
-        data: LoadInput,
-        *,
-        mode: str,
-        branch: str = "main",
-        base: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
-
-    # Branches and history
-
-    def create_branch(
-        self,
-        name: str,
-        *,
-        source: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> BranchCreated: ...
-    def list_branches(self) -> list[str]: ...
-    def delete_branch(
-        self, name: str, *, actor: str | None = None, idempotency_key: str | None = None
-    ) -> BranchDeleted: ...
-
-    def merge(
-        self,
-        source: str,
-        target: str = "main",
-        *,
-        delete_branch: bool = False,
-        resolutions: Resolutions = NO_RESOLUTIONS,
-        actor: str | None = None,
-        message: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> MergeResult: ...
-
-    def preview_merge(
-        self, source: str, target: str = "main", *, resolutions: Resolutions = NO_RESOLUTIONS
-    ) -> MergePreview: ...
-
-    def listing(
-        self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> SnapshotListing: ...
-
-    def resolve_snapshot(
-        self, branch: str | None = None, *, version: int | None = None, at: datetime | None = None
-    ) -> str: ...
-    def version_of(
-        self, branch: str | None = None, *, snapshot: str | None = None, at: datetime | None = None
-    ) -> int: ...
-    def commits(self, branch: str = "main", *, limit: int = 100, before: int | None = None) -> CommitList: ...
-    def commit_history(
-        self, branch: str = "main", *, limit: int = 100, before: int | None = None, exact: bool = True
-    ) -> CommitHistory: ...
-    def describe_commit(self, commit_id: str) -> CommitSummary: ...
-    def diff(self, before: str, after: str, filter: ChangeScope | None = None) -> ChangeSet: ...
-
-    # Changes
-
-    def commit_changes(
-        self,
-        commit_id: str,
-        *,
-        scope: ChangeScope | None = None,
-        page_token: str | None = None,
-        max_changes: int | None = None,
-        max_bytes: int | None = None,
-    ) -> CommitChangesPage: ...
-
-    def iter_commit_changes(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]: ...
-
-    def poll_changes(
-        self,
-        *,
-        branch: str = "main",
-        start: str | None = None,
-        cursor: str | None = None,
-        page_token: str | None = None,
-        scope: ChangeScope | None = None,
-        max_changes: int | None = None,
-        max_bytes: int | None = None,
-        max_commits: int | None = None,
-    ) -> ChangePoll: ...
-
-    def capture_baseline(
-        self, writer: ByteWriter, *, branch: str = "main", scope: ChangeScope | None = None
-    ) -> ChangeBaseline: ...
-
-    # Schema
+class GraphApi(GraphCalls, Protocol):
+    """A versioned graph of typed tables, embedded or behind a server. Every read names a branch, or a commit, a version
+    or a moment."""
 
     @property
-    def schema_source(self) -> str: ...
-    def schema_text(
-        self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> str: ...
-    def plan_schema(self, text: str, *, branch: str = "main", allow_data_loss: bool = False) -> SchemaPlan: ...
-    def apply_schema(
-        self,
-        text: str,
-        *,
-        branch: str = "main",
-        allow_data_loss: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> SchemaApplied: ...
+    def schema(self) -> SchemaArea: ...
+    @property
+    def changes(self) -> ChangesArea: ...
+    @property
+    def maintenance(self) -> MaintenanceArea: ...
 
-    # Upkeep
-
-    def ensure_indices(
-        self, branch: str | None = None, *, actor: str | None = None
-    ) -> list[upkeep.PendingProperty]: ...
-    def optimize(
-        self, branch: str | None = None, *, types: Collection[str] | None = None, actor: str | None = None
-    ) -> upkeep.OptimizeReport: ...
-    def cleanup(
-        self,
-        *,
-        keep_versions: int | None = None,
-        older_than: timedelta | str | int | None = None,
-        grace: timedelta = upkeep.GRACE,
-        dry_run: bool = False,
-    ) -> upkeep.CleanupReport: ...
-    def verify(self) -> upkeep.Verification: ...
-    def repair(
-        self, *, confirm: bool = False, force: bool = False, actor: str | None = None
-    ) -> upkeep.RepairReport: ...
-    def maintain(
-        self,
-        policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY,
-        *,
-        branch: str = "main",
-        actor: str | None = None,
-    ) -> upkeep.MaintenanceReport: ...
+    def branch(
+        self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None
+    ) -> Branch: ...
 
 
-class ServedGraphApi(GraphApi, Protocol):
-    """A graph behind a server, which also has queries of its own."""
+# Names of the last release
 
-    def stored_queries(self) -> StoredQueries: ...
+_OLD_NAMES: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "query_at": ("query(…, version=…)", lambda g: lambda version, *asked: g.query(*asked, version=version)),
+    "entity_at": ("entity(…, version=…)", lambda g: lambda key, id, version: g.entity(key, id, version=version)),
+    "diff_commits": ("diff", lambda g: g.diff),
+    "schema_source": ("schema.show()", lambda g: g.schema.show()),
+    "load_file": ("load", lambda g: lambda path, **options: g.load(Path(path), **options)),
+    "list_commits": ("commits or commit_history", lambda g: g._list_commits),
+    "get_commit": ("describe_commit", lambda g: g._get_commit),
+    "merge_base": ("preview_merge", lambda g: g._merge_base),
+    "preview_schema": ("schema.plan", lambda g: g._preview_schema),
+    "state_of": ("snapshot", lambda g: g._workspace.state_of),
+    "workspace": ("omnigraph.open", lambda g: g._workspace),
+    "through": ("omnigraph.open(…, policy=…)", lambda g: g._through),
+    "with_gate": ("omnigraph.open(…, policy=…)", lambda g: g._with_gate),
+}
+"""What each is now, for one more release."""
 
-    def invoke(
-        self,
-        name: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        if_commit: str | None = None,
-        expect_mutation: bool | None = None,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> QueryRows | MutationReceipt: ...
+
+def old_name(graph: Any, name: str) -> Any:
+    """A member under its name of the last release, with a warning that says the new one."""
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"'{type(graph).__name__}' object has no attribute '{name}'")
+    now, found = _OLD_NAMES[name]
+    warnings.warn(f"Graph.{name} goes with the next release; use {now}", DeprecationWarning, stacklevel=3)
+    return found(graph)

@@ -7,10 +7,34 @@ from msgspec import Struct
 DEFAULT_ROWS = 2_000_000
 DEFAULT_BYTES = 512 << 20
 DEFAULT_QUERY_MEMORY_BYTES = 4 << 30
+SCHEMA_BYTES = 4 << 20
+"""The text of one schema. Every schema that a graph has was within it, so no handle may move it."""
+MOST_QUERY_DEPTH = 200
+"""Each level of a plan is a level of its profile, which JSON nests: decoders refuse much deeper texts."""
+
+
+class QueryLimits(Struct, frozen=True):
+    """How large the text of a query may be, and what one query of it may hold. Parameters are not part of it."""
+
+    bytes: int = 1 << 20
+    """Of the whole text, which may declare several queries."""
+    clauses: int = 10_000
+    """Clauses, pins, projections, sort keys, parameters and statements."""
+    literals: int = 100_000
+    """Each item of a list is one."""
+    depth: int = MOST_QUERY_DEPTH
+    """Bindings, traversals and negations: each one is evaluated on top of the others. Can only be lowered."""
+
+    @staticmethod
+    def setting(field: str) -> str:
+        """Where a limit is set, as part of a message."""
+        return f"the limit (`omnigraph serve --query-{field}`, `QueryLimits.{field}` in Python)"
 
 
 class Limits(Struct, frozen=True):
-    """What one write may hold in memory. Beyond it the input belongs to the Spark pipeline."""
+    """What one write may hold in memory, beyond which the input belongs to the Spark pipeline; and how large a query
+    may be."""
 
     rows: int = DEFAULT_ROWS
     bytes: int = DEFAULT_BYTES
+    query: QueryLimits = QueryLimits()

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.commits import CommitReceipt
-from omnigraph.api.enums import LoadMode
+from omnigraph.api.enums import Grammar, LoadMode
 from omnigraph.errors import RequestShapeError
 
 
@@ -22,7 +23,13 @@ class TypeLoaded(Struct, frozen=True):
 
 
 class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A published load. Counts are input records per declared type, sorted by name. `uri` is told where it is asked."""
+    """A load that ran. Counts are input records per declared type, sorted by name. `uri` is set on request.
+
+    `commit` is None where there was nothing to load.
+
+    `values_nulled` and `values_dropped` are there in the lenient grammar only: values of a wrong type that became null,
+    and members that were left out because the type does not have them or a later one of the same name replaced them.
+    """
 
     uri: str | None = None
     branch: str
@@ -33,10 +40,19 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     edges: tuple[TypeLoaded, ...]
     total_entities: int
     actor_id: str | None
-    commit: CommitReceipt
+    commit: CommitReceipt | None
     replayed: bool = False
+    values_nulled: int | None = None
+    values_dropped: int | None = None
 
     WIRE_NAME: ClassVar[str] = "IngestOutput"
+
+    def __repr__(self) -> str:
+        types = ", ".join(f"{each.entities_loaded:,} {each.name}" for each in (*self.nodes, *self.edges))
+        made = f" (new, from '{self.base_branch}')" if self.branch_created else ""
+        again = ", replayed" if self.replayed else ""
+        loaded = f"loaded {types or 'nothing'} into '{self.branch}'{made} by {self.mode.value}"
+        return f"<{loaded}{'' if self.commit is None else f', commit {self.commit.id}'}{again}>"
 
     @classmethod
     def of(
@@ -47,9 +63,13 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
         mode: LoadMode,
         nodes_loaded: Mapping[str, int],
         edges_loaded: Mapping[str, int],
-        commit: CommitReceipt,
+        commit: CommitReceipt | None,
         replayed: bool = False,
+        values_nulled: int | None = None,
+        values_dropped: int | None = None,
+        actor_id: str | None = None,
     ) -> LoadReceipt:
+        """`actor_id` is for a load without a commit; otherwise the commit tells it."""
         return cls(
             branch=branch,
             base_branch=base_branch,
@@ -58,9 +78,11 @@ class LoadReceipt(Struct, frozen=True, kw_only=True, omit_defaults=True):
             nodes=_listed(nodes_loaded),
             edges=_listed(edges_loaded),
             total_entities=sum(nodes_loaded.values()) + sum(edges_loaded.values()),
-            actor_id=commit.actor_id,
+            actor_id=actor_id if commit is None else commit.actor_id,
             commit=commit,
             replayed=replayed,
+            values_nulled=values_nulled,
+            values_dropped=values_dropped,
         )
 
     @property
@@ -89,7 +111,7 @@ class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[TypeLoaded, ...]
     edges: tuple[TypeLoaded, ...]
     total_entities: int
-    commit: CommitReceipt
+    commit: CommitReceipt | None
 
     @classmethod
     def of(cls, uri: str, receipt: LoadReceipt) -> LoadOutput:
@@ -107,12 +129,16 @@ class LoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class IngestRequest(Struct, frozen=True, omit_defaults=True):
-    """A whole load as one JSON body; `data` holds the records as text."""
+    """A whole load as one JSON body; `data` holds the records as text.
+
+    The grammar of `/load` is strict where it is not named, that of the deprecated `/ingest` lenient.
+    """
 
     data: str
     branch: str | None = None
     base: str | None = field(default=None, name="from")
     mode: LoadMode | None = LoadMode.MERGE
+    grammar: Grammar | None = None
 
 
 class GraphBatchLoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -126,7 +152,7 @@ class GraphBatchLoadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True
     edges: tuple[TypeLoaded, ...]
     total_entities: int
     actor_id: str | None
-    commit: CommitReceipt
+    commit: CommitReceipt | None
     replayed: bool = False
 
 
@@ -172,3 +198,9 @@ class MutationReceipt(Struct, frozen=True, omit_defaults=True):
     replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "ChangeOutput"
+
+    def __repr__(self) -> str:
+        changed = f"{counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}"
+        done = "nothing to change" if self.commit is None else f"changed {changed}, commit {self.commit.id}"
+        again = ", replayed" if self.replayed else ""
+        return f"<{self.query_name} on '{self.branch}': {done}{again}>"

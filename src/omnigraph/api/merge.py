@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Struct
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.changes import EntityChange, counts_by_type
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import ConflictKind, MergeOutcome, Side
@@ -26,10 +27,29 @@ DECIDABLE = frozenset(
 """The kinds where taking a side is a complete answer; a broken constraint needs a change of the data instead."""
 
 
-class MergeConflict(Struct, frozen=True):
+class PropertyConflict(Struct, frozen=True):
+    """One property of an entity in conflict: its value in the common base, on the target (`ours`) and on the source
+    (`theirs`). Values are those of query results; long texts and lists are cut, a blob is shown by its size."""
+
+    property: str
+    base: Any
+    ours: Any
+    theirs: Any
+
+    WIRE_NAME: ClassVar[str] = "MergeConflictPropertyOutput"
+
+    def __hash__(self) -> int:  # a value may be a list
+        return hash((PropertyConflict, self.property))
+
+
+class MergeConflict(Struct, frozen=True, omit_defaults=True):
     """One thing that keeps two branches from merging. `entity_id` is None where no single entity is to blame.
 
-    A broken constraint names its `rule` and `property` as a `ConstraintError` does; other conflicts have neither.
+    A broken constraint names its `rule` and `property` as a `ConstraintError` does. `properties` are the values that
+    are in conflict: those that differ, those that the one side changed where the other deleted the entity, those that
+    break the rule, or the ends of an edge without its node; `property` then is the only one, if there is one.
+    `absent_in` says which of `base`, `ours` and `theirs` do not have the entity. A conflict with `only_if` comes up
+    only if that side is taken in the conflicts of entities that both sides changed.
     """
 
     entity_kind: str
@@ -37,8 +57,11 @@ class MergeConflict(Struct, frozen=True):
     entity_id: str | None
     kind: str
     message: str
-    rule: Annotated[ConstraintRule | None, LOCAL] = None
-    property: Annotated[str | None, LOCAL] = None
+    rule: ConstraintRule | None = None
+    property: str | None = None
+    properties: tuple[PropertyConflict, ...] = ()
+    absent_in: tuple[str, ...] = ()
+    only_if: Side | None = None
 
     WIRE_NAME: ClassVar[str] = "MergeConflictOutput"
 
@@ -173,6 +196,12 @@ class MergeResult(Struct, frozen=True, omit_defaults=True):
 
     WIRE_NAME: ClassVar[str] = "BranchMergeOutput"
 
+    def __repr__(self) -> str:
+        made = "" if self.commit is None else f", commit {self.commit.id}"
+        deleted = f", '{self.source}' deleted" if self.branch_deleted else ""
+        again = ", replayed" if self.replayed else ""
+        return f"<merged '{self.source}' into '{self.target}': {self.outcome.value}{made}{deleted}{again}>"
+
 
 class MergePreview(Struct, frozen=True):
     """What a merge would do: the entities that the target would gain, and what keeps it from happening."""
@@ -184,6 +213,10 @@ class MergePreview(Struct, frozen=True):
     counts: dict[str, dict[str, int]]
     changes: tuple[EntityChange, ...]
     conflicts: tuple[MergeConflict, ...]
+
+    def __repr__(self) -> str:
+        found = f"{counted(len(self.changes), 'change')}, {counted(len(self.conflicts), 'conflict')}"
+        return f"<merging '{self.source}' into '{self.target}' would be {self.outcome.value}: {found}>"
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from omnigraph.api.changes import ChangeScope
-from omnigraph.api.enums import EntityKind, LoadMode, Operation
+from omnigraph.api.enums import Dates, EntityKind, LoadMode, Operation
 from omnigraph.api.query import ReadPoint
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -42,11 +42,32 @@ class HistoryParameters(CommitsParameters, frozen=True):
     exact: bool = True
 
 
+class ExportParameters(Struct, frozen=True):
+    """How dates and times are written, unless the body says it: as numbers when neither does."""
+
+    dates: Dates | None = None
+
+
 class LoadParameters(Struct, frozen=True, kw_only=True):
     branch: str | None = None
     base: str | None = field(default=None, name="from")
     mode: LoadMode = LoadMode.MERGE
     embed: bool | None = None
+
+
+class RowsParameters(LoadParameters, frozen=True, kw_only=True):
+    """Rows of one type. `file` is the name that messages have for the body, and `format` (csv or ndjson) says
+    how it is written, where neither its media type nor that name does; the rest is the dialect of CSV."""
+
+    type: str
+    file: str | None = None
+    format: str | None = None
+    delimiter: str | None = None
+    quote: str | None = None
+    """Empty where the file quotes nothing."""
+    header: bool | None = None
+    encoding: str | None = None
+    null: str | None = None
 
 
 class _ScopeParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,6 +123,13 @@ class BlobParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @builtins.property
     def point(self) -> ReadPoint:
         return ReadPoint(self.branch, self.snapshot, self.version, self.at)
+
+
+class CountParameters(PointParameters, frozen=True, kw_only=True):
+    """The entities of a type. The kind may be left out: no node type is called like an edge type."""
+
+    entity: EntityKind | None = None
+    type: str
 
 
 class EntityParameters(PointParameters, frozen=True, kw_only=True):

@@ -68,7 +68,8 @@ class RowProblem(Struct, frozen=True):
 
 
 class RejectedSample(Struct, frozen=True, kw_only=True):
-    """One rejected row: `row` of `file`, or of the source when it has no files. `problems` are all that was found."""
+    """One rejected row: `row` of `file`, or of the source when it has no files. `line` is the line of the file that the
+    row begins on, where rows have lines and the file can be read again. `problems` are all that was found."""
 
     source: str
     file: str | None
@@ -78,6 +79,7 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
     reason: str
     problems: tuple[RowProblem, ...]
     record: str | None = None
+    line: int | None = None
     entity_id: Annotated[str | None, LOCAL] = None
 
     @classmethod
@@ -90,6 +92,7 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
         entity_id: str | None,
         problems: tuple[RowProblem, ...],
         record: str | None = None,
+        line: int | None = None,
     ) -> RejectedSample:
         return cls(
             source=source,
@@ -100,19 +103,26 @@ class RejectedSample(Struct, frozen=True, kw_only=True):
             reason="; ".join(problem.reason for problem in problems),
             problems=problems,
             record=record,
+            line=line,
             entity_id=entity_id,
         )
 
     def place(self) -> str:
-        """`file:row`, with a file below the working directory as it would be typed there."""
-        return f"{shown_path(self.file) if self.file else self.source}:{self.row}"
+        """`file:line`, as editors take it, and the row where it differs; `file:row` where rows have no lines. A file
+        below the working directory is named as it would be typed there."""
+        file = shown_path(self.file) if self.file else self.source
+        row = f" (row {self.row})" if self.line not in (None, self.row) else ""
+        return f"{file}:{self.line or self.row}{row}"
 
     def quarantined(self) -> dict[str, Any]:
         """The line of a quarantine: as in a report, and the rule of each problem."""
         return {**wire.to_builtins(self), "problems": [structs.asdict(problem) for problem in self.problems]}
 
     def message(self) -> str:
-        where = f"{self.file or self.source}, row {self.row}"
+        row = f"row {self.row}"
+        if self.line is not None:
+            row = f"line {self.line}" if self.line == self.row else f"line {self.line} ({row})"
+        where = f"{self.file or self.source}, {row}"
         return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
 
 

@@ -8,6 +8,9 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 from msgspec import Struct, structs
 
+from omnigraph.api.cell_text import counted
+from omnigraph.errors import BadRequestError
+
 
 class ReadPoint(Struct, frozen=True, omit_defaults=True):
     """Which state a read is of: a branch's head, or its past; at most one of the last three."""
@@ -115,12 +118,14 @@ class OperatorProfile(Struct, frozen=True):
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""
-        cost = f"{self.rows} rows, {self.milliseconds:.2f} ms, {self.requests} requests"
-        yield f"{'  ' * depth}{self.operator}  [{cost}]"
-        for note in self.notes:
-            yield f"{'  ' * depth}    {note}"
-        for child in self.inputs:
-            yield from child.lines(depth + 1)
+        waiting = [(self, depth)]
+        while waiting:
+            entry, depth = waiting.pop()
+            cost = f"{counted(entry.rows, 'row')}, {entry.milliseconds:.2f} ms, {counted(entry.requests, 'request')}"
+            yield f"{'  ' * depth}{entry.operator}  [{cost}]"
+            for note in entry.notes:
+                yield f"{'  ' * depth}    {note}"
+            waiting += [(child, depth + 1) for child in reversed(entry.inputs)]
 
 
 class QueryPlan(Struct, frozen=True):
@@ -179,12 +184,31 @@ class StoredQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
+def require_kind(name: str, is_mutation: bool, expect_mutation: bool | None) -> None:
+    """Refuse a stored query of the other kind than its caller expects."""
+    if expect_mutation is not None and expect_mutation != is_mutation:
+        kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
+        raise BadRequestError(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
+
+
+def require_branch(name: str, is_mutation: bool, point: ReadPoint) -> None:
+    """Refuse a stored query as a write that can't be one: of a read, or of a state that is past."""
+    if not is_mutation:
+        raise BadRequestError(f"'{name}' is a read; only stored mutations have a precondition")
+    if point.snapshot is not None or point.version is not None or point.at is not None:
+        raise BadRequestError(f"'{name}' is a mutation: it runs on a branch, not on a snapshot")
+
+
 class StoredQueries(Struct, frozen=True):
     """Sorted by name."""
 
     queries: tuple[StoredQuery, ...]
 
     WIRE_NAME: ClassVar[str] = "QueriesCatalogOutput"
+
+    def __repr__(self) -> str:
+        lines = [f"  {'mutation' if each.mutation else 'query'} {each.name}" for each in self.queries]
+        return "\n".join([f"<{len(lines)} stored queries>", *lines])
 
 
 class InvokeStoredQueryRequest(Struct, frozen=True, omit_defaults=True):

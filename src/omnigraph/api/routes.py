@@ -32,7 +32,7 @@ from omnigraph.api.query import (
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
 from omnigraph.api.service import GraphList, HealthOutput, Readiness
-from omnigraph.api.snapshots import SnapshotListing
+from omnigraph.api.snapshots import EntityCount, SnapshotListing
 
 GRAPH_PREFIX: Final = "/graphs/{graph_id}"
 IF_COMMIT_HEADER: Final = "Omnigraph-If-Graph-Commit"
@@ -80,7 +80,7 @@ class Route:
     of_graph: bool = True
     request: type[Any] | None = None
     request_is_optional: bool = False
-    request_media: Media = Media.JSON
+    request_media: tuple[Media, ...] = (Media.JSON,)
     parameters: type[Any] | None = None
     response: tuple[type[Any], ...] = ()
     media: tuple[Media, ...] = (Media.JSON,)
@@ -208,6 +208,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         parameters=parameters.EntityParameters,
         response=(dict[str, Any],),
     ),
+    _get(
+        "/count",
+        "countEntities",
+        "How many entities of a type there are",
+        "queries",
+        parameters=parameters.CountParameters,
+        response=(EntityCount,),
+    ),
     _post(
         "/query",
         "query",
@@ -253,6 +261,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Every entity of a state, one record per line",
         "queries",
         PolicyAction.EXPORT,
+        parameters=parameters.ExportParameters,
         request=ExportRequest,
         bad_body="invalid export request",
         request_is_optional=True,
@@ -406,8 +415,18 @@ ROUTES: Final[tuple[Route, ...]] = (
         "loadNdjson",
         "Load records, one per line, as one commit",
         request=None,
-        request_media=Media.NDJSON,
+        request_media=(Media.NDJSON,),
         parameters=parameters.LoadParameters,
+        response=(GraphBatchLoadOutput,),
+        body=Body.STREAMED_LOAD,
+    ),
+    _mutation(
+        "/load/rows",
+        "loadRows",
+        "Load rows of one type as one commit",
+        request=None,
+        request_media=(Media.ARROW, Media.CSV, Media.NDJSON, Media.BYTES),
+        parameters=parameters.RowsParameters,
         response=(GraphBatchLoadOutput,),
         body=Body.STREAMED_LOAD,
     ),

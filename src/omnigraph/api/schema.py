@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.upkeep import CleanupReport
 from omnigraph.api.wire import LOCAL
@@ -215,6 +216,10 @@ class SchemaPlan(Struct, frozen=True):
     steps: tuple[SchemaStep, ...]
     notes: Annotated[tuple[Diagnostic, ...], LOCAL] = ()
 
+    def __repr__(self) -> str:
+        state = "" if self.supported else ", not possible"
+        return "\n".join([f"<{counted(len(self.steps), 'step')}{state}>", *(f"  {step.line()}" for step in self.steps)])
+
     @property
     def first_blocker(self) -> UnsupportedChange | None:
         return next((step for step in self.steps if isinstance(step, UnsupportedChange)), None)
@@ -251,6 +256,11 @@ class SchemaApplied(Struct, frozen=True, omit_defaults=True):
     replayed: bool = False
 
     WIRE_NAME: ClassVar[str] = "SchemaApplyOutput"
+
+    def __repr__(self) -> str:
+        done = f"applied {counted(self.step_count, 'step')}" if self.applied else "nothing to change"
+        again = ", replayed" if self.replayed else ""
+        return f"<schema: {done}, version {self.graph_manifest_version}{again}>"
 
     @classmethod
     def of(

@@ -27,6 +27,16 @@ class SnapshotDataset(Struct, frozen=True):
     WIRE_NAME: ClassVar[str] = "SnapshotDatasetOutput"
 
 
+class EntityCount(Struct, frozen=True):
+    """How many entities of a type a state has, as its reader sees it."""
+
+    entity_kind: EntityKind
+    type_name: str
+    entity_count: int
+
+    WIRE_NAME: ClassVar[str] = "EntityCountOutput"
+
+
 class SnapshotListing(Struct, frozen=True):
     """Ordered by type key, edges before nodes."""
 
@@ -36,3 +46,8 @@ class SnapshotListing(Struct, frozen=True):
     datasets: tuple[SnapshotDataset, ...]
 
     WIRE_NAME: ClassVar[str] = "SnapshotOutput"
+
+    def __repr__(self) -> str:
+        tables = [f"  {each.entity_kind} {each.type_name}: {each.entity_count:,}" for each in self.datasets]
+        head = f"<branch '{self.graph_branch}', version {self.graph_manifest_version}: {len(tables)} tables>"
+        return "\n".join([head, *tables])

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from omnigraph.api.query import ParamDescriptor, StoredQueries
 from omnigraph.api.wire import LOCAL
 
 
@@ -47,6 +48,25 @@ class DeclaredQueries(Struct, frozen=True):
 
     queries: tuple[DeclaredQuery, ...]
 
+    @classmethod
+    def offered(cls, listed: StoredQueries, graph_id: str) -> DeclaredQueries:
+        """The queries that a server offers on a graph. It tells kinds of values where a text has types."""
+        return cls(
+            tuple(
+                DeclaredQuery(
+                    name=query.name,
+                    mcp_expose=True,
+                    tool_name=query.tool_name,
+                    mutation=query.mutation,
+                    description=query.description,
+                    instruction=query.instruction,
+                    params=tuple(DeclaredParameter(p.name, _kind(p), p.nullable) for p in query.params),
+                    graph_id=graph_id,
+                )
+                for query in listed.queries
+            )
+        )
+
     def lines(self) -> Iterator[str]:
         """For a person; graphs are named where there are several."""
         if not self.queries:
@@ -58,6 +78,12 @@ class DeclaredQueries(Struct, frozen=True):
                 told = query.graph_id
                 yield f"graph {told}"
             yield from query.lines()
+
+
+def _kind(parameter: ParamDescriptor) -> str:
+    if parameter.item_kind is not None:
+        return f"[{parameter.item_kind}]"
+    return parameter.kind if parameter.vector_dim is None else f"{parameter.kind}({parameter.vector_dim})"
 
 
 class QueryNote(Struct, frozen=True):
@@ -83,7 +109,8 @@ class QueriesValidated(Struct, frozen=True):
         for warning in self.warnings:
             yield f"WARN   query '{warning.query}': {_indented(warning.message)}"
         if self.ok:
-            yield f"OK  {self.checked} stored queries type-check against the schema"
+            checks = "1 stored query type-checks" if self.checked == 1 else f"{self.checked} stored queries type-check"
+            yield f"OK  {checks} against the schema"
 
 
 def _indented(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Struct, field
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Action, Classification
 from omnigraph.api.wire import LOCAL
@@ -122,6 +123,13 @@ class OptimizeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     branch: Annotated[str, LOCAL] = "main"
     commit: Annotated[CommitReceipt | None, LOCAL] = None
 
+    def __repr__(self) -> str:
+        changed = sum(row.committed for row in self.datasets)
+        done = "nothing to do" if self.commit is None else f"{counted(changed, 'table')}, commit {self.commit.id}"
+        waiting = sum(len(row.pending_indexes) for row in self.datasets)
+        pending = f", {counted(waiting, 'index', 'indexes')} pending" if waiting else ""
+        return f"<optimized '{self.branch}': {done}{pending}>"
+
     @classmethod
     def of(
         cls, uri: str, branch: str, datasets: tuple[TableOptimized, ...], commit: CommitReceipt | None
@@ -156,6 +164,12 @@ class CleanupReport(Struct, frozen=True):
     datasets: tuple[TableCleaned, ...]
     dry_run: Annotated[bool, LOCAL] = False
 
+    def __repr__(self) -> str:
+        verb = "would remove" if self.dry_run else "removed"
+        what = f"{counted(self.versions_removed, 'version')}, {counted(self.bytes_removed, 'byte')}"
+        failed = sum(row.error is not None for row in self.datasets)
+        return f"<cleanup {verb} {what}{f', {failed} failed' if failed else ''}>"
+
     @property
     def bytes_removed(self) -> int:
         """Over all types."""
@@ -173,6 +187,10 @@ class MaintenanceReport(Struct, frozen=True):
     reasons: dict[str, str]
     optimized: OptimizeReport | None = None
     cleaned: CleanupReport | None = None
+
+    def __repr__(self) -> str:
+        done = [f"{report!r}" for report in (self.optimized, self.cleaned) if report is not None]
+        return f"<maintained: {', '.join(done) or 'nothing to do'}>"
 
 
 # Verify and repair
@@ -193,6 +211,13 @@ class Verification(Struct, frozen=True):
     tables: int
     files: int
     problems: tuple[Problem, ...]
+
+    def __repr__(self) -> str:
+        seen = f"{counted(self.branches, 'branch', 'branches')}, {counted(self.tables, 'table')}"
+        seen = f"{seen}, {counted(self.files, 'file')}"
+        found = counted(len(self.problems), "problem") if self.problems else "clean"
+        lines = [f"  {problem.where}: {problem.reason}" for problem in self.problems[:10]]
+        return "\n".join([f"<verified {seen}: {found}>", *lines])
 
     @property
     def clean(self) -> bool:
@@ -225,6 +250,10 @@ class RepairReport(Struct, frozen=True):
     datasets: tuple[TableRepaired, ...]
 
     WIRE_NAME: ClassVar[str] = "RepairOutput"
+
+    def __repr__(self) -> str:
+        found = [f"  {row.type_key} {row.classification.value}: {row.action.value}" for row in self.datasets]
+        return "\n".join([f"<repair of {counted(len(found), 'table')}, {self.refused} refused>", *found])
 
     @property
     def refused(self) -> int:

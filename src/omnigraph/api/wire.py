@@ -54,6 +54,35 @@ def decode(data: bytes | str, shape: type[Shape]) -> Shape:
         raise BadRequestError(f"not a valid {wire_name(shape)}: it is nested too deeply or is not UTF-8") from None
 
 
+def decode_with_nulls(data: bytes | str, shape: type[Shape]) -> Shape:
+    """As `decode`; a member that may be null and is missing is null. For what another version of us wrote."""
+    try:
+        return decode(data, shape)
+    except RequestShapeError:
+        built = msgspec.json.decode(data)
+        with _LEARNING:
+            _add_nulls(built, msgspec.inspect.type_info(shape))
+        return convert(built, shape)
+
+
+def _add_nulls(built: Any, info: msgspec.inspect.Type) -> None:
+    """Put a null where a struct requires a member that may be null. Members that differ by a tag are left alone."""
+    inspected = msgspec.inspect
+    if isinstance(info, inspected.UnionType):
+        structs = [each for each in info.types if not isinstance(each, inspected.NoneType)]
+        info = structs[0] if len(structs) == 1 else info
+    if isinstance(info, inspected.StructType) and isinstance(built, dict):
+        for field in info.fields:
+            may_be_null = isinstance(field.type, inspected.UnionType) and field.type.includes_none
+            if field.required and may_be_null:
+                built.setdefault(field.encode_name, None)
+            if field.encode_name in built:
+                _add_nulls(built[field.encode_name], field.type)
+    elif isinstance(info, inspected.ListType | inspected.VarTupleType) and isinstance(built, list):
+        for item in built:
+            _add_nulls(item, info.item_type)
+
+
 def decoder_of(shape: type[Shape]) -> msgspec.json.Decoder[Shape]:
     """A decoder that was made once, by one thread: msgspec crashes when two threads learn the same struct at a time."""
     if shape not in _DECODERS:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from omnigraph.api.enums import EntityKind, Operation
@@ -45,8 +44,7 @@ def cause_lines(cause: ChangeCause) -> Iterator[str]:
         "actor": cause.actor_id,
     }
     yield from (f"{label}: {value}" for label, value in facts.items() if value is not None)
-    moment = datetime.fromtimestamp(cause.authored_at / 1_000_000, UTC)
-    yield f"authored_at: {moment.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
+    yield f"authored_at: {cause.authored.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
 
 
 def change_lines(change: ChangeRecord) -> Iterator[str]:

@@ -20,7 +20,7 @@ FAMILIES = {
 # imports none of them.
 SUMMARIES = {
     "quickstart": "Write a directory to begin with: schema, data, queries, a pipeline, a cluster with rules",
-    "init": "Create a graph",
+    "init": "Create a graph at the place that --store names",
     "load": "Load data into a branch as one commit, all or nothing",
     "query": "Run a read query (alias: read)",
     "mutate": "Run a mutation: inserts, updates or deletes, all or nothing (alias: change)",
@@ -31,7 +31,7 @@ SUMMARIES = {
     "optimize": "Compact tables and bring their indexes up to date, in one commit that changes no content",
     "repair": "Verify that every branch opens and is complete, and find tables that another tool has changed",
     "cleanup": "Remove the data of old versions",
-    "lint": "Check the queries of a file against a schema (alias: check)",
+    "lint": "Check the queries of a file against a schema, or with --schema alone that schema (alias: check)",
     "embed": "Give graph records the vectors of their texts, file to file",
     "fmt": "Format schema (.pg) and query (.gq) files in place",
     "serve": "Serve the graphs of a cluster (--cluster), or one graph (--store), over HTTP",

@@ -63,6 +63,12 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return read_plainly(super().get_params(ctx))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What is hidden is not in the first line of a help either."""
+        shown = [parameter for parameter in self.get_params(ctx) if not getattr(parameter, "hidden", False)]
+        pieces = [self.options_metavar] if self.options_metavar else []
+        return pieces + [piece for parameter in shown for piece in parameter.get_usage_pieces(ctx)]
+
 
 class CommandGroup(TyperGroup):
     """A group that lists its commands by their summaries, which are asked for when the list is shown."""

@@ -9,7 +9,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,6 +20,7 @@ from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.api.limits import Limits
+    from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
     from omnigraph.pipeline import BulkInput
 
 STDIN: Final = "-"
@@ -42,7 +43,8 @@ _BY_SUFFIX: Final = {
     ".pq": DataFormat.PARQUET,
     ".orc": DataFormat.ORC,
 }
-_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+_ONLY_SPARK: Final = (".lz4", ".snappy")
+_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".deflate", *_ONLY_SPARK)
 _PATTERN: Final = re.compile(r"[*?{\[]")
 _PIECE_BYTES: Final = 1 << 20
 
@@ -62,6 +64,8 @@ class DataInput:
     given: str
     path: str
     format: DataFormat
+    delimiter: str | None = None
+    encoding: str | None = None
 
     @classmethod
     def of(cls, given: str, format: DataFormat | None, *, typed: bool) -> DataInput:
@@ -69,43 +73,52 @@ class DataInput:
         found = format or (DataFormat.GRAPH if given == STDIN else _format_of(path))
         return cls(given, path, DataFormat.JSON if typed and found is DataFormat.GRAPH else found)
 
-    @property
-    def is_plain_file(self) -> bool:
-        """Whether an in-process load can read it: a local file as it is, or stdin, in a format that needs no Spark."""
-        return self.format is not DataFormat.ORC and self._beyond_a_file() is None
+    def why_not_in_process(self) -> str | None:
+        """Why only Spark can read it; None for stdin and for local files in a format that needs no Spark."""
+        if self.given == STDIN:
+            return None
+        if self.format is DataFormat.ORC:
+            return f"has the format {self.format}"
+        if "://" in self.path:
+            return "is not a local file"
+        if "{" in self.path and _is_pattern(self.path):
+            return "is a pattern that only Spark understands"
+        files = self.files()
+        if self.format is not DataFormat.GRAPH and any("=" in os.path.dirname(self._below(file)) for file in files):
+            return "has directories that add columns to their files"
+        if packed := next((file for file in files if file.lower().endswith(_ONLY_SPARK)), None):
+            return f"holds '{packed}', which only Spark unpacks" if packed != self.path else "is compressed"
+        return None
 
-    def why_not_in_process(self) -> str:
-        return self._beyond_a_file() or f"has the format {self.format}"
+    def _below(self, file: str) -> str:
+        return os.path.relpath(file, self.path) if os.path.isdir(self.path) else file
+
+    def files(self) -> list[str]:
+        """The local files it comes to, in the order of their names."""
+        if self.given == STDIN or "://" in self.path:
+            return []
+        if os.path.isdir(self.path):
+            return sorted(_files_in(self.path))
+        if not _is_pattern(self.path):
+            return [self.path]
+        found = sorted(glob.glob(self.path, recursive=True))
+        return [file for name in found for file in (sorted(_files_in(name)) if os.path.isdir(name) else [name])]
+
+    def dialect(self) -> CsvDialect | None:
+        """How its CSV is written, where that was said. The delimiter of `.tsv` files is a tab."""
+        if self.delimiter is None and self.encoding is None:
+            return None
+        from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+
+        tab = "\t" if _suffix(self.path) == ".tsv" else ","
+        found = CsvDialect(delimiter=self.delimiter or tab, encoding=self.encoding or "utf-8")
+        found.check()
+        return found
 
     @property
     def row_format(self) -> str:
         """What an in-process load of rows calls the format."""
         return "ndjson" if self.format is DataFormat.JSON else self.format.value
-
-    def _beyond_a_file(self) -> str | None:
-        if self.given == STDIN:
-            return None
-        if "://" in self.path:
-            return "is not a local file"
-        if os.path.isdir(self.path):
-            return "is a directory"
-        if _is_pattern(self.path):
-            return "is a pattern"
-        return "is compressed" if self.path.endswith(_COMPRESSED) else None
-
-    def excess(self, limits: Limits) -> str | None:
-        """What a plain file has too much of for one process, told in words; nothing where only reading it can tell."""
-        if self.given == STDIN or not os.path.isfile(self.path):
-            return None
-        if self.format is DataFormat.PARQUET:
-            return _parquet_excess(self.path, limits)
-        size = os.path.getsize(self.path)
-        if size > limits.bytes:
-            return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load"
-        # A line takes a byte at least, so most files need not be counted.
-        if size > limits.rows and (lines := _count_lines(self.path)) > limits.rows:
-            return f"has {lines:,} lines, more than the {limits.rows:,} of an in-process load"
-        return None
 
     def for_spark(self) -> BulkInput:
         """The input as Spark takes it."""
@@ -116,13 +129,22 @@ class DataInput:
         options = {"header": "true"} if self.format is DataFormat.CSV else {}
         if _suffix(self.path) == ".tsv":
             options["sep"] = "\t"
+        if self.format is DataFormat.CSV:
+            options |= {"sep": self.delimiter} if self.delimiter else {}
+            options |= {"encoding": self.encoding} if self.encoding else {}
         if self.format is DataFormat.GRAPH:
             # A directory of records may hold directories by type, as an export does.
             options["recursiveFileLookup"] = "true"
         return BulkInput(_spark_path(self.path), self.format.value, options)
 
 
-def data_inputs(given: Sequence[str], format: DataFormat | None, type_name: str | None) -> list[DataInput]:
+def data_inputs(
+    given: Sequence[str],
+    format: DataFormat | None,
+    type_name: str | None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> list[DataInput]:
     """Every `--data`, checked: it is there, its format is known, and rows that name no type have been given one."""
     if STDIN in given and len(given) > 1:
         raise UsageError("stdin (-) can't be combined with other data")
@@ -135,7 +157,28 @@ def data_inputs(given: Sequence[str], format: DataFormat | None, type_name: str 
                 f"'{each.given}' is {each.format} data, whose rows do not say what they are: give --type <Type> to "
                 "load columns as properties by name, or describe them in a pipeline file (`omnigraph pipeline run`)"
             )
+    if delimiter is None and encoding is None:
+        return inputs
+    if other := next((each for each in inputs if each.format is not DataFormat.CSV), None):
+        raise UsageError(f"--delimiter and --encoding are for CSV, and '{other.given}' is {other.format} data")
+    tab = None if delimiter is None else delimiter.replace("\\t", "\t")
+    inputs = [replace(each, delimiter=tab, encoding=encoding) for each in inputs]
+    inputs[0].dialect()
     return inputs
+
+
+def excess(files: Sequence[str], format: DataFormat, limits: Limits) -> str | None:
+    """What local files have too much of for one process, in words; None where only reading them can tell."""
+    if format is DataFormat.PARQUET:
+        return _parquet_excess(files, limits)
+    size = sum(os.path.getsize(file) for file in files)
+    if size > limits.bytes:
+        return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load"
+    plain = [file for file in files if not file.lower().endswith(_COMPRESSED)]
+    # A line takes a byte at least, so most files need not be counted.
+    if size > limits.rows and (lines := sum(map(_count_lines, plain))) > limits.rows:
+        return f"has {lines:,} lines, more than the {limits.rows:,} of an in-process load"
+    return None
 
 
 def _format_of(path: str) -> DataFormat:
@@ -174,9 +217,9 @@ def _suffix(path: str) -> str:
 
 def _files_in(directory: str) -> Iterator[str]:
     """Data files below a directory. Like Spark, names that begin with _ or . are not data."""
-    for _, directories, files in os.walk(directory):
+    for folder, directories, files in os.walk(directory):
         directories[:] = [name for name in directories if not name.startswith(("_", "."))]
-        yield from (name for name in files if not name.startswith(("_", ".")))
+        yield from (os.path.join(folder, name) for name in files if not name.startswith(("_", ".")))
 
 
 def _is_pattern(path: str) -> bool:
@@ -190,18 +233,21 @@ def _spark_path(path: str) -> str:
     return whole if _is_pattern(path) else re.sub(r"([*?{}\[\]\\])", r"\\\1", whole)
 
 
-def _parquet_excess(path: str, limits: Limits) -> str | None:
-    """What the footer of a Parquet file says, without reading a row. A broken file is reported by its reader."""
+def _parquet_excess(files: Sequence[str], limits: Limits) -> str | None:
+    """What the footers of Parquet files say, without reading a row. A broken file is reported by its reader."""
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
-    try:
-        footer = pq.read_metadata(path)
-    except (OSError, ArrowException):
-        return None
-    if footer.num_rows > limits.rows:
-        return f"has {footer.num_rows:,} rows, more than the {limits.rows:,} of an in-process load"
-    size = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    rows = size = 0
+    for file in files:
+        try:
+            footer = pq.read_metadata(file)
+        except (OSError, ArrowException):
+            return None
+        rows += footer.num_rows
+        size += sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
+    if rows > limits.rows:
+        return f"has {rows:,} rows, more than the {limits.rows:,} of an in-process load"
     return f"has {size:,} bytes, more than the {limits.bytes:,} of an in-process load" if size > limits.bytes else None
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.api.cell_text import one_line
 from omnigraph.cli.commit_graph import Node
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from omnigraph.api.branches import BranchHead
     from omnigraph.api.commits import CommitReceipt, CommitSummary, EntityCounts
     from omnigraph.api.graph import GraphApi
 
 _PAGE = 200
+_MAIN = "main"
 
 
 def newest_first(graph: GraphApi, branch: str, limit: int | None) -> list[CommitReceipt]:
@@ -34,13 +36,22 @@ def _line(listed: Callable[..., Any], branch: str, limit: int | None) -> Iterato
         before = page.next_version
 
 
-def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
-    """The branch's line and everything that was merged into it, children before parents."""
+def described(graph: GraphApi, branch: str, limit: int | None) -> Iterator[str]:
+    """The same line for a person, as `reachable` tells of each commit."""
+    for commit in itertools.islice(_line(_history(graph), branch, limit), limit):
+        yield _text(commit)
 
+
+def _history(graph: GraphApi) -> Callable[..., Any]:
     def listed(name: str, **page: Any) -> Any:
         return graph.commit_history(name, exact=False, **page)
 
-    line: list[CommitSummary] = list(itertools.islice(_line(listed, branch, limit), limit))
+    return listed
+
+
+def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
+    """The branch's line and everything that was merged into it, children before parents."""
+    line: list[CommitSummary] = list(itertools.islice(_line(_history(graph), branch, limit), limit))
     found = {commit.graph_commit_id: commit for commit in line}
     merged = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
     while merged and (limit is None or len(found) < limit):
@@ -75,7 +86,11 @@ def _children_first(found: dict[str, CommitSummary]) -> Iterator[CommitSummary]:
 
 
 def _node(commit: CommitSummary) -> Node:
-    when = datetime.fromtimestamp(commit.created_at / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
+    return Node(commit.graph_commit_id, tuple(_parents(commit)), _text(commit))
+
+
+def _text(commit: CommitSummary) -> str:
+    when = commit.created.strftime("%Y-%m-%d %H:%M")
     place = f"{commit.graph_branch or 'main'}@{commit.graph_manifest_version}"
     text = f"{commit.graph_commit_id} {place} {when} {commit.kind}"
     if commit.actor_id is not None:
@@ -84,8 +99,70 @@ def _node(commit: CommitSummary) -> Node:
     totals = [sum(getattr(c, name) for c in counts) for name in ("inserted", "updated", "deleted")]
     changed = " ".join(f"{sign}{total}" for sign, total in zip("+~-", totals, strict=True) if total)
     text += f" ({changed})" if changed else ""
-    text += f" {commit.message}" if commit.message is not None else ""
-    return Node(commit.graph_commit_id, tuple(_parents(commit)), text)
+    return text if commit.message is None else f"{text} {one_line(commit.message)}"
+
+
+# Branches
+
+
+def branch_heads(graph: GraphApi, names: Sequence[str]) -> list[BranchHead]:
+    """The newest commit of each branch, and how far its line is from main's."""
+    from omnigraph.api.branches import BranchHead
+
+    main = _Line(graph, _MAIN)
+    heads = []
+    for name in names:
+        line = main if name == _MAIN else _Line(graph, name)
+        ahead, behind = (0, 0) if name == _MAIN else _distance(line, main)
+        tip = line[0]
+        heads.append(BranchHead(name, tip.id, tip.graph_manifest_version, tip.actor_id, tip.created_at, ahead, behind))
+    return heads
+
+
+def head_lines(heads: Sequence[BranchHead]) -> Iterator[str]:
+    from omnigraph.api.commits import moment
+
+    wide = max((len(head.name) for head in heads), default=0)
+    for head in heads:
+        when = moment(head.created_at).strftime("%Y-%m-%d %H:%M")
+        far = "" if head.name == _MAIN else f", {head.ahead} ahead, {head.behind} behind"
+        by = "" if head.actor_id is None else f" by {head.actor_id}"
+        yield f"{head.name:<{wide}} {head.graph_commit_id} {when}{by}{far}"
+
+
+class _Line:
+    """The commits of a branch, newest first, listed only as far as somebody looks."""
+
+    def __init__(self, graph: GraphApi, branch: str) -> None:
+        self._rest = _line(graph.commits, branch, None)
+        self._known: list[CommitReceipt] = []
+
+    def __getitem__(self, position: int) -> CommitReceipt:
+        while len(self._known) <= position:
+            self._known.append(next(self._rest))
+        return self._known[position]
+
+    def __iter__(self) -> Iterator[CommitReceipt]:
+        for position in itertools.count():
+            try:
+                yield self[position]
+            except StopIteration:
+                return
+
+
+def _distance(branch: _Line, main: _Line) -> tuple[int, int]:
+    """The commits since the branch left main's line, without those that a merge has taken over since."""
+    own = list(itertools.takewhile(lambda commit: commit.graph_branch is not None, branch))
+    fork = next((commit.id for commit in itertools.islice(branch, len(own), None)), None)
+    since = list(itertools.takewhile(lambda commit: commit.id != fork, main))
+    return _until(own, {commit.merged_parent_commit_id for commit in since}), _until(
+        since, {commit.merged_parent_commit_id for commit in own}
+    )
+
+
+def _until(line: Sequence[CommitReceipt], merged: Set[str | None]) -> int:
+    """How many commits come before the first that was merged."""
+    return next((n for n, commit in enumerate(line) if commit.id in merged), len(line))
 
 
 def counted(counts: EntityCounts) -> str:

@@ -25,7 +25,9 @@ from omnigraph.cli.scope import (
     Target,
     resolve,
     resolve_cluster,
+    resolve_server,
     storage_needed,
+    storage_uri,
 )
 from omnigraph.cli.served import open_served, require_graph
 from omnigraph.cli.usage import UsageError
@@ -82,6 +84,14 @@ class Invocation:
             raise storage_needed(f"this use of `{self.path}`")
         return target
 
+    def new_storage(self, uri: str | None = None) -> str:
+        """Where a graph is to be made, which no profile says: one that is there already would be meant."""
+        if uri is not None and self.flags.store is not None:
+            raise BadRequestError("the URI and --store are mutually exclusive; address the graph one way")
+        if (place := uri or self.flags.store) is None:
+            raise UsageError("say where the graph goes: --store <uri> (a path, file:// or s3://)")
+        return storage_uri(place, label_of(self.path))
+
     def server(self) -> ServerScope:
         """The server that a served command addresses."""
         scope = resolve(self._request(None), self.config)
@@ -91,6 +101,13 @@ class Invocation:
     def cluster(self) -> ClusterScope:
         """The cluster this command line addresses, with the graph of it that was named."""
         return resolve_cluster(self._request(None), self.config)
+
+    def server_of_queries(self) -> ServerScope | None:
+        """The server whose stored queries are meant, with a graph on it; None where a cluster is."""
+        scope = resolve_server(self._request(None), self.config)
+        if scope is not None:
+            require_graph(scope, self.config)
+        return scope
 
     def open(self, uri: str | None = None) -> tuple[Target, GraphApi]:
         """The graph that is addressed, in storage or behind a server."""

@@ -65,6 +65,7 @@ def _annotation(field: dataclasses.Field[Any]) -> Any:
         help=f"{field.metadata['meaning']}  [default: {default}{asked}]",
         metavar="N",
         min=field.metadata["least"],
+        max=field.metadata["most"],
     )
     return Annotated[kind | None, option]
 

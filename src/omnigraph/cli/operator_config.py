@@ -15,7 +15,7 @@ from typing import Any
 
 from omnigraph.errors import BadRequestError
 
-FORMATS = ("table", "kv", "csv", "jsonl", "json")
+FORMATS = ("table", "kv", "csv", "ndjson", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
 
 _ANYTHING: dict[str, Any] = {"*": None}

@@ -9,11 +9,15 @@ from typing import Annotated, TypeAlias
 import typer
 
 from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.cli.usage import at_most_one
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Uri: TypeAlias = Annotated[str | None, typer.Argument(help="The graph: a path, file:// or s3://.", metavar="URI")]
+# A graph is named with --store; that its URI may also be an argument, or the value of --uri, is for old scripts.
+Uri: TypeAlias = Annotated[
+    str | None, typer.Argument(help="The graph: a path, file:// or s3://.", metavar="URI", hidden=True)
+]
 UriOption: TypeAlias = Annotated[
-    str | None, typer.Option("--uri", help="The graph: a path, file:// or s3://.", metavar="URI")
+    str | None, typer.Option("--uri", help="The graph: a path, file:// or s3://.", metavar="URI", hidden=True)
 ]
 Branch: TypeAlias = Annotated[str, typer.Option("--branch", help="The branch.", metavar="NAME")]
 ReadBranch: TypeAlias = Annotated[
@@ -42,12 +46,27 @@ ParamsFile: TypeAlias = Annotated[
     Path | None, typer.Option("--params-file", help="A file with the parameters; - is stdin.", metavar="FILE")
 ]
 
+NamedParams: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        help="A parameter, read as the type that the query declares; may be repeated.",
+        metavar="NAME=VALUE",
+    ),
+]
+
 
 class Engine(StrEnum):
     """Where the work of a command is done: in this process, or on Spark."""
 
     LOCAL = "local"
     SPARK = "spark"
+
+
+def given_uri(argument: str | None, option: str | None) -> str | None:
+    """The URI of a command that takes it as an argument or with --uri."""
+    at_most_one(("URI", argument), ("--uri", option))
+    return argument if option is None else option
 
 
 Kinds: TypeAlias = Annotated[list[EntityKind] | None, typer.Option("--kind", help="Only these; may be repeated.")]

@@ -3,6 +3,7 @@ watches."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -42,5 +43,8 @@ class ReadPrinter:
             print_text(text)
 
 
+_HEADLINE = re.compile(r"\d+ rows? from ")
+
+
 def _table_style(line: str) -> str:
-    return "dim" if set(line) <= {"-", "+"} or " rows from " in line else ""
+    return "dim" if set(line) <= {"-", "+"} or _HEADLINE.match(line) else ""

@@ -113,6 +113,23 @@ def resolve_cluster(request: Request, config: OperatorConfig) -> ClusterScope:
     raise BadRequestError(f"`{request.label}` needs a cluster; give --cluster <dir|uri>, or a --profile that binds one")
 
 
+def resolve_server(request: Request, config: OperatorConfig) -> ServerScope | None:
+    """The server that a flag or a profile names, for a command that also takes a cluster; None where none is named."""
+    flags = request.flags
+    if flags.server is not None:
+        if flags.cluster is not None:
+            raise BadRequestError("--server and --cluster are mutually exclusive; address the graph one way")
+        return server_scope(flags.server, flags.graph, config)
+    profile_name = flags.profile or active_profile_name()
+    if profile_name is None or flags.cluster is not None:
+        return None
+    profile = config.profile(profile_name)
+    if profile.flaw is not None:
+        raise BadRequestError(profile.flaw)
+    kind, target = profile.bindings[0]
+    return server_scope(target, flags.graph or profile.default_graph, config) if kind == "server" else None
+
+
 def storage_needed(what: str) -> BadRequestError:
     """The refusal of work that a server can't do."""
     return BadRequestError(f"{what} needs direct storage access; give the graph's storage with --store <uri>")
@@ -171,7 +188,7 @@ def _bound(request: Request, scope: Scope, origin: str) -> Scope:
     if isinstance(scope, ServerScope) and request.capability is Capability.DIRECT:
         raise BadRequestError(
             f"`{request.label}` needs direct storage access, but {origin} resolves a server scope; "
-            "give the graph's storage URI, or --store <uri>"
+            "give the graph's storage with --store <uri>"
         )
     if isinstance(scope, ClusterScope) and request.capability is Capability.ANY:
         raise BadRequestError(
@@ -200,8 +217,6 @@ def _nothing_addressed(request: Request, config: OperatorConfig) -> str:
         instead = f"--server <name|url>, --profile <name>, or defaults.server in {config.path}"
         return f"`{request.label}` needs a server scope; give one of: {instead}"
     ways = ["--store <uri> (a path, file:// or s3://)"]
-    if request.uri is None and request.label not in ("query", "mutate", "blob get", "blob stat"):
-        ways.insert(0, "a storage URI as argument (--uri for branch, commit and changes)")
     if request.capability is Capability.ANY:
         ways.append("--server <name|url> --graph <id>")
     ways += [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 _GIVEN_WITH: Final = {
-    "--uri": "the graph is given with",
-    "--data": "data are given with",
-    "--query": "a file of queries is given with",
+    "--uri": "the graph is given with --store",
+    "--data": "data are given with --data",
+    "--query": "a file of queries is given with --query",
 }
 
 
@@ -26,4 +26,4 @@ def explained(error: Any) -> str:
 def _where_it_goes(parameters: list[Any]) -> str:
     """People give a graph or a file as an argument where the command has an option for it."""
     options = {name for each in parameters for name in each.opts}
-    return next((f"; {hint} {option}" for option, hint in _GIVEN_WITH.items() if option in options), "")
+    return next((f"; {hint}" for option, hint in _GIVEN_WITH.items() if option in options), "")

@@ -6,5 +6,6 @@ call is described once (`reads`, `writes`, `history`), and two thin transports c
 
 from omnigraph.client.async_graph import AsyncRemoteGraph
 from omnigraph.client.graph import RemoteGraph
+from omnigraph.client.snapshot import RemoteSnapshot
 
-__all__ = ["AsyncRemoteGraph", "RemoteGraph"]
+__all__ = ["AsyncRemoteGraph", "RemoteGraph", "RemoteSnapshot"]

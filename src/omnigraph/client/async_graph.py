@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 from typing import Any, Self
 
+from omnigraph.api.areas import next_poll
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
 from omnigraph.api.export import ByteWriter
 from omnigraph.api.query import ReadPoint
+from omnigraph.api.routes import Media
 from omnigraph.client import blobs, history, reads, writes
 from omnigraph.client.address import Address
 from omnigraph.client.answers import AsyncAnswer
@@ -17,9 +19,9 @@ from omnigraph.client.blobs import AsyncRemoteBlob
 from omnigraph.client.methods import awaited
 from omnigraph.client.record_lines import BaselineLines, RecordLines, counted, texts
 from omnigraph.client.remote import MAIN, Binder, Remote, plain_binder, target_of
-from omnigraph.client.rows import AsyncRemoteBatches
+from omnigraph.client.rows import AsyncJsonBatches, AsyncRemoteBatches, awaited_batches
 from omnigraph.client.settings import Settings
-from omnigraph.client.streams import NeedsStorage, baseline_request, export_request, following
+from omnigraph.client.streams import NeedsStorage, baseline_request, export_request
 
 
 class AsyncRemoteGraph(NeedsStorage, Remote):
@@ -46,6 +48,9 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     explain = awaited(reads.explain)
     profile = awaited(reads.profile)
     entity = awaited(reads.entity)
+    count = awaited(reads.count)
+    snapshot = awaited(reads.snapshot)
+    at = awaited(reads.at)
     listing = awaited(reads.listing)
 
     mutate = awaited(writes.mutate)
@@ -55,6 +60,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     stored_queries = awaited(reads.stored_queries)
     invoke = awaited(writes.invoke)
 
+    branch = awaited(reads.branch)
     create_branch = awaited(writes.create_branch)
     list_branches = awaited(history.list_branches)
     delete_branch = awaited(writes.delete_branch)
@@ -89,12 +95,13 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        options: Any = None,
         **parameters: Any,
-    ) -> AsyncRemoteBatches:
+    ) -> AsyncRemoteBatches | AsyncJsonBatches:
         """As `query`, a batch at a time: `async for batch in await graph.stream(…)`"""
         point = ReadPoint(branch, snapshot, version, at)
-        answer = await self._transport.open(reads.query_request(self, source, name, params, point, parameters))
-        return await AsyncRemoteBatches.opened(answer, target_of(point))
+        answer = await self._transport.open(reads.query_request(self, source, name, params, point, parameters, options))
+        return await awaited_batches(answer, target_of(point))
 
     async def export(
         self,
@@ -104,10 +111,13 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        epoch: bool = False,
     ) -> AsyncIterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are."""
         point = ReadPoint(branch, snapshot, version, at)
-        async for block in _blocks(await self._transport.open(export_request(self, point, types)), RecordLines()):
+        async for block in _blocks(
+            await self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines()
+        ):
             for text in texts(block):
                 yield text
 
@@ -120,11 +130,14 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        epoch: bool = False,
     ) -> int:
         """Write an export as it comes; how many entities that were."""
         point = ReadPoint(branch, snapshot, version, at)
         entities = 0
-        async for block in _blocks(await self._transport.open(export_request(self, point, types)), RecordLines()):
+        async for block in _blocks(
+            await self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines()
+        ):
             writer.write(block)
             entities += counted(block)
         return entities
@@ -169,7 +182,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         while True:
             if poll.blocks:
                 yield poll
-            poll = await self.poll_changes(**following(poll), **options)
+            poll = await self.poll_changes(**next_poll(poll), **options)
 
     async def read_blob(
         self,
@@ -193,6 +206,7 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
 async def _blocks(answer: AsyncAnswer, lines: RecordLines) -> AsyncIterator[bytes]:
     """Whole lines, as they come."""
     async with answer:
+        answer.head.require(Media.NDJSON)
         async for chunk in answer:
             yield lines.feed(chunk)
         lines.finish()

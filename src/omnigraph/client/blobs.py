@@ -101,7 +101,7 @@ def find_blob(
         entity=EntityKind(kind), type=type, id=id, property=property, branch=branch, snapshot=snapshot,
         version=version, at=at,
     )  # fmt: skip
-    request = remote.reading(remote.request("getBlob", asked), point)
+    request = remote._reading(remote._request("getBlob", asked), point)
     reply = yield replace(request, method="HEAD")
     if reply.status >= 400:
         # An answer to a HEAD has no body, so that what went wrong has to be asked for.
@@ -119,7 +119,7 @@ def find_blob(
         return FoundBlob(told, request)
     tag = reply.header("etag")
     told = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
-    pinned = remote.request(
+    pinned = remote._request(
         "getBlob", BlobParameters(entity=EntityKind(kind), type=type, id=id, property=property, snapshot=commit)
     )
     return FoundBlob(told, pinned if tag is None else pinned.with_headers({"If-Match": tag}))

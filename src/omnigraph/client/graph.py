@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from omnigraph.api.areas import follow
 from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
 from omnigraph.api.export import ByteWriter
 from omnigraph.api.query import ReadPoint
+from omnigraph.api.routes import Media
 from omnigraph.client import blobs, history, reads, writes
 from omnigraph.client.address import Address
 from omnigraph.client.answers import Answer
@@ -16,13 +18,13 @@ from omnigraph.client.blobs import RemoteBlob
 from omnigraph.client.methods import sent
 from omnigraph.client.record_lines import BaselineLines, RecordLines, counted, texts
 from omnigraph.client.remote import MAIN, Binder, Remote, plain_binder, target_of
-from omnigraph.client.rows import RemoteBatches
+from omnigraph.client.rows import JsonBatches, RemoteBatches, received_batches
 from omnigraph.client.settings import Settings
-from omnigraph.client.streams import NeedsStorage, baseline_request, export_request, following
+from omnigraph.client.streams import NeedsStorage, baseline_request, export_request
 from omnigraph.client.transport import Transport
 
 if TYPE_CHECKING:
-    from omnigraph.api.graph import ServedGraphApi
+    from omnigraph.api.graph import GraphApi
 
 
 class RemoteGraph(NeedsStorage, Remote):
@@ -51,6 +53,9 @@ class RemoteGraph(NeedsStorage, Remote):
     explain = sent(reads.explain)
     profile = sent(reads.profile)
     entity = sent(reads.entity)
+    count = sent(reads.count)
+    snapshot = sent(reads.snapshot)
+    at = sent(reads.at)
     listing = sent(reads.listing)
 
     mutate = sent(writes.mutate)
@@ -60,6 +65,7 @@ class RemoteGraph(NeedsStorage, Remote):
     stored_queries = sent(reads.stored_queries)
     invoke = sent(writes.invoke)
 
+    branch = sent(reads.branch)
     create_branch = sent(writes.create_branch)
     list_branches = sent(history.list_branches)
     delete_branch = sent(writes.delete_branch)
@@ -82,11 +88,6 @@ class RemoteGraph(NeedsStorage, Remote):
 
     list_graphs = sent(reads.list_graphs)
 
-    @property
-    def schema_source(self) -> str:
-        """The accepted schema text of main."""
-        return self.schema_text()
-
     # What comes in pieces
 
     def stream(
@@ -99,12 +100,13 @@ class RemoteGraph(NeedsStorage, Remote):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        options: Any = None,
         **parameters: Any,
-    ) -> RemoteBatches:
+    ) -> RemoteBatches | JsonBatches:
         """As `query`, a batch at a time: for results that should not be in memory at once."""
         point = ReadPoint(branch, snapshot, version, at)
-        answer = self._transport.open(reads.query_request(self, source, name, params, point, parameters))
-        return RemoteBatches(answer, target_of(point))
+        answer = self._transport.open(reads.query_request(self, source, name, params, point, parameters, options))
+        return received_batches(answer, target_of(point))
 
     def export(
         self,
@@ -114,10 +116,12 @@ class RemoteGraph(NeedsStorage, Remote):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        epoch: bool = False,
     ) -> Iterator[str]:
-        """The lines of an export, each with its line end. They can be loaded as they are."""
+        """The lines of an export, each with its line end. They can be loaded as they are. Dates and times are texts of
+        ISO 8601; with `epoch`, days and milliseconds since 1970."""
         point = ReadPoint(branch, snapshot, version, at)
-        blocks = _blocks(self._transport.open(export_request(self, point, types)), RecordLines())
+        blocks = _blocks(self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines())
         return (text for block in blocks for text in texts(block))
 
     def export_to(
@@ -129,11 +133,12 @@ class RemoteGraph(NeedsStorage, Remote):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        epoch: bool = False,
     ) -> int:
         """Write an export as it comes; how many entities that were."""
         point = ReadPoint(branch, snapshot, version, at)
         entities = 0
-        for block in _blocks(self._transport.open(export_request(self, point, types)), RecordLines()):
+        for block in _blocks(self._transport.open(export_request(self, point, types, epoch=epoch)), RecordLines()):
             writer.write(block)
             entities += counted(block)
         return entities
@@ -177,13 +182,7 @@ class RemoteGraph(NeedsStorage, Remote):
         Each item has blocks; one that ends a commit has a `cursor`, which a later `follow` goes on from. A connection
         that is lost is made again there.
         """
-        options: dict[str, Any] = {"branch": branch, "scope": scope, "max_changes": max_changes}
-        # The first poll does not wait, so that there is a cursor before anything can be missed.
-        poll = self.poll_changes(start=start, cursor=cursor, **options)
-        while True:
-            if poll.blocks:
-                yield poll
-            poll = self.poll_changes(**following(poll), **options)
+        return follow(self, start, cursor, branch=branch, scope=scope, max_changes=max_changes)
 
     def read_blob(
         self,
@@ -207,6 +206,7 @@ class RemoteGraph(NeedsStorage, Remote):
 def _blocks(answer: Answer, lines: RecordLines) -> Iterator[bytes]:
     """Whole lines, as they come."""
     with answer:
+        answer.head.require(Media.NDJSON)
         for chunk in answer:
             yield lines.feed(chunk)
         lines.finish()
@@ -214,5 +214,5 @@ def _blocks(answer: Answer, lines: RecordLines) -> Iterator[bytes]:
 
 if TYPE_CHECKING:
 
-    def _implements(graph: RemoteGraph) -> ServedGraphApi:
+    def _implements(graph: RemoteGraph) -> GraphApi:
         return graph

@@ -23,12 +23,13 @@ from omnigraph.api.merge import (
 )
 from omnigraph.client.messages import Steps
 from omnigraph.client.remote import MAIN, Remote
+from omnigraph.client.snapshot import RemoteSnapshot
 from omnigraph.client.writes import settled
 
 
 def list_branches(remote: Remote, /) -> Steps[list[str]]:
     """The names of all branches, sorted."""
-    reply = yield remote.request("listBranches")
+    reply = yield remote._request("listBranches")
     return list(reply.decoded(BranchList).branches)
 
 
@@ -36,13 +37,13 @@ def preview_merge(
     remote: Remote, /, source: str, target: str = MAIN, *, resolutions: Resolutions = NO_RESOLUTIONS
 ) -> Steps[MergePreview]:
     """What a merge would change and what conflicts, without doing it."""
-    reply = yield remote.request("previewMerge", body=MergePreviewRequest(source, target, settled(resolutions)))
+    reply = yield remote._request("previewMerge", body=MergePreviewRequest(source, target, settled(resolutions)))
     return reply.decoded(MergePreview)
 
 
 def commits(remote: Remote, /, branch: str = MAIN, *, limit: int = 100, before: int | None = None) -> Steps[CommitList]:
     """The commits of a branch's line of history, newest first."""
-    reply = yield remote.request("listCommits", api_parameters.CommitsParameters(branch, limit, before))
+    reply = yield remote._request("listCommits", api_parameters.CommitsParameters(branch, limit, before))
     return reply.decoded(CommitList)
 
 
@@ -59,26 +60,32 @@ def commit_history(
 
     A fast-forward merge does not record how many: unless `exact` is false, they are counted now.
     """
-    reply = yield remote.request("getHistory", api_parameters.HistoryParameters(branch, limit, before, exact))
+    reply = yield remote._request("getHistory", api_parameters.HistoryParameters(branch, limit, before, exact))
     return reply.decoded(CommitHistory)
 
 
 def describe_commit(remote: Remote, /, commit_id: str) -> Steps[CommitSummary]:
     """One commit, with what it did."""
-    reply = yield remote.request("getCommitSummary", commit_id=commit_id)
+    reply = yield remote._request("getCommitSummary", commit_id=commit_id)
     return reply.decoded(CommitSummary)
 
 
-def diff(remote: Remote, /, before: str, after: str, filter: ChangeScope | None = None) -> Steps[ChangeSet]:
-    """The net difference of two states: branches or commit ids, in any direction."""
-    asked = api_parameters.DiffParameters(before=before, after=after, **_scoped(filter))
-    reply = yield remote.request("diff", asked)
+def diff(
+    remote: Remote, /, before: str | RemoteSnapshot, after: str | RemoteSnapshot, filter: ChangeScope | None = None
+) -> Steps[ChangeSet]:
+    """The net difference of two states: branches, commit ids or snapshots, in any direction."""
+    asked = api_parameters.DiffParameters(before=_state(before), after=_state(after), **_scoped(filter))
+    reply = yield remote._request("diff", asked)
     whole = page = reply.decoded(ChangeSet)
     while page.next_page_token is not None:
-        reply = yield remote.request("diff", replace(asked, page_token=page.next_page_token))
+        reply = yield remote._request("diff", replace(asked, page_token=page.next_page_token))
         page = reply.decoded(ChangeSet)
         whole = replace(whole, changes=(*whole.changes, *page.changes), next_page_token=None)
     return whole
+
+
+def _state(state: str | RemoteSnapshot) -> str:
+    return state.commit_id if isinstance(state, RemoteSnapshot) else state
 
 
 def commit_changes(
@@ -95,7 +102,7 @@ def commit_changes(
     asked = api_parameters.CommitChangesParameters(
         page_token=page_token, limit=max_changes, max_bytes=max_bytes, **_scoped(scope)
     )
-    reply = yield remote.request("getCommitChanges", asked, commit_id=commit_id)
+    reply = yield remote._request("getCommitChanges", asked, commit_id=commit_id)
     return reply.decoded(CommitChangesPage)
 
 
@@ -128,7 +135,7 @@ def poll_changes(
         wait_ms=wait_ms,
         **_scoped(scope),
     )
-    reply = yield dataclasses.replace(remote.request("pollChanges", asked), wait_seconds=(wait_ms or 0) / 1000)
+    reply = yield dataclasses.replace(remote._request("pollChanges", asked), wait_seconds=(wait_ms or 0) / 1000)
     return reply.decoded(ChangePoll)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,14 +22,26 @@ Shape = TypeVar("Shape")
 
 _PIECE_BYTES: Final = 256 << 10
 _SHOWN_CHARACTERS: Final = 500
+_PAGES: Final = ("text/html", "application/xhtml+xml")
+_TITLE: Final = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 
 
 class Upload:
     """A body that is sent in pieces. Texts, bytes and files can be sent again, an iterator only once."""
 
+    media: Media | None = None
+    """How it is written, where the operation leaves a choice."""
+
     def __init__(self, data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> None:
         if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
-            raise BadRequestError(f"'{data}' is not a graph record; if it is a file of graph records, give a Path")
+            raise BadRequestError(
+                f"'{data}' is not a graph record; if it is the path of a file of rows, name their type with type=; "
+                "if it is a file of graph records, give a Path"
+            )
+        if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
+            raise BadRequestError("a frame holds rows of one type: name it with type=")
+        if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+            raise BadRequestError("dictionaries are rows of one type: name it with type=")
         if isinstance(data, Mapping) or not isinstance(data, str | bytes | os.PathLike | Iterable):
             raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
         self._data = data
@@ -51,7 +64,7 @@ class Upload:
         else:
             for piece in data:
                 if not isinstance(piece, str | bytes):
-                    raise BadRequestError("dictionaries are rows of one type, which only a graph in storage takes")
+                    raise BadRequestError("dictionaries are rows of one type: name it with type=")
                 yield piece.encode() if isinstance(piece, str) else piece
 
 
@@ -108,16 +121,35 @@ class Reply:
     def decoded(self, shape: type[Shape]) -> Shape:
         """The body as a struct of the contract. Members that this version does not know are ignored."""
         self.checked()
+        if self.media in _PAGES:
+            raise self.page()
         try:
-            return wire.decode(self.body, shape)
+            return wire.decode_with_nulls(self.body, shape)
         except BadRequestError as error:
             raise UnexpectedAnswerError(self.status, f"{error}; is this an OmniGraph server?") from None
+
+    def page(self) -> UnexpectedAnswerError:
+        """What to say of a page for people, which a proxy or another service sends."""
+        title = _TITLE.search(self.body[: _SHOWN_CHARACTERS * 8])
+        named = "" if title is None else f" titled '{' '.join(title[1].decode(errors='replace').split())}'"
+        text = f"a page for browsers{named}, not an answer; is this an OmniGraph server, or a proxy before it?"
+        return UnexpectedAnswerError(self.status, text[:_SHOWN_CHARACTERS])
+
+    def require(self, *medias: Media) -> None:
+        """Refuse an answer that comes in pieces of another kind than was asked for."""
+        if self.media in _PAGES:
+            raise self.page()
+        if self.media not in medias:
+            wanted = " or ".join(medias)
+            raise UnexpectedAnswerError(self.status, f"'{self.media}' where this client reads {wanted}")
 
     def failure(self) -> OmniGraphError:
         """What went wrong, told by the body; a body that is no error of ours is shown as it is."""
         if 300 <= self.status < 400:
             where = (self.header("location") or "").partition("?")[0]
             return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
+        if self.media in _PAGES:
+            return self.page()
         try:
             return wire.decode(self.body, ErrorOutput).rebuilt()
         except (BadRequestError, msgspec.ValidationError):

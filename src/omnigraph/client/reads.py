@@ -7,22 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import structs
 
 from omnigraph.api import parameters as api_parameters
+from omnigraph.api.branch import Branch
+from omnigraph.api.branches import BranchCreateRequest
+from omnigraph.api.calls import GraphCalls
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.query import OperatorProfile, QueryPlan, QueryRequest, ReadPoint, StoredQueries
 from omnigraph.api.routes import COMMIT_HEADER, MIN_COMMIT_HEADER, Media
 from omnigraph.api.schema import SchemaPlan, SchemaPlanRequest, SchemaSource
 from omnigraph.api.service import GraphInfo, GraphList
-from omnigraph.api.snapshots import SnapshotListing
+from omnigraph.api.snapshots import EntityCount, SnapshotListing
 from omnigraph.client.messages import Reply, Request, Steps
 from omnigraph.client.remote import MAIN, Remote, branch_of, target_of
-from omnigraph.client.rows import RemoteRows
-from omnigraph.errors import EntityNotFoundError, UnexpectedAnswerError
+from omnigraph.client.rows import JsonRows, RemoteRows, received_rows
+from omnigraph.client.snapshot import RemoteSnapshot
+from omnigraph.errors import (
+    BranchNotFoundError,
+    ConflictError,
+    DirectAccessError,
+    EntityNotFoundError,
+    UnexpectedAnswerError,
+)
 
 ROWS: Final = {"Accept": f"{Media.ARROW.value}, {Media.JSON.value};q=0.1"}
 
@@ -38,12 +48,13 @@ def query(
     snapshot: str | None = None,
     version: int | None = None,
     at: datetime | None = None,
+    options: Any = None,
     **parameters: Any,
-) -> Steps[RemoteRows]:
+) -> Steps[RemoteRows | JsonRows]:
     """Run a read query on one state; the query and its parameters are given as to `Graph.query`."""
     point = ReadPoint(branch, snapshot, version, at)
-    reply = yield from read(remote, query_request(remote, source, name, params, point, parameters), point)
-    return RemoteRows(reply, target_of(point))
+    reply = yield from read(remote, query_request(remote, source, name, params, point, parameters, options), point)
+    return received_rows(reply, target_of(point))
 
 
 def query_request(
@@ -54,13 +65,16 @@ def query_request(
     params: Mapping[str, Any] | None,
     point: ReadPoint,
     given: Mapping[str, Any],
+    options: Any = None,
     operation_id: str = "query",
 ) -> Request:
     """A query, to be answered with rows, with its plan or with its profile."""
-    asked = remote.asked(source, name, params, given, structs.asdict(point))
+    asked = remote._bound(source, name, params, given, {**structs.asdict(point), "options": options})
+    if options is not None:
+        raise DirectAccessError("a read with options of its own")
     plain = None if asked.params is None else dict(asked.params)
     body = QueryRequest(asked.source, asked.name, plain, point.branch, point.snapshot, point.version, point.at)
-    request = remote.reading(remote.request(operation_id, body=body), point)
+    request = remote._reading(remote._request(operation_id, body=body), point)
     return request.with_headers(ROWS) if operation_id == "query" else request
 
 
@@ -75,11 +89,14 @@ def explain(
     snapshot: str | None = None,
     version: int | None = None,
     at: datetime | None = None,
+    options: Any = None,
     **parameters: Any,
 ) -> Steps[list[str]]:
     """The plan of a read query as lines of an indented tree. Nothing is run."""
     point = ReadPoint(branch, snapshot, version, at)
-    reply = yield from read(remote, query_request(remote, source, name, params, point, parameters, "explain"), point)
+    reply = yield from read(
+        remote, query_request(remote, source, name, params, point, parameters, options, "explain"), point
+    )
     return list(reply.decoded(QueryPlan).plan)
 
 
@@ -94,11 +111,14 @@ def profile(
     snapshot: str | None = None,
     version: int | None = None,
     at: datetime | None = None,
+    options: Any = None,
     **parameters: Any,
 ) -> Steps[OperatorProfile]:
     """Run a read query, drop its rows and tell what each operator did."""
     point = ReadPoint(branch, snapshot, version, at)
-    reply = yield from read(remote, query_request(remote, source, name, params, point, parameters, "profile"), point)
+    reply = yield from read(
+        remote, query_request(remote, source, name, params, point, parameters, options, "profile"), point
+    )
     return reply.decoded(OperatorProfile)
 
 
@@ -113,13 +133,12 @@ def entity(
     version: int | None = None,
     at: datetime | None = None,
 ) -> Steps[dict[str, Any] | None]:
-    """One node or edge (`node:Person`, its id) in export form, None when the type or the id is not there."""
+    """One node or edge by its type (`Book`, or `node:Book`) and id, in export form; None when there is none."""
     point = ReadPoint(branch, snapshot, version, at)
-    kind, _, bare = type_key.rpartition(":")
-    known = EntityKind(kind) if kind in tuple(EntityKind) else None
+    known, bare = _kind_and_name(type_key)
     asked = api_parameters.EntityParameters(
         entity=known,
-        type=bare if known is not None else type_key,
+        type=bare,
         id=entity_id,
         branch=branch,
         snapshot=snapshot,
@@ -127,10 +146,102 @@ def entity(
         at=at,
     )
     try:
-        reply = yield from read(remote, remote.reading(remote.request("getEntity", asked), point), point)
+        reply = yield from read(remote, remote._reading(remote._request("getEntity", asked), point), point)
     except EntityNotFoundError:
         return None
     return reply.decoded(dict[str, Any])
+
+
+def count(
+    remote: Remote,
+    /,
+    type_name: str,
+    *,
+    branch: str | None = None,
+    snapshot: str | None = None,
+    version: int | None = None,
+    at: datetime | None = None,
+) -> Steps[int]:
+    """How many entities of a type (`Book`, or `node:Book`) there are."""
+    point = ReadPoint(branch, snapshot, version, at)
+    known, bare = _kind_and_name(type_name)
+    asked = api_parameters.CountParameters(
+        entity=known, type=bare, branch=branch, snapshot=snapshot, version=version, at=at
+    )
+    reply = yield from read(remote, remote._reading(remote._request("countEntities", asked), point), point)
+    return reply.decoded(EntityCount).entity_count
+
+
+def _kind_and_name(type_name: str) -> tuple[EntityKind | None, str]:
+    kind, _, bare = type_name.rpartition(":")
+    return (EntityKind(kind), bare) if kind in tuple(EntityKind) else (None, type_name)
+
+
+def snapshot(
+    remote: Remote,
+    /,
+    branch: str | None = None,
+    *,
+    snapshot: str | None = None,
+    version: int | None = None,
+    at: datetime | None = None,
+) -> Steps[RemoteSnapshot]:
+    """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them).
+
+    Raises `NotFoundError` where there is no such branch, commit, version or moment.
+    """
+    reply = yield from _read_point(remote, "getSnapshot", ReadPoint(branch, snapshot, version, at))
+    listed = reply.decoded(SnapshotListing)
+    return RemoteSnapshot(cast(GraphCalls, remote), listed.graph_branch, listed.graph_manifest_version, _commit(reply))
+
+
+def at(
+    remote: Remote,
+    /,
+    version: int | None = None,
+    *,
+    snapshot: str | None = None,
+    time: datetime | None = None,
+    branch: str | None = None,
+) -> Steps[RemoteSnapshot]:
+    """The graph as it was: at a version or a moment of a branch (main when not said), or at a commit by its id.
+
+    What comes back is read like the graph and never changes.
+    """
+    return (yield from _snapshot(remote, branch, snapshot=snapshot, version=version, at=time))
+
+
+_snapshot = snapshot
+
+
+def branch(
+    remote: Remote,
+    /,
+    name: str,
+    *,
+    create: bool = False,
+    source: str | None = None,
+    actor: str | None = None,
+) -> Steps[Branch]:
+    """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
+    otherwise a branch that is not there raises `BranchNotFoundError`."""
+    name = name.strip()
+    try:
+        yield from _commit_of(remote, ReadPoint(name))
+    except BranchNotFoundError:
+        if not create:
+            raise
+        request = remote._request("createBranch", body=BranchCreateRequest(name, source))
+        reply = yield remote._writing(request, actor=actor)
+        try:
+            reply.checked()
+        except ConflictError as error:
+            try:
+                yield from _commit_of(remote, ReadPoint(name))  # somebody else made it meanwhile
+            except BranchNotFoundError:
+                raise error from None
+        remote._forget(name)
+    return Branch(cast(GraphCalls, remote), name)
 
 
 def listing(
@@ -173,13 +284,16 @@ def version_of(
 ) -> Steps[int]:
     """The version of a branch's head, of a commit, or of a branch at a moment."""
     commit_id = yield from _commit_of(remote, ReadPoint(branch, snapshot, None, at))
-    reply = yield remote.request("getCommit", commit_id=commit_id)
+    reply = yield remote._request("getCommit", commit_id=commit_id)
     return reply.decoded(CommitReceipt).graph_manifest_version
 
 
 def _commit_of(remote: Remote, /, point: ReadPoint) -> Steps[str]:
     """Every read of a state says which commit that is; the one of the schema is the cheapest."""
-    reply = yield from _read_point(remote, "getSchema", point)
+    return _commit((yield from _read_point(remote, "getSchema", point)))
+
+
+def _commit(reply: Reply) -> str:
     commit_id = reply.header(COMMIT_HEADER)
     if commit_id is None:
         raise UnexpectedAnswerError(reply.status, f"no header {COMMIT_HEADER}, which tells the commit that was read")
@@ -188,7 +302,7 @@ def _commit_of(remote: Remote, /, point: ReadPoint) -> Steps[str]:
 
 def _read_point(remote: Remote, /, operation_id: str, point: ReadPoint) -> Steps[Reply]:
     asked = api_parameters.PointParameters(point.branch, point.snapshot, point.version, point.at)
-    return (yield from read(remote, remote.reading(remote.request(operation_id, asked), point), point))
+    return (yield from read(remote, remote._reading(remote._request(operation_id, asked), point), point))
 
 
 def read(remote: Remote, /, request: Request, point: ReadPoint) -> Steps[Reply]:
@@ -201,24 +315,24 @@ def read(remote: Remote, /, request: Request, point: ReadPoint) -> Steps[Reply]:
 def forget_if_gone(remote: Remote, /, request: Request, reply: Reply, point: ReadPoint) -> None:
     """A branch that lacks a commit of this client was made anew by somebody: said once, then it is as it is."""
     if reply.status == 412 and MIN_COMMIT_HEADER in request.headers:
-        remote.forget(branch_of(point.branch))
+        remote._forget(branch_of(point.branch))
 
 
 def plan_schema(
     remote: Remote, /, text: str, *, branch: str = MAIN, allow_data_loss: bool = False
 ) -> Steps[SchemaPlan]:
     """The steps from a branch's schema to this one; also when some of them are not possible."""
-    reply = yield remote.request("planSchema", body=SchemaPlanRequest(text, allow_data_loss, branch))
+    reply = yield remote._request("planSchema", body=SchemaPlanRequest(text, allow_data_loss, branch))
     return reply.decoded(SchemaPlan)
 
 
 def stored_queries(remote: Remote, /) -> Steps[StoredQueries]:
     """The queries that the server offers by name."""
-    reply = yield remote.request("list_queries")
+    reply = yield remote._request("list_queries")
     return reply.decoded(StoredQueries)
 
 
 def list_graphs(remote: Remote, /) -> Steps[list[GraphInfo]]:
     """The graphs of the server, for those who may know."""
-    reply = yield remote.request("listGraphs")
+    reply = yield remote._request("listGraphs")
     return list(reply.decoded(GraphList).graphs)

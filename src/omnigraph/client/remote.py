@@ -65,29 +65,30 @@ class Remote:
 
     # Requests
 
-    def asked(
+    def _bound(
         self,
-        query: Any,
+        source: Any,
         name: str | None,
         params: Mapping[str, Any] | None,
         given: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> Asked:
-        return Asked(*self._binder(query, name, params, given, options))
+        """A query with its parameters, as a caller of any method gave them."""
+        return Asked(*self._binder(source, name, params, given, options))
 
-    def request(self, operation_id: str, parameters: Any = None, body: Any = None, **path: str) -> Request:
+    def _request(self, operation_id: str, parameters: Any = None, body: Any = None, **path: str) -> Request:
         """A request for an operation that reads."""
         row = route(operation_id)
         content, headers = (None, {}) if body is None else json_body(body)
         url = self._address.url(row, **path) + ("" if parameters is None else query_string(parameters))
         return Request(row, url, content, headers)
 
-    def reading(self, request: Request, point: ReadPoint) -> Request:
+    def _reading(self, request: Request, point: ReadPoint) -> Request:
         """The same of a branch's head, no older than what this client wrote there."""
         made = self._made.get(branch_of(point.branch)) if point.is_head else None
         return request if made is None else request.with_headers({MIN_COMMIT_HEADER: made})
 
-    def writing(
+    def _writing(
         self, request: Request, *, actor: str | None, key: str | None = None, content: Upload | None = None
     ) -> Request:
         """The same as a write under a key, one of its own when none is given, so that sending it twice is safe."""
@@ -98,19 +99,19 @@ class Remote:
         named = key if key is not None else secrets.token_hex(16)
         headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")}
         if content is not None:
-            headers["Content-Type"] = request.route.request_media.value
+            headers["Content-Type"] = (content.media or request.route.request_media[0]).value
         body = request.content if content is None else content
         return replace(request.with_headers(headers), content=body, writes=True)
 
     # What this client has written
 
-    def wrote(self, branch: str, reply: Reply) -> None:
+    def _wrote(self, branch: str, reply: Reply) -> None:
         """Remember the commit that a write made."""
         commit = reply.header(COMMIT_HEADER)
         if commit is not None and 200 <= reply.status < 300:
             self._made[branch] = commit
 
-    def forget(self, branch: str) -> None:
+    def _forget(self, branch: str) -> None:
         """What was written to a branch that is gone, or begins anew, says nothing about it any more."""
         self._made.pop(branch, None)
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from omnigraph.api import wire
 from omnigraph.api.arrow_rows import ArrowBatches, ArrowRows, json_rows
 from omnigraph.api.enums import Integers
 from omnigraph.api.query import ReadTarget
@@ -14,7 +18,7 @@ from omnigraph.api.routes import COMMIT_HEADER, QUERY_HEADER, TYPE_METADATA, Med
 from omnigraph.client.answers import Answer, AsyncAnswer
 from omnigraph.client.arrow_frames import END, BatchDecoder
 from omnigraph.client.messages import Reply
-from omnigraph.errors import AnswerBrokenError, UnexpectedAnswerError
+from omnigraph.errors import AnswerBrokenError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +55,7 @@ class RemoteRows(_Origin, ArrowRows):
     """
 
     def __init__(self, reply: Reply, target: ReadTarget) -> None:
-        require_arrow(reply)
+        reply.require(Media.ARROW, Media.JSON)
         if not reply.body.endswith(END):
             raise AnswerBrokenError(len(reply.body), "the Arrow stream lacks its end")
         super().__init__(reply, target)
@@ -74,10 +78,79 @@ class RemoteRows(_Origin, ArrowRows):
         return _typed(self._received.schema)
 
 
-def require_arrow(reply: Reply) -> None:
-    if reply.media != Media.ARROW:
-        text = f"rows as '{reply.media}', and not as Arrow, which this client reads"
-        raise UnexpectedAnswerError(reply.status, text)
+class AnsweredRows(Struct, frozen=True):
+    """The rows of a query in JSON, as servers of all versions send them."""
+
+    rows: list[dict[str, Any]]
+    columns: tuple[str, ...] | None = None
+    query_name: str = ""
+    graph_commit_id: str | None = None
+
+
+class JsonRows(_Origin, ArrowRows):
+    """The rows of one query from a server, or a proxy, that sent JSON where Arrow was asked for.
+
+    Values are those of JSON. Types are not said there, so those of `to_arrow`, `to_pandas` and `to_polars` are guessed
+    from the values.
+    """
+
+    def __init__(self, reply: Reply, target: ReadTarget) -> None:
+        answered = reply.decoded(AnsweredRows)
+        super().__init__(reply, target)
+        self._rows = answered.rows
+        self._names = list(answered.columns or dict.fromkeys(name for row in self._rows for name in row))
+        self._query_name = self._query_name or answered.query_name
+        self._graph_commit_id = self._graph_commit_id or answered.graph_commit_id or ""
+
+    @cached_property
+    def table(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table({name: _guessed([row.get(name) for row in self._rows]) for name in self._names})
+
+    @property
+    def typed_columns(self) -> Columns:
+        return [(field.name, str(field.type)) for field in self.table.schema]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in projection order."""
+        return list(self._names)
+
+    def rows(self, integers: Integers = Integers.NATIVE) -> list[dict[str, Any]]:
+        """One dictionary per row, keys in projection order."""
+        if integers is not Integers.NATIVE:
+            return super().rows(integers)
+        return [{name: row.get(name) for name in self._names} for row in self._rows]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.rows()[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def _guessed(values: list[Any]) -> pa.Array:
+    """A column of values that JSON gave; as their texts where they are of different kinds."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except pa.ArrowException:
+        return pa.array([None if value is None else wire.encode(value).decode() for value in values], pa.string())
+
+
+def received_rows(reply: Reply, target: ReadTarget) -> RemoteRows | JsonRows:
+    """The rows of an answer, as its media type says them."""
+    return JsonRows(reply, target) if reply.media == Media.JSON else RemoteRows(reply, target)
+
+
+def holds_rows(reply: Reply) -> bool:
+    """Whether the answer to a stored query has rows, or is the receipt of a mutation."""
+    return reply.media == Media.ARROW or reply.decoded(dict[str, Any]).get("rows") is not None
 
 
 class _Batches(_Origin, ArrowBatches):
@@ -107,7 +180,7 @@ class RemoteBatches(_Batches):
         decoder = BatchDecoder()
         first: list[Any] = []
         self._answer = answer
-        require_arrow(answer.head)
+        answer.head.require(Media.ARROW, Media.JSON)
         for chunk in answer:
             first += decoder.feed(chunk)
             if decoder.schema is not None:
@@ -146,6 +219,73 @@ class RemoteBatches(_Batches):
         self._answer.close()
 
 
+class JsonBatches(_Origin, ArrowBatches):
+    """As `RemoteBatches`, of an answer in JSON, which comes whole."""
+
+    def __init__(self, rows: JsonRows, reply: Reply) -> None:
+        super().__init__(reply, rows.target)
+        self._whole = rows
+        self._query_name, self._graph_commit_id = rows.query_name, rows.graph_commit_id
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._whole.table.schema
+
+    @property
+    def typed_columns(self) -> Columns:
+        return self._whole.typed_columns
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._whole.table.to_batches())
+
+    def rows(self, integers: Integers = Integers.NATIVE) -> Iterator[dict[str, Any]]:
+        """A dictionary per row, one after another."""
+        return iter(self._whole.rows(integers))
+
+    def reader(self) -> pa.RecordBatchReader:
+        """For everything that consumes Arrow streams."""
+        return self._whole.table.to_reader()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """As `reader`, for libraries that ask for it themselves."""
+        return self._whole.__arrow_c_stream__(requested_schema)
+
+    def close(self) -> None:
+        """It is here already."""
+
+
+class AsyncJsonBatches(JsonBatches):
+    """As `AsyncRemoteBatches`, of an answer in JSON, which comes whole."""
+
+    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        for batch in self._whole.table.to_batches():
+            yield batch
+
+    async def rows(self, integers: Integers = Integers.NATIVE) -> AsyncIterator[dict[str, Any]]:  # type: ignore[override]
+        """A dictionary per row, one after another."""
+        for row in self._whole.rows(integers):
+            yield row
+
+    async def aclose(self) -> None:
+        """It is here already."""
+
+
+def received_batches(answer: Answer, target: ReadTarget) -> RemoteBatches | JsonBatches:
+    """The rows of an answer in pieces, as its media type says them."""
+    if answer.head.media != Media.JSON:
+        return RemoteBatches(answer, target)
+    reply = replace(answer.head, body=b"".join(answer))
+    return JsonBatches(JsonRows(reply, target), reply)
+
+
+async def awaited_batches(answer: AsyncAnswer, target: ReadTarget) -> AsyncRemoteBatches | AsyncJsonBatches:
+    """The same for asyncio."""
+    if answer.head.media != Media.JSON:
+        return await AsyncRemoteBatches.opened(answer, target)
+    reply = replace(answer.head, body=b"".join([chunk async for chunk in answer]))
+    return AsyncJsonBatches(JsonRows(reply, target), reply)
+
+
 class AsyncRemoteBatches(_Batches):
     """The rows of one query as Arrow record batches: `async for batch in stream`. One that breaks off raises."""
 
@@ -159,7 +299,7 @@ class AsyncRemoteBatches(_Batches):
         decoder = BatchDecoder()
         first: list[Any] = []
         try:
-            require_arrow(answer.head)
+            answer.head.require(Media.ARROW, Media.JSON)
             async for chunk in answer:
                 first += decoder.feed(chunk)
                 if decoder.schema is not None:

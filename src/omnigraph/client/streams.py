@@ -3,59 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
-from omnigraph.api.changes import EVERYTHING, ChangeBaselineRequest, ChangePoll, ChangeScope
-from omnigraph.api.enums import EntityKind
+from omnigraph.api.changes import EVERYTHING, ChangeBaselineRequest, ChangeScope
+from omnigraph.api.enums import Dates, EntityKind
 from omnigraph.api.export import ExportRequest
+from omnigraph.api.graph import GraphViews
+from omnigraph.api.parameters import ExportParameters
 from omnigraph.api.query import ReadPoint
 from omnigraph.client.messages import Request
 from omnigraph.client.remote import Remote
 from omnigraph.errors import DirectAccessError
 
-WAIT_MS: Final = 30_000
 
-
-def export_request(remote: Remote, /, point: ReadPoint, types: Collection[str]) -> Request:
-    """All entities of a state, or those of some types."""
+def export_request(remote: Remote, /, point: ReadPoint, types: Collection[str], *, epoch: bool) -> Request:
+    """All entities of a state, or those of some types. A server that does not know the parameter answers with numbers,
+    which load as well."""
     body = ExportRequest(point.branch, tuple(types) or None, point.snapshot, point.version, point.at)
-    return remote.reading(remote.request("export", body=body), point)
+    return remote._reading(remote._request("export", None if epoch else ExportParameters(Dates.ISO), body), point)
 
 
 def baseline_request(remote: Remote, /, branch: str, scope: ChangeScope | None) -> Request:
     chosen = scope or EVERYTHING
     kinds = tuple(EntityKind(kind) for kind in sorted(chosen.kinds))
     body = ChangeBaselineRequest(branch, kinds, tuple(sorted(chosen.types)), tuple(sorted(chosen.ops)))
-    return remote.reading(remote.request("captureChangeBaseline", body=body), ReadPoint(branch))
+    return remote._reading(remote._request("captureChangeBaseline", body=body), ReadPoint(branch))
 
 
-def following(poll: ChangePoll) -> dict[str, Any]:
-    """How a poll is gone on from: within a commit at once, else where it ended, waiting for more if that was all."""
-    if poll.next_page_token is not None:
-        return {"page_token": poll.next_page_token}
-    return {"cursor": poll.cursor, "wait_ms": WAIT_MS if poll.caught_up else None}
+class NeedsStorage(GraphViews):
+    """What works on storage itself. A server's operator does it; a client raises `DirectAccessError`."""
 
-
-class NeedsStorage:
-    """Operations on storage itself. A server's operator runs them; a client is told so."""
+    def _refuse(self, operation: str) -> NoReturn:
+        raise DirectAccessError(operation)
 
     def export_files(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("export_files")
+        """Needs the storage itself; `export` and `query` give the same rows."""
+        self._refuse("export_files")
 
     def ensure_indices(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("ensure_indices")
+        """Needs the storage itself."""
+        self._refuse("ensure_indices")
 
     def optimize(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("optimize")
+        """Needs the storage itself."""
+        self._refuse("optimize")
 
     def cleanup(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("cleanup")
+        """Needs the storage itself."""
+        self._refuse("cleanup")
 
     def verify(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("verify")
+        """Needs the storage itself."""
+        self._refuse("verify")
 
     def repair(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("repair")
+        """Needs the storage itself."""
+        self._refuse("repair")
 
     def maintain(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise DirectAccessError("maintain")
+        """Needs the storage itself."""
+        self._refuse("maintain")
+
+    def to_spark(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("to_spark")
+
+    def register_views(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("register_views")
+
+    def run_pipeline(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("run_pipeline")
+
+    def with_limits(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("with_limits")
+
+    def with_embedding(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("with_embedding")
+
+    def with_external_blobs(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("with_external_blobs")
+
+    def with_queries(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself: a server has stored queries of its own."""
+        self._refuse("with_queries")
+
+    def acting_for(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Needs the storage itself: behind a server, the token says who acts."""
+        self._refuse("acting_for")
+
+    @property
+    def id(self) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("id")
+
+    @property
+    def catalog(self) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("catalog")
+
+    @property
+    def embedder(self) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("embedder")
+
+    @property
+    def limits(self) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("limits")
+
+    @property
+    def external_blobs(self) -> NoReturn:
+        """Needs the storage itself."""
+        self._refuse("external_blobs")

@@ -26,12 +26,13 @@ from omnigraph.api.merge import (
 )
 from omnigraph.api.parameter_values import plain_parameters
 from omnigraph.api.query import InvokeStoredQueryRequest, ReadPoint
-from omnigraph.api.routes import IF_COMMIT_HEADER, Media
+from omnigraph.api.routes import IF_COMMIT_HEADER
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest
 from omnigraph.client.messages import Request, Steps, Upload
 from omnigraph.client.reads import ROWS, read
 from omnigraph.client.remote import MAIN, Remote, branch_of, target_of
-from omnigraph.client.rows import RemoteRows
+from omnigraph.client.row_upload import row_upload
+from omnigraph.client.rows import JsonRows, RemoteRows, holds_rows, received_rows
 from omnigraph.errors import BadRequestError
 
 
@@ -53,18 +54,18 @@ def mutate(
     The write carries an idempotency key, one of its own when none is given, so a lost answer is asked for again.
     """
     options = {"branch": branch, "if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
-    asked = remote.asked(source, name, params, parameters, options)
+    asked = remote._bound(source, name, params, parameters, options)
     plain = None if asked.params is None else dict(asked.params)
     target = branch_of(branch)
     if if_commit is None:
         # The first spelling of a mutation, which servers of all versions take.
         body = ChangeRequest(params=plain, branch=target, query_source=asked.source, query_name=asked.name)
-        request = remote.request("change", body=body)
+        request = remote._request("change", body=body)
     else:
         body = ChangeRequest(asked.source, asked.name, plain, target)
-        request = _conditional(remote.request("mutate_if_graph_commit", body=body), if_commit)
-    reply = yield remote.writing(request, actor=actor, key=idempotency_key)
-    remote.wrote(target, reply)
+        request = _conditional(remote._request("mutate_if_graph_commit", body=body), if_commit)
+    reply = yield remote._writing(request, actor=actor, key=idempotency_key)
+    remote._wrote(target, reply)
     return reply.decoded(MutationReceipt)
 
 
@@ -75,26 +76,37 @@ def _conditional(request: Request, if_commit: str) -> Request:
 def load(
     remote: Remote,
     /,
-    data: LoadInput,
+    data: Any,
     *,
     mode: str,
+    type: str | None = None,
     branch: str = MAIN,
     base: str | None = None,
+    format: str | None = None,
+    csv: Any = None,
     embed: bool = False,
     actor: str | None = None,
     idempotency_key: str | None = None,
 ) -> Steps[LoadReceipt]:
-    """Load graph records, one JSON object per line, as one commit, all or nothing.
+    """Load data as one commit, all or nothing; what it takes is what `Graph.load` takes.
 
-    They are text, bytes, pieces of them, or a `Path`, and are sent as they are read: memory stays bounded. An iterator
-    can be read only once, so a load from one is not repeated when its answer is lost. `embed` has the server compute
-    every missing vector whose `@embed` source has a text.
+    With `type`, the data are rows of that type: a frame, an Arrow table or reader, dictionaries, or the path of a local
+    csv, parquet or ndjson file. Without it they are graph records: text, bytes, pieces of them, or a `Path`. Both are
+    sent as they are read: memory stays bounded. An iterator can be read only once, so a load from one is not repeated
+    when its answer is lost. `embed` has the server compute every missing vector whose `@embed` source has a text.
     """
     target = branch_of(branch)
-    asked = api_parameters.LoadParameters(branch=target, base=base, mode=_mode(mode), embed=embed or None)
-    request = remote.request("loadNdjson", asked)
-    reply = yield remote.writing(request, actor=actor, key=idempotency_key, content=Upload(data))
-    remote.wrote(target, reply)
+    said: dict[str, Any] = {"branch": target, "base": base, "mode": _mode(mode), "embed": embed or None}
+    content: Upload
+    if type is not None:
+        content = rows = row_upload(data, format, csv)
+        request = remote._request("loadRows", api_parameters.RowsParameters(type=type, **said, **rows.parameters))
+    elif format is not None or csv is not None:
+        raise BadRequestError("format and csv are for rows of one type: name it with type=")
+    else:
+        content, request = Upload(data), remote._request("loadNdjson", api_parameters.LoadParameters(**said))
+    reply = yield remote._writing(request, actor=actor, key=idempotency_key, content=content)
+    remote._wrote(target, reply)
     told = reply.decoded(GraphBatchLoadOutput)
     return LoadReceipt(**{each: getattr(told, each) for each in GraphBatchLoadOutput.__struct_fields__})
 
@@ -110,15 +122,18 @@ def load_lenient(
     actor: str | None = None,
     idempotency_key: str | None = None,
 ) -> Steps[LoadReceipt]:
-    """As `load`, in the forgiving grammar that old exports need. The records travel in one piece."""
+    """As `load`, in the lenient grammar that old exports need: a value of a wrong type becomes null, and members that
+    the type does not have are left out. The receipt counts both (`values_nulled`, `values_dropped`). The records travel
+    in one piece.
+    """
     target = branch_of(branch)
     try:
         text = b"".join(Upload(data).pieces()).decode()
     except UnicodeDecodeError as error:
         raise BadRequestError(f"the records are not UTF-8 text (byte {error.start})") from None
-    request = remote.request("ingest", body=IngestRequest(text, target, base, _mode(mode)))
-    reply = yield remote.writing(request, actor=actor, key=idempotency_key)
-    remote.wrote(target, reply)
+    request = remote._request("ingest", body=IngestRequest(text, target, base, _mode(mode)))
+    reply = yield remote._writing(request, actor=actor, key=idempotency_key)
+    remote._wrote(target, reply)
     return replace(reply.decoded(LoadReceipt), uri=None)
 
 
@@ -143,7 +158,7 @@ def invoke(
     expect_mutation: bool | None = None,
     actor: str | None = None,
     idempotency_key: str | None = None,
-) -> Steps[RemoteRows | MutationReceipt]:
+) -> Steps[RemoteRows | JsonRows | MutationReceipt]:
     """Run a stored query: rows of a read, or the receipt of a mutation.
 
     `expect_mutation` refuses a query of the other kind. A mutation carries an idempotency key and is repeated when
@@ -153,15 +168,15 @@ def invoke(
     plain = None if params is None else plain_parameters(params)
     body = InvokeStoredQueryRequest(plain, branch, snapshot, version, at, expect_mutation)
     if if_commit is None:
-        request = remote.reading(remote.request("invoke_query", body=body, name=name), point)
+        request = remote._reading(remote._request("invoke_query", body=body, name=name), point)
     else:
-        request = _conditional(remote.request("invoke_query_if_graph_commit", body=body, name=name), if_commit)
-    request = remote.writing(request, actor=actor, key=idempotency_key).with_headers(ROWS)
+        request = _conditional(remote._request("invoke_query_if_graph_commit", body=body, name=name), if_commit)
+    request = remote._writing(request, actor=actor, key=idempotency_key).with_headers(ROWS)
     # Of a query that can only read nothing stays open when its answer is lost.
     reply = yield from read(remote, dataclasses.replace(request, writes=expect_mutation is not False), point)
-    if reply.media == Media.ARROW:
-        return RemoteRows(reply, target_of(point))
-    remote.wrote(branch_of(branch), reply)
+    if holds_rows(reply):
+        return received_rows(reply, target_of(point))
+    remote._wrote(branch_of(branch), reply)
     return reply.decoded(MutationReceipt)
 
 
@@ -175,9 +190,9 @@ def create_branch(
     idempotency_key: str | None = None,
 ) -> Steps[BranchCreated]:
     """A branch from another branch's head, or from any commit that a live branch still has."""
-    request = remote.request("createBranch", body=BranchCreateRequest(name, source))
-    reply = yield remote.writing(request, actor=actor, key=idempotency_key)
-    remote.forget(branch_of(name))
+    request = remote._request("createBranch", body=BranchCreateRequest(name, source))
+    reply = yield remote._writing(request, actor=actor, key=idempotency_key)
+    remote._forget(branch_of(name))
     return replace(reply.decoded(BranchCreated), uri=remote.uri)
 
 
@@ -185,8 +200,8 @@ def delete_branch(
     remote: Remote, /, name: str, *, actor: str | None = None, idempotency_key: str | None = None
 ) -> Steps[BranchDeleted]:
     """Delete a branch. Commits that another branch has stay."""
-    reply = yield remote.writing(remote.request("deleteBranch", branch=name), actor=actor, key=idempotency_key)
-    remote.forget(branch_of(name))
+    reply = yield remote._writing(remote._request("deleteBranch", branch=name), actor=actor, key=idempotency_key)
+    remote._forget(branch_of(name))
     return replace(reply.decoded(BranchDeleted), uri=remote.uri)
 
 
@@ -204,11 +219,11 @@ def merge(
 ) -> Steps[MergeResult]:
     """Merge a branch into another as one commit, or raise every conflict at once with nothing changed."""
     body = BranchMergeRequest(source, target, delete_branch, settled(resolutions), message)
-    reply = yield remote.writing(remote.request("mergeBranches", body=body), actor=actor, key=idempotency_key)
-    remote.wrote(branch_of(target), reply)
+    reply = yield remote._writing(remote._request("mergeBranches", body=body), actor=actor, key=idempotency_key)
+    remote._wrote(branch_of(target), reply)
     result = reply.decoded(MergeResult)
     if result.branch_deleted:
-        remote.forget(branch_of(source))
+        remote._forget(branch_of(source))
     return result
 
 
@@ -231,6 +246,6 @@ def apply_schema(
     A server that serves a cluster refuses it: there the schema is changed by `omnigraph cluster apply`.
     """
     body = SchemaApplyRequest(text, allow_data_loss, None if branch_of(branch) == MAIN else branch)
-    reply = yield remote.writing(remote.request("applySchema", body=body), actor=actor, key=idempotency_key)
-    remote.wrote(branch_of(branch), reply)
+    reply = yield remote._writing(remote._request("applySchema", body=body), actor=actor, key=idempotency_key)
+    remote._wrote(branch_of(branch), reply)
     return replace(reply.decoded(SchemaApplied), uri=remote.uri)

@@ -27,7 +27,7 @@ from omnigraph.cluster.catalog import payload_path
 from omnigraph.cluster.desired import Desired, ReadPipeline
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
 from omnigraph.cluster.diff import difference
-from omnigraph.cluster.dispositions import RECOVERY_PENDING, blocked, demoted, held_up, parsed
+from omnigraph.cluster.dispositions import RECOVERY_PENDING, blocked, bound_until_deleted, demoted, held_up, parsed
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.ledger import Recorded, graph_folder
 from omnigraph.cluster.lock import timestamp
@@ -35,7 +35,7 @@ from omnigraph.cluster.moves import DELETE, Moves, of_kind
 from omnigraph.cluster.payloads import Damage
 from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, refuse_uncovered, require_state
 from omnigraph.cluster.session import Session
-from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, StatusKind, Written
+from omnigraph.cluster.state import ApprovalRecord, GraphTombstone, Resource, StatusKind, Written
 from omnigraph.errors import StorageError
 
 _WRITES_AT_ONCE: Final = 8
@@ -175,10 +175,17 @@ class _Run:
             if change.operation is ResourceOperation.DELETE:
                 draft.forget(change.resource)
             else:
-                draft.resources[change.resource] = self.desired.resources[change.resource]
+                draft.resources[change.resource] = self._applied(draft, change)
                 draft.settle(change.resource, StatusKind.APPLIED)
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
             draft.settle(change.resource, StatusKind.BLOCKED, change.reason)
+
+    def _applied(self, draft: Draft, change: ClusterChange) -> Resource:
+        wanted, had = self.desired.resources[change.resource], draft.resources.get(change.resource)
+        kept = bound_until_deleted(had, self.changes) if had is not None else ()
+        if not kept:
+            return wanted
+        return msgspec.structs.replace(wanted, applies_to=tuple(sorted({*(wanted.applies_to or ()), *kept})))
 
     def _record_delete(self, draft: Draft, resource: str, approval: Approval) -> None:
         draft.forget_graph(resource.removeprefix("graph."))

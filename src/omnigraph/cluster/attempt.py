@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from omnigraph.api.cluster import DesiredRevision, Diagnostics, StateObservations, is_ok
-from omnigraph.cluster.config_file import read_config
+from omnigraph.cluster.config_file import survey_config
 from omnigraph.cluster.desired import Desired, ReadPipeline, load_desired
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic
 from omnigraph.cluster.session import UNREAD, Session, locked, open_session
@@ -32,7 +32,7 @@ class Attempt:
         """Load the configuration, take the lock, read the ledger, and do the work. A `ClusterError` on the way ends it
         and becomes part of the report."""
         try:
-            self.desired = desired = load_desired(read_config(self.source), read_pipeline)
+            self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
             if not desired.is_valid:
                 raise ClusterError(desired.found)
             self.session = session = open_session(self.source)

@@ -1,7 +1,7 @@
 """From the text of `cluster.yaml` to its model, with everything that is wrong about its shape and its header.
 
-Keys that come twice, keys that are reserved and declarations that no longer exist are looked for first; where there is
-one, the rest is not read, since it may not mean what it says.
+`survey_config` goes on after a flaw, so that one validation can report it together with the files that are missing.
+Every other command uses `read_config`, which refuses a configuration with any flaw.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ _GRAPH: Final = ("schema", "queries", "embedding_provider", "external_blobs")
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A configuration that could be read. Its header is right; what it refers to was not looked at."""
+    """A configuration that could be read. The files it refers to were not looked at. With anything in `found`, parts
+    of `config` are placeholders: an empty path belongs to a value that was refused."""
 
     directory: Path
     config: ClusterConfig
+    found: tuple[Diagnostic, ...] = ()
 
     @property
     def file(self) -> Path:
@@ -56,16 +58,19 @@ class ConfigFile:
 
 def read_config(source: str) -> ConfigFile:
     """The configuration of a directory. Raises `ClusterError` with everything that is wrong with its text."""
+    file = survey_config(source)
+    if file.found:
+        raise ClusterError(file.found)
+    return file
+
+
+def survey_config(source: str) -> ConfigFile:
+    """The configuration of a directory, as far as it can be understood. Raises `ClusterError` when it is not YAML."""
     directory = config_directory(source)
     root = compose(read_text(directory / CONFIG_FILE))
-    if refused := _refused_keys(root):
-        raise ClusterError(refused)
     values = Values()
     config = _config(values, root)
-    found = [*values.found, *_header(config, values.found)]
-    if found:
-        raise ClusterError(found)
-    return ConfigFile(directory, config)
+    return ConfigFile(directory, config, (*_refused_keys(root), *values.found, *_header(config, values.found)))
 
 
 def _refused_keys(root: yaml.MappingNode) -> list[Diagnostic]:
@@ -105,7 +110,7 @@ def _header(config: ClusterConfig, noted: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _config(values: Values, root: yaml.MappingNode) -> ClusterConfig:
-    top = values.members(root, CONFIG_FILE, _TOP, required=("version",))
+    top = values.members(root, CONFIG_FILE, _TOP, required=("version",), refused=RESERVED)
     metadata = values.members(top.get("metadata"), "metadata", ("name",))
     state = values.members(top.get("state"), "state", ("backend", "lock"))
     providers = values.members(top.get("providers"), "providers", ("embedding",))
@@ -139,9 +144,9 @@ def _profile(values: Values, name: str, node: yaml.Node) -> EmbeddingProfile:
 
 
 def _graph(values: Values, where: str, node: yaml.Node) -> GraphSettings:
-    found = values.members(node, where, _GRAPH, required=("schema",))
+    found = values.members(node, where, _GRAPH, required=("schema",), refused=("streaming",))
     return GraphSettings(
-        values.optional_text(found, "schema", where) or "",
+        values.path(found, "schema", where),
         _queries(values, f"{where}.queries", found.get("queries")),
         values.optional_text(found, "embedding_provider", where),
         _external_blobs(values, f"{where}.external_blobs", found.get("external_blobs")),
@@ -156,13 +161,14 @@ def _queries(
     if isinstance(node, yaml.MappingNode):
         return {name: _named_query(values, f"{where}.{name}", entry) for name, entry in values.entries(node, where)}
     if isinstance(node, yaml.SequenceNode):
-        return tuple(values.text(item, f"{where}[{index}]") for index, item in enumerate(node.value))
-    return values.text(node, where)
+        paths = (values.path_text(item, f"{where}[{index}]") for index, item in enumerate(node.value))
+        return tuple(path for path in paths if path)
+    return values.path_text(node, where) or None
 
 
 def _named_query(values: Values, where: str, node: yaml.Node) -> NamedQuery:
     found = values.members(node, where, ("file",), required=("file",))
-    return NamedQuery(values.optional_text(found, "file", where) or "")
+    return NamedQuery(values.path(found, "file", where))
 
 
 def _external_blobs(values: Values, where: str, node: yaml.Node | None) -> ExternalBlobs | UnsetType:
@@ -179,16 +185,15 @@ def _external_blobs(values: Values, where: str, node: yaml.Node | None) -> Exter
 
 
 def _policy(values: Values, where: str, node: yaml.Node) -> PolicySettings:
-    found = values.members(node, where, ("file", "tests", "applies_to"), required=("file", "applies_to"))
+    found = values.members(node, where, ("file", "tests", "applies_to"), required=("file",))
     scopes = enumerate(values.items(found.get("applies_to"), f"{where}.applies_to"))
     return PolicySettings(
-        values.optional_text(found, "file", where) or "",
-        values.optional_text(found, "tests", where),
+        values.path(found, "file", where),
+        values.path(found, "tests", where) or None,
         tuple(values.text(scope, f"{where}.applies_to[{index}]") for index, scope in scopes),
     )
 
 
 def _pipeline(values: Values, where: str, node: yaml.Node) -> PipelineSettings:
     found = values.members(node, where, ("file", "graph"), required=("file", "graph"))
-    texts = (values.optional_text(found, key, where) or "" for key in ("file", "graph"))
-    return PipelineSettings(*texts)
+    return PipelineSettings(values.path(found, "file", where), values.optional_text(found, "graph", where) or "")

@@ -84,11 +84,19 @@ class Values:
         return found
 
     def members(
-        self, node: yaml.Node | None, where: str, known: Collection[str], required: Collection[str] = ()
+        self,
+        node: yaml.Node | None,
+        where: str,
+        known: Collection[str],
+        required: Collection[str] = (),
+        refused: Collection[str] = (),
     ) -> dict[str, yaml.Node]:
-        """The members of a mapping whose names are settled, without those that are left empty."""
+        """The members of a mapping whose names are settled, without those that are left empty. The caller reports
+        `refused` names itself."""
         found = {}
         for name, value in self.entries(node, where):
+            if name in refused:
+                continue
             if name not in known:
                 close = get_close_matches(name, known, 1)
                 meant = f"did you mean '{close[0]}'? " if close else ""
@@ -119,6 +127,17 @@ class Values:
 
     def optional_text(self, found: dict[str, yaml.Node], name: str, where: str) -> str | None:
         return self.text(found[name], f"{where}.{name}") if name in found else None
+
+    def path_text(self, node: yaml.Node, where: str) -> str:
+        """The path of a file. It is empty only after a complaint."""
+        noted = len(self.found)
+        path = self.text(node, where)
+        if not path and len(self.found) == noted:
+            self.complain(node, f"{where} is empty; name a file")
+        return path
+
+    def path(self, found: dict[str, yaml.Node], name: str, where: str) -> str:
+        return self.path_text(found[name], f"{where}.{name}") if name in found else ""
 
     def number(self, node: yaml.Node, where: str) -> int:
         if not isinstance(node, yaml.ScalarNode) or node.tag != f"{_TAG}int" or not node.value.isdecimal():

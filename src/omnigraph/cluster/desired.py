@@ -5,16 +5,18 @@ All problems are collected in one pass. A desired state with an error is never c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final, TypeAlias
+
+import msgspec
 
 from omnigraph.api.cluster import DeclaredResource, Dependency, is_ok
 from omnigraph.cluster.addresses import (
     CLUSTER_SCOPE,
     RESOURCE_ID,
     Address,
+    Kind,
     graph_address,
     pipeline_address,
     policy_address,
@@ -24,17 +26,18 @@ from omnigraph.cluster.addresses import (
     unservable,
 )
 from omnigraph.cluster.blob_bases import blob_policy
+from omnigraph.cluster.catalog import Catalog, query_path
 from omnigraph.cluster.config import PipelineSettings
 from omnigraph.cluster.config_file import ConfigFile
 from omnigraph.cluster.diagnostics import Diagnostic, error, warning
-from omnigraph.cluster.digests import config_digest, embedding_provider_digest, graph_digest
+from omnigraph.cluster.digests import composite_digest, config_digest, embedding_provider_digest
 from omnigraph.cluster.policy_files import read_policy, refuse_bound_twice, scopes_of
 from omnigraph.cluster.providers import bound_provider, check_profile
 from omnigraph.cluster.query_files import QueryFiles
 from omnigraph.cluster.sources import Source, UnreadableError, read_source
 from omnigraph.cluster.state import Resource
-from omnigraph.engine.sources import BrokenSchema, CheckedSchema, SchemaFlaw, check_schema
-from omnigraph.errors import OmniGraphError
+from omnigraph.engine.sources import BrokenSchema, CheckedSchema, SchemaFlaw, check_schema, declared_queries
+from omnigraph.errors import CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 
 CheckPipeline: TypeAlias = Callable[[CheckedSchema], None]
 ReadPipeline: TypeAlias = Callable[[str, str], CheckPipeline]
@@ -54,14 +57,12 @@ class Desired:
     dependencies: set[tuple[str, str]] = field(default_factory=set)
     schemas: dict[str, CheckedSchema | None] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
+    config_digest: str = ""
+    """Depends on the files alone, not on what is applied."""
 
     @property
     def is_valid(self) -> bool:
         return is_ok(tuple(self.found))
-
-    @cached_property
-    def config_digest(self) -> str:
-        return config_digest(self.file.config, self.digests)
 
     @property
     def digests(self) -> dict[str, str]:
@@ -82,14 +83,47 @@ class Desired:
 
 def load_desired(file: ConfigFile, read_pipeline: ReadPipeline) -> Desired:
     """Everything that a configuration comes to, with everything that is wrong with it in `found`."""
-    desired = Desired(file)
+    desired = Desired(file, found=list(file.found))
     _providers(desired)
     for graph_id in file.config.graphs:
         _graph(desired, graph_id)
     _policies(desired)
     for name, settings in file.config.pipelines.items():
         _pipeline(desired, name, settings, read_pipeline)
+    desired.config_digest = config_digest(file.config, desired.digests)
     return desired
+
+
+def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], catalog: Catalog) -> None:
+    """Leave stored queries as they are recorded when only other queries of their file were edited.
+
+    The digest of a query is that of its whole file. Queries with one recorded digest were applied from the same bytes,
+    so one payload is read for each file that changed. A payload that can't be read keeps nothing: its queries are
+    stored again.
+    """
+    edited: dict[tuple[str, str], list[Address]] = {}
+    for text in desired.resources.keys() & before.keys():
+        address, recorded = Address.parse(text), before[text].digest
+        if address is not None and address.kind is Kind.QUERY and recorded != desired.resources[text].digest:
+            edited.setdefault((address.graph or "", recorded), []).append(address)
+    declared: dict[str, dict[str, object]] = {}
+    for (graph_id, recorded), addresses in edited.items():
+        try:
+            payload = catalog.read(query_path(graph_id, addresses[0].name, recorded), recorded).decode("utf-8")
+            applied = frozenset(declared_queries(payload, graph_id))
+        except (NotFoundError, IntegrityError, StorageError, CompileError, UnicodeDecodeError):
+            continue
+        for address in addresses:
+            source = desired.sources[str(address)]
+            if source.digest not in declared:
+                queries = declared_queries(source.text, source.shown)
+                declared[source.digest] = {query.name.text: query for query in queries}
+            if declared[source.digest][address.name] in applied:
+                desired.resources[str(address)] = before[str(address)]
+    for graph_id in {graph_id for graph_id, _ in edited}:
+        graph = graph_address(graph_id)
+        digest = composite_digest(desired.resources, graph_id)
+        desired.resources[graph] = msgspec.structs.replace(desired.resources[graph], digest=digest)
 
 
 def default_deny(desired: Desired) -> list[Diagnostic]:
@@ -148,25 +182,18 @@ def _graph(desired: Desired, graph_id: str) -> None:
         desired.resources[of_schema] = Resource(digest=schema.digest)
         desired.sources[of_schema] = schema
         desired.dependencies.add((of_schema, graph))
-    bound = desired.resources.get(provider) if provider is not None else None
     if provider is not None:
         desired.dependencies.add((graph, provider))
-    desired.resources[graph] = Resource(
-        digest=graph_digest(
-            graph_id,
-            schema.digest if schema is not None else None,
-            {name: source.digest for name, source in files.queries.items()},
-            (provider, bound.digest) if provider is not None and bound is not None else None,
-            blobs,
-        ),
-        embedding_provider=provider,
-        external_blob_policy=blobs,
-    )
+    declared = Resource(digest="", embedding_provider=provider, external_blob_policy=blobs)
+    digest = composite_digest({**desired.resources, graph: declared}, graph_id)
+    desired.resources[graph] = msgspec.structs.replace(declared, digest=digest)
 
 
 def _schema(desired: Desired, graph_id: str, shown: str) -> Source | None:
     where = f"graphs.{graph_id}.schema"
     desired.schemas[graph_id] = None
+    if not shown:
+        return None
     try:
         source = read_source(desired.file.directory, shown)
     except UnreadableError as problem:
@@ -210,6 +237,8 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
         known = ", ".join(sorted(desired.file.config.graphs)) or "none"
         message = f"there is no graph '{graph_id}'; declared graphs: {known}"
         desired.found.append(error("unknown_pipeline_graph", f"{where}.graph", message))
+    if not settings.file:
+        return
     try:
         source = read_source(desired.file.directory, settings.file)
         check = read_pipeline(source.text, settings.file)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from omnigraph.cluster.addresses import Kind, graph_address, schema_address
+from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
 from omnigraph.cluster.config import ClusterConfig
-from omnigraph.cluster.state import BlobPolicy, State
+from omnigraph.cluster.state import BlobPolicy, Resource
 from omnigraph.embeddings.profile import EmbeddingProfile
 
 
@@ -49,11 +49,11 @@ def config_digest(config: ClusterConfig, digests: Mapping[str, str]) -> str:
     return file_digest("".join(f"{part}\0" for part in parts).encode())
 
 
-def recorded_graph_digest(state: State, graph_id: str) -> str:
-    """What the digest of an applied graph has to be, by the other resources that the same state records."""
-    resources = state.resources
+def composite_digest(resources: Mapping[str, Resource], graph_id: str) -> str:
+    """What the digest of a graph has to be, by the other resources beside it."""
     schema = resources.get(schema_address(graph_id))
-    queries = {address.name: q.digest for address, q in state.of_kind(Kind.QUERY) if address.graph == graph_id}
+    addresses = ((address, resource) for text, resource in resources.items() if (address := Address.parse(text)))
+    queries = {a.name: query.digest for a, query in addresses if a.kind is Kind.QUERY and a.graph == graph_id}
     graph = resources[graph_address(graph_id)]
     bound = graph.embedding_provider
     provider = resources.get(bound) if bound is not None else None

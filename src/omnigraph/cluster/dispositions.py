@@ -1,7 +1,8 @@
 """What becomes of each change: applied, derived, deferred or blocked, and why. Pure.
 
 A change is blocked when what it needs is not there, and also when it would leave something that stays without what it
-needs: rules of a graph whose delete waits for approval stay, and so does the provider that such a graph embeds with.
+needs: a graph whose delete waits for approval keeps its rules and the provider that it embeds with. A policy that such
+a graph shares with others is still updated; it stays bound to the graph until the graph is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 from omnigraph.api.cluster import ClusterChange
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
-from omnigraph.cluster.addresses import Address, Kind, graph_address, schema_address
+from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, graph_address, schema_address
 from omnigraph.cluster.diagnostics import Diagnostic, warning
 from omnigraph.cluster.state import Resource
 
@@ -109,11 +110,18 @@ class _Classifier:
     def _policy(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         had = self.outlook.before[change.resource].applies_to if change.resource in self.outlook.before else None
         has = self.outlook.after[change.resource].applies_to if change.resource in self.outlook.after else None
-        lost = [scope for scope in had or () if scope not in (has or ())]
-        if any(self._stays_undeclared(scope) for scope in lost):
+        kept = [scope for scope in had or () if scope not in (has or ()) and self._stays_undeclared(scope)]
+        if kept and not self._can_keep(change, {*(had or ())} == {*(has or ()), *kept}, has or ()):
             return _blocked(DEPENDENCY)
         # Rules may move from one bundle to another: neither does without the other.
         return self._bound((*(had or ()), *(has or ())))
+
+    @staticmethod
+    def _can_keep(change: ClusterChange, is_bound_as_before: bool, scopes: Collection[str]) -> bool:
+        """Whether a policy can change and stay bound to a graph that is not declared any more. Rules of the server are
+        never rules of a graph, and losing that binding alone does not count as a change yet."""
+        is_same = is_bound_as_before and change.before_digest == change.after_digest
+        return change.operation is ResourceOperation.UPDATE and not is_same and CLUSTER_SCOPE not in scopes
 
     def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         if change.operation is ResourceOperation.DELETE:
@@ -169,6 +177,17 @@ def demoted(
         return blocked(change, DEPENDENCY) if is_lost or graphs & bound else change
 
     return tuple(map(of, changes))
+
+
+def bound_until_deleted(had: Resource, changes: Iterable[ClusterChange]) -> tuple[str, ...]:
+    """The graphs that an applied policy stays bound to although its configuration no longer names them, because they
+    are not deleted yet."""
+    waiting = {
+        other.resource
+        for other in changes
+        if other.operation is ResourceOperation.DELETE and other.disposition is not ChangeDisposition.APPLIED
+    }
+    return tuple(scope for scope in had.applies_to or () if scope in waiting)
 
 
 def blocked(change: ClusterChange, reason: str) -> ClusterChange:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from omnigraph.cluster.addresses import Address, graph_address, schema_address
-from omnigraph.cluster.digests import recorded_graph_digest
+from omnigraph.cluster.digests import composite_digest
 from omnigraph.cluster.ledger import Recorded
 from omnigraph.cluster.state import (
     AppliedRevision,
@@ -61,7 +61,7 @@ class Draft:
         )
         for graph_id in state.graph_ids:
             address = graph_address(graph_id)
-            digest = recorded_graph_digest(state, graph_id)
+            digest = composite_digest(state.resources, graph_id)
             resources[address] = msgspec.structs.replace(resources[address], digest=digest)
         return state
 

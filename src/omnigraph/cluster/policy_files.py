@@ -64,6 +64,8 @@ def read_policy(
 ) -> tuple[Source | None, list[Diagnostic]]:
     """The file of a policy, checked for where it is bound to, with its tests run."""
     where = f"policies.{name}"
+    if not policy.file:
+        return None, []
     try:
         source = read_source(directory, policy.file)
     except UnreadableError as problem:

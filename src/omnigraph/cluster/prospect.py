@@ -13,10 +13,10 @@ import msgspec
 from omnigraph.api.cluster import ClusterChange
 from omnigraph.cluster.addresses import graph_address, schema_address
 from omnigraph.cluster.approvals import Gates, find_gates
-from omnigraph.cluster.desired import Desired
+from omnigraph.cluster.desired import Desired, keep_unchanged_queries
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
 from omnigraph.cluster.diff import difference
-from omnigraph.cluster.digests import recorded_graph_digest
+from omnigraph.cluster.digests import composite_digest
 from omnigraph.cluster.dispositions import Outlook, classified
 from omnigraph.cluster.draft import Draft
 from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
@@ -56,6 +56,7 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
         if settlement.found:
             session.ledger.refuse_overtaken(recorded)
     before = settlement.draft.state().resources
+    keep_unchanged_queries(desired, before, session.catalog)
     after = desired.resources
     changes = difference(before, after)
     gates = find_gates(session.store, changes, desired.config_digest, settlement.draft)
@@ -105,7 +106,7 @@ def refuse_uncovered(state: State) -> None:
             "back what was written there",
         )
         for graph_id in state.graph_ids
-        if recorded_graph_digest(state, graph_id) != state.resources[graph_address(graph_id)].digest
+        if composite_digest(state.resources, graph_id) != state.resources[graph_address(graph_id)].digest
     ]
     if found:
         raise ClusterError(found)

@@ -77,7 +77,7 @@ class QueryFiles:
             message = "a name has letters, digits, _ and -, and begins with a letter or _"
             self.found.append(error("invalid_resource_id", where, message))
             return
-        source = self._read(file, f"{where}.file")
+        source = self._read(file, f"{where}.file") if file else None
         declared = self._declared(source, f"{where}.file") if source is not None else None
         if source is None or declared is None:
             return
@@ -96,7 +96,7 @@ class QueryFiles:
 
     def _declared(self, source: Source, where: str) -> list[str] | None:
         try:
-            return declared_queries(source.text, source.shown)
+            return [query.name.text for query in declared_queries(source.text, source.shown)]
         except CompileError as problem:
             self.found.append(error("query_parse_error", where, str(problem)))
             return None

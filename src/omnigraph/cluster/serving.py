@@ -18,7 +18,7 @@ from omnigraph.cluster.addresses import Address, Kind, graph_address
 from omnigraph.cluster.applied import read_applied
 from omnigraph.cluster.catalog import Catalog, pipeline_path, policy_path, query_path
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
-from omnigraph.cluster.digests import embedding_provider_digest, recorded_graph_digest
+from omnigraph.cluster.digests import composite_digest, embedding_provider_digest
 from omnigraph.cluster.ledger import graph_uri, revision_path
 from omnigraph.cluster.state import BlobPolicy, Resource, State
 from omnigraph.embeddings.client import open_client
@@ -171,7 +171,7 @@ class _Verification:
         address = graph_address(graph_id)
         resource = self._state.resources[address]
         embedding = self._embedding(address, resource.embedding_provider)
-        if recorded_graph_digest(self._state, graph_id) != resource.digest:
+        if composite_digest(self._state.resources, graph_id) != resource.digest:
             self._found.append(
                 error(
                     "external_blob_policy_digest_mismatch",

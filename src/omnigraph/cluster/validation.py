@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnigraph.api.cluster import ClusterValidated, is_ok
-from omnigraph.cluster.config_file import ConfigFile, read_config
+from omnigraph.cluster.config_file import ConfigFile, survey_config
 from omnigraph.cluster.desired import Desired, ReadPipeline, default_deny, load_desired
 from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error
 from omnigraph.cluster.storage_root import CONFIG_FILE, shown_directory
@@ -17,9 +17,9 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
     desired: Desired | None = None
     found: list[Diagnostic] = []
     try:
-        file = read_config(source)
+        file = survey_config(source)
         desired = load_desired(file, read_pipeline)
-        found += [*_storage_findings(file), *desired.found]
+        found += [*(() if file.found else _storage_findings(file)), *desired.found]
         if is_ok(tuple(found)):
             found += default_deny(desired)
     except ClusterError as problem:

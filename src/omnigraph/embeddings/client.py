@@ -66,6 +66,10 @@ class EmbeddingClient:
     def model(self) -> str:
         return self.config.model
 
+    @property
+    def is_mock(self) -> bool:
+        return self.config.is_mock
+
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
         return self.embed(text, dimension, Role.QUERY)
 
@@ -226,7 +230,12 @@ class EnvironmentEmbedder:
     def model(self) -> str:
         """Known without a key: that a graph needs another model is told before that a key is missing."""
         with self._lock:
-            return model_from_environment(self._environment) if self._client is None else self._client.model
+            return model_from_environment(self._environment)[0] if self._client is None else self._client.model
+
+    @property
+    def is_mock(self) -> bool:
+        with self._lock:
+            return model_from_environment(self._environment)[1] if self._client is None else self._client.is_mock
 
     def embed_query(self, text: str, dimension: int) -> NDArray[np.float32]:
         return self.client.embed_query(text, dimension)

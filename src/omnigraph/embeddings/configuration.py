@@ -68,6 +68,10 @@ class EmbeddingConfig:
     base_url: str = ""
     api_key: str = field(default="", repr=False)
 
+    @property
+    def is_mock(self) -> bool:
+        return self.provider is ProviderKind.MOCK
+
 
 def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
     """Resolve a configuration: mock flag, provider, base URL, model, key, in this order."""
@@ -85,9 +89,11 @@ def config_from_environment(environment: Mapping[str, str]) -> EmbeddingConfig:
     raise EmbeddingError(f"{' or '.join(defaults.key_variables)} is required for the {kind} embedding provider")
 
 
-def model_from_environment(environment: Mapping[str, str]) -> str:
-    """The model of that configuration, for which no key is needed: a wrong model is told before a missing key."""
-    return _value(environment, MODEL) or DEFAULTS[_chosen(environment)].model
+def model_from_environment(environment: Mapping[str, str]) -> tuple[str, bool]:
+    """The model of that configuration, and whether it is only a label of the mock. No key is needed: that a model is
+    wrong is reported before that a key is missing."""
+    kind = _chosen(environment)
+    return _value(environment, MODEL) or DEFAULTS[kind].model, kind is ProviderKind.MOCK
 
 
 def _chosen(environment: Mapping[str, str], *, warn: bool = False) -> ProviderKind:

@@ -1,31 +1,35 @@
 """Exports: a snapshot written out so that loading it into a fresh graph gives an equal one.
 
-NDJSON is the exchange form, one entity per line; Parquet and Arrow files, one per type, are for other tools. An export
-reads one pinned snapshot in bounded pieces and never opens the object behind an external blob.
+NDJSON is the exchange form, one entity per line; Parquet, Arrow and CSV files, one per type, are for other tools. An
+export reads one pinned snapshot in bounded pieces and never opens the object behind an external blob.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.api.cell_text import csv_line
 from omnigraph.api.changes import EVERYTHING, ChangeScope
-from omnigraph.api.enums import FileFormat
+from omnigraph.api.enums import Dates, FileFormat
 from omnigraph.api.export import ByteWriter, ExportedFile
+from omnigraph.engine.object_store import new_object_id
 from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.rows.columns import arrow_type
-from omnigraph.engine.rows.export_form import record_lines
+from omnigraph.engine.rows.export_form import property_values, record_lines
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.running_exports import RUNNING_EXPORTS
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
-from omnigraph.language.catalog import Property
+from omnigraph.language.catalog import Property, TableType
+from omnigraph.language.source import did_you_mean
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _ROWS = 8_192
@@ -34,16 +38,23 @@ _ROWS_WITH_BLOBS = 256
 _CHUNK_BYTES = 64 << 10
 
 
-def export_lines(snapshot: Snapshot, types: Collection[str] = (), scope: ChangeScope = EVERYTHING) -> Iterator[bytes]:
+def export_lines(
+    snapshot: Snapshot,
+    types: Collection[str] = (),
+    scope: ChangeScope = EVERYTHING,
+    *,
+    dates: Dates = Dates.EPOCH,
+) -> Iterator[bytes]:
     """One line per entity, without its line end: edge types before node types, each by name, entities by id."""
     with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
         for state in _chosen(snapshot, types, scope):
-            yield from entity_lines(state, _all_rows(state, snapshot))
+            yield from entity_lines(state, _all_rows(state, snapshot), dates)
 
 
-def export_text(snapshot: Snapshot, types: Collection[str] = ()) -> Iterator[str]:
+def export_text(snapshot: Snapshot, types: Collection[str] = (), *, epoch: bool = False) -> Iterator[str]:
     """The same as text, each line with its line end."""
-    return (f"{line.decode()}\n" for line in export_lines(snapshot, types))
+    dates = Dates.EPOCH if epoch else Dates.ISO
+    return (f"{line.decode()}\n" for line in export_lines(snapshot, types, dates=dates))
 
 
 def write_lines(lines: Iterator[bytes], writer: ByteWriter) -> int:
@@ -66,8 +77,13 @@ def export_files(
     format: str,
     types: Collection[str] = (),
     progress: Progress | None = None,
+    *,
+    force: bool = False,
 ) -> list[ExportedFile]:
-    """One file per type, `node.<Type>.parquet` or `edge.<Type>.arrow`, with property names as columns."""
+    """One file per type, `node.<Type>.parquet` or `edge.<Type>.csv`, with property names as columns.
+
+    A file appears under its name when it is complete. One that exists is kept and refuses the export, unless `force`.
+    """
     try:
         chosen = FileFormat(format)
     except ValueError:
@@ -77,8 +93,13 @@ def export_files(
         folder.mkdir(parents=True, exist_ok=True)
         with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
             states = _chosen(snapshot, types, EVERYTHING)
+            paths = {state.type_key: folder / f"{state.type.kind}.{state.type.name}.{chosen.value}" for state in states}
+            if not force and (taken := next((path for path in paths.values() if path.exists()), None)) is not None:
+                raise _taken(taken)
             tally = Tally(progress, "entities", sum(state.state.rows for state in states))
-            return [_write_file(state, snapshot, folder, chosen, tally) for state in states]
+            return [
+                _write_file(state, snapshot, paths[state.type_key], chosen, tally, replaces=force) for state in states
+            ]
     except OSError as error:
         raise BadRequestError(f"can't write to '{folder}': {error.strerror or error}") from None
 
@@ -88,7 +109,8 @@ def _chosen(snapshot: Snapshot, types: Collection[str], scope: ChangeScope) -> l
     names = {state.type.name for state in states.values()}
     for name in types:
         if name not in names:
-            raise BadRequestError(f"unknown export type '{name}'")
+            hint = did_you_mean(name, names)
+            raise BadRequestError(f"unknown export type '{name}'" + (f"; {hint}" if hint else ""))
     return [
         state
         for _, state in sorted(states.items())
@@ -109,28 +131,74 @@ def entity_batches(state: TypeState, row_ids: RowIds) -> Iterator[pa.Table]:
     yield from state.batches(row_ids, _ROWS_WITH_BLOBS if state.blob_columns else _ROWS)
 
 
-def entity_lines(state: TypeState, row_ids: RowIds) -> Iterator[bytes]:
+def entity_lines(state: TypeState, row_ids: RowIds, dates: Dates) -> Iterator[bytes]:
     """Some entities of a type as graph records, in the order asked for. Bulk exports call it on executors."""
     for rows in entity_batches(state, row_ids):
-        yield from record_lines(state.type, rows)
+        yield from record_lines(state.type, rows, dates)
 
 
-def _write_file(state: TypeState, snapshot: Snapshot, folder: Path, format: FileFormat, tally: Tally) -> ExportedFile:
-    path = folder / f"{state.type.kind}.{state.type.name}.{format.value}"
-    schema = _file_schema(state)
+def _write_file(
+    state: TypeState, snapshot: Snapshot, path: Path, format: FileFormat, tally: Tally, *, replaces: bool
+) -> ExportedFile:
     written = 0
-    with _writer(path, schema, format) as writer:
+    with _completed(path, replaces=replaces) as part, _writer(part, state, format) as write:
         for rows in entity_batches(state, _all_rows(state, snapshot)):
-            writer.write_table(rows.rename_columns(schema.names).cast(schema))
+            write(rows)
             written += rows.num_rows
             tally.add(rows.num_rows, state.type_key)
     return ExportedFile(state.type_key, str(path), written)
 
 
-def _writer(path: Path, schema: pa.Schema, format: FileFormat) -> Any:
-    if format is FileFormat.PARQUET:
-        return pq.ParquetWriter(path, schema)
-    return pa.ipc.new_file(str(path), schema)
+@contextmanager
+def _completed(path: Path, *, replaces: bool) -> Iterator[Path]:
+    """A file beside `path` that takes its name once it is whole. Nothing is left of one that is not."""
+    part = path.with_name(f".{path.name}.{new_object_id()}.part")
+    try:
+        yield part
+        if replaces:
+            os.replace(part, path)
+        else:
+            _take_name(part, path)
+    except FileExistsError:
+        raise _taken(path) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _take_name(part: Path, path: Path) -> None:
+    """Unlike a rename, this never takes the place of another file."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links: an empty file claims the name first
+        path.open("xb").close()
+        os.replace(part, path)
+
+
+def _taken(path: Path) -> BadRequestError:
+    return BadRequestError(f"'{path}' exists already; export into another directory, or replace it with --force")
+
+
+@contextmanager
+def _writer(path: Path, state: TypeState, format: FileFormat) -> Iterator[Callable[[pa.Table], None]]:
+    """What writes rows of a type to a new file."""
+    schema = _file_schema(state)
+    if format is FileFormat.CSV:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(csv_line(schema.names) + "\n")
+            yield lambda rows: file.writelines(_csv_lines(state.type, rows))
+        return
+    is_parquet = format is FileFormat.PARQUET
+    with pq.ParquetWriter(path, schema) if is_parquet else pa.ipc.new_file(str(path), schema) as writer:
+        yield lambda rows: writer.write_table(rows.rename_columns(schema.names).cast(schema))
+
+
+def _csv_lines(type_: TableType, rows: pa.Table) -> Iterator[str]:
+    """Rows as `load --type` reads them."""
+    keys = zip(*(rows.column(name).to_pylist() for name in type_.system_columns), strict=True)
+    for key, values in zip(keys, property_values(type_, rows, Dates.ISO), strict=True):
+        yield csv_line([*key, *values.values()]) + "\n"
 
 
 def _file_schema(state: TypeState) -> pa.Schema:

@@ -109,3 +109,8 @@ def real_place(uri: str) -> str:
     """As `normal_uri`, with the links of a local path followed: two names of one place become one."""
     location = Location.parse(uri)
     return os.path.realpath(location.local_root) if location.is_local else location.uri
+
+
+def is_local(uri: str) -> bool:
+    """Whether a place is a path of this machine."""
+    return Location.parse(uri).is_local

@@ -12,6 +12,7 @@ from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.syntax import Query
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.parser import parse_recovering
 from omnigraph.language.source import DiagnosticSink, SourceText
@@ -52,6 +53,7 @@ def check_schema(text: str, path: str) -> CheckedSchema | BrokenSchema:
         return BrokenSchema(SchemaFlaw.MEANING, error)
 
 
-def declared_queries(text: str, path: str) -> list[str]:
-    """The names of the queries of a text, in its order. Raises `CompileError` when it does not parse."""
-    return [query.name.text for query in parse_queries(text, path).queries]
+def declared_queries(text: str, path: str) -> tuple[Query, ...]:
+    """The queries of a text, in its order; two layouts of one query are equal. Raises `CompileError` when the text
+    does not parse."""
+    return parse_queries(text, path).queries

@@ -216,19 +216,23 @@ class Workspace(Resources):
             return publish.commit(self, branch, prepare, intent, strict=strict)
 
     def commit_on_new_branch(
-        self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan], intent: Intent
-    ) -> PublishedCommit:
-        """A new branch whose first commit is this write. Either both come into being or neither does."""
+        self, name: str, source: str, prepare: Callable[[WriteTxn], PublishPlan | None], intent: Intent
+    ) -> PublishedCommit | None:
+        """A new branch whose first commit is this write. Either both come into being or neither does.
+
+        When `prepare` found nothing to do, the branch is all there is, and the answer None.
+        """
         name, branches = name.strip(), self.root.branches
         with BRANCH_LOCKS.hold(self.lock_key(name)), held_source(self.root, source) as fork:
             ref = branches.draft(name, fork.ref, fork.entry, actor=intent.actor)
             txn = WriteTxn(self, ref, fork.entry, intent)
+            plan = prepare(txn)
             # Nobody can find the log of a drafted branch, so the commit is not visible before the branch is.
-            published = publish.publish(txn, prepare(txn))
+            published = None if plan is None else publish.publish(txn, plan)
             try:
                 branches.establish(ref, fork.age)
             except StorageError as error:
-                if error.may_have_happened:
+                if error.may_have_happened and published is not None:
                     raise CommitOutcomeUnknownError(published.commit_id, str(error)) from error
                 raise
             return published
@@ -242,14 +246,14 @@ class GraphHandle(Protocol):
     """Whatever stands for an open graph outside the engine, such as `omnigraph.Graph`."""
 
     @property
-    def workspace(self) -> Workspace: ...
+    def _workspace(self) -> Workspace: ...
 
 
 @contextmanager
 def opened(graph: GraphHandle | str | Path) -> Iterator[Workspace]:
     """The workspace of an open graph; of a location, one that is open for as long as the block runs."""
     if not isinstance(graph, str | Path):
-        yield graph.workspace
+        yield graph._workspace
         return
     workspace = Workspace.open(graph)
     try:

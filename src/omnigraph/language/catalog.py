@@ -279,8 +279,7 @@ class Catalog(Struct, frozen=True, dict=True):
             found: TableType | None = types.get(bare)
             if found is not None and kind in ("", wanted):
                 return found
-        hint = did_you_mean(bare, [*self.nodes, *self.edges])
-        raise BadRequestError(f"the graph has no type '{name}'" + (f"; {hint}" if hint else ""))
+        raise unknown_type(name, self)
 
     def incident_edges(self, node_type: str) -> tuple[EdgeType, ...]:
         """Edge types that touch a node type at either end, in catalog order."""
@@ -368,3 +367,18 @@ def index_kinds_of(
 
 def _is_ordered(property_type: PropertyType) -> bool:
     return not (property_type.is_blob or property_type.is_vector or property_type.list)
+
+
+def check_type_names(names: Iterable[str], *catalogs: Catalog) -> None:
+    """Refuse a filter by a type that none of the catalogs declares: it would let nothing through, silently."""
+    for name in sorted(names):
+        if not any(name in catalog.nodes or name in catalog.edges for catalog in catalogs):
+            raise unknown_type(name, *catalogs)
+
+
+def unknown_type(name: str, *catalogs: Catalog) -> BadRequestError:
+    """The error for the name of a type, with the known one that was probably meant."""
+    known = {known for catalog in catalogs for known in (*catalog.nodes, *catalog.edges)}
+    bare = name.rpartition(":")[2]
+    hint = f"did you mean '{bare}'?" if bare in known else did_you_mean(bare, known)
+    return BadRequestError(f"the graph has no type '{name}'" + (f"; {hint}" if hint else ""))

@@ -1,4 +1,5 @@
-"""Lints one `.gq` file against a catalog. The fields of the report are the wire form that editors and CI read.
+"""Lints one `.gq` file against a catalog, or a schema alone. The fields of the report are the wire form that editors
+and CI read.
 
 The CLI and the server call `lint_queries`. It parses and typechecks and never lowers: what only execution refuses
 is no lint error.
@@ -7,7 +8,8 @@ is no lint error.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -17,6 +19,7 @@ from omnigraph.language.catalog import Catalog, NodeType
 from omnigraph.language.query.compile import CompiledQuery, compile_queries
 from omnigraph.language.query.operation import Operation
 from omnigraph.language.query.resolved import ResolvedUpdate, ResolvedWrites
+from omnigraph.language.schema.compile import compile_schema
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -107,20 +110,25 @@ class LintReport(Struct, frozen=True):
     def exit_code(self) -> int:
         return 1 if self.errors else 0
 
-    def lines(self) -> Iterator[str]:
-        """The report for a person."""
+    def lines(self, diagnostics: Mapping[str, Sequence[Diagnostic]] | None = None) -> Iterator[str]:
+        """The report for a person; with the diagnostics of the same file, every error comes with its line of source."""
+        shown = diagnostics or {}
+        if not self.query_path and not self.errors:
+            yield f"OK    schema {self.schema_source.path}"
         for result in self.results:
             if result.error is None:
                 yield f"OK    query `{result.name}` ({result.kind})"
             else:
-                yield f"ERROR query `{result.name}`: {_indented(result.error)}"
+                yield f"ERROR query `{result.name}`: {_indented(_shown(shown.get(result.name)) or result.error)}"
             for warning in result.warnings:
                 yield f"WARN  query `{result.name}`: {warning}"
         for finding in self.findings:
             label = {"error": "ERROR", "warning": "WARN ", "info": "INFO "}[finding.severity]
-            yield f"{label} {finding.code}: {_indented(finding.message)}"
+            text = _shown(shown.get(finding.message)) or finding.message
+            yield f"{label} {finding.code}: {_indented(text)}"
+        counted = "1 query" if len(self.results) == 1 else f"{len(self.results)} queries"
         yield (
-            f"INFO  Lint complete: {len(self.results)} queries processed ({self.errors} error(s), "
+            f"INFO  Lint complete: {counted} processed ({self.errors} error(s), "
             f"{self.warnings} warning(s), {self.infos} info item(s))"
         )
 
@@ -129,8 +137,11 @@ def _indented(text: str) -> str:
     return text.replace("\n", "\n      ")
 
 
-def lint_queries(catalog: Catalog, query_text: str, *, query_path: str, schema_source: SchemaSource) -> LintReport:
-    """The report on one file. Never raises for anything that the file holds."""
+def lint_queries(
+    catalog: Catalog, query_text: str, *, query_path: str, schema_source: SchemaSource, pedantic: bool = False
+) -> LintReport:
+    """The report on one file. Never raises for anything that the file holds. Findings that are a matter of taste (L201)
+    are only made when `pedantic` asks for them."""
     try:
         queries = compile_queries(query_text, catalog, query_path).queries
     except CompileError as error:
@@ -138,8 +149,38 @@ def lint_queries(catalog: Catalog, query_text: str, *, query_path: str, schema_s
         return LintReport.of(schema_source, query_path, (), (finding,))
     results = tuple(_result(query) for query in queries)
     valid = [query for query, result in zip(queries, results, strict=True) if result.error is None]
-    findings = sorted(_never_updated(valid), key=lambda finding: finding.rank)
+    findings = sorted(_never_updated(valid), key=lambda finding: finding.rank) if pedantic else ()
     return LintReport.of(schema_source, query_path, results, tuple(findings))
+
+
+def lint_schema(text: str, path: str) -> tuple[LintReport, dict[str, tuple[Diagnostic, ...]]]:
+    """The report on a schema alone, and its diagnostics by the finding that each became."""
+    try:
+        compile_schema(text, path)
+    except CompileError as error:
+        by_message: dict[str, tuple[Diagnostic, ...]] = {_spell(found): (found,) for found in error.diagnostics}
+        findings = tuple(Finding("error", _code(shown[0]), message) for message, shown in by_message.items())
+        return LintReport.of(SchemaSource.file(path), "", (), findings), by_message
+    return LintReport.of(SchemaSource.file(path), "", (), ()), {}
+
+
+def _code(diagnostic: Diagnostic) -> str:
+    return UNPARSABLE if diagnostic.code.endswith("error") else diagnostic.code
+
+
+def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[str, tuple[Diagnostic, ...]]:
+    """What is wrong with the queries of a file, by their names; of a file that does not parse, by its finding."""
+    try:
+        queries = compile_queries(query_text, catalog, query_path).queries
+    except CompileError as error:
+        return {_spelled(error.diagnostics): error.diagnostics}
+    found = {}
+    for query in queries:
+        try:
+            _ = query.operation
+        except CompileError as error:
+            found[query.name] = error.diagnostics
+    return found
 
 
 def _result(query: CompiledQuery) -> QueryResult:
@@ -162,6 +203,17 @@ def _spell(diagnostic: Diagnostic) -> str:
     where = "" if diagnostic.span is None else f" (line {diagnostic.span.line}, column {diagnostic.span.column})"
     hint = "" if diagnostic.suggestion is None else f"; {diagnostic.suggestion}"
     return f"{coded}: {diagnostic.message}{where}{hint}"
+
+
+def _shown(diagnostics: Sequence[Diagnostic] | None) -> str:
+    """The same with the line of source and a caret below each."""
+    return "\n".join(line for diagnostic in diagnostics or () for line in _shown_lines(diagnostic))
+
+
+def _shown_lines(diagnostic: Diagnostic) -> Iterator[str]:
+    excerpt = diagnostic.render().split("\n")[1:]
+    yield _spell(replace(diagnostic, suggestion=None) if excerpt else diagnostic)
+    yield from excerpt
 
 
 def _never_updated(queries: Iterable[CompiledQuery]) -> Iterator[Finding]:

@@ -15,6 +15,9 @@ from itertools import pairwise
 
 from omnigraph.errors import CompileError, Diagnostic, Span
 
+TOO_LARGE = "limit error"
+"""The code of a finding about a text, or a part of one, that exceeds a limit. The message names the limit."""
+
 # Python strings can hold what no UTF-8 file can; it must never reach a message or a persisted catalog.
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -57,6 +60,14 @@ class SourceText:
         end = self.text.find("\n", start)
         shown = self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
         return LONE_SURROGATE.sub("\ufffd", shown)
+
+    def check_size(self, name: str, limit: int, remedy: str) -> None:
+        """Raises `CompileError` for a text of more bytes than the limit of this name allows."""
+        # Characters first: a text of a hundred megabytes is not encoded to learn that it is too long.
+        size = len(self.text) if len(self.text) > limit else _byte_length(self.text)
+        if size > limit:
+            message = f"{name}: the text has {size} bytes, the limit is {limit}"
+            raise CompileError([self.diagnostic(TOO_LARGE, message, len(self.text), len(self.text), suggestion=remedy)])
 
     def diagnostic(self, code: str, message: str, start: int, end: int, *, suggestion: str | None = None) -> Diagnostic:
         span = self.span(start, end)

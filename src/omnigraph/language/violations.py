@@ -35,6 +35,10 @@ class Sentence(Enum):
     )
     NO_DATA = (ConstraintRule.RECORD, "'data' must be an object, got {shape}")
     NO_NODE_ID = (ConstraintRule.RECORD, "'{name}' must be a string, the id of a node; got {shape}")
+    NO_NODE_KEY = (
+        ConstraintRule.RECORD,
+        "'{name}' must be a string, the id of a {node}, or a value of its key: {reason}",
+    )
     NO_ROW = (ConstraintRule.RECORD, "expected the properties of a {type} by name, got {shape}")
     MALFORMED_ROW = (ConstraintRule.RECORD, "the record is malformed: {reason}")
     UNKNOWN_FIELD = (ConstraintRule.FIELD, "unknown input field '{name}'{suggestion}")

@@ -44,7 +44,12 @@ def _exact(value: Any) -> Any:
 def refused(error: Exception, tool: str, terms: Terms) -> types.CallToolResult:
     """A failure as the caller may see it."""
     output = told(error, tool)
-    members = shortened(wire.to_builtins(output), terms.max_bytes)
+    members = wire.to_builtins(output)
+    # Details are cut before the sentence that says what went wrong.
+    room = terms.max_bytes - len(wire.encode({"error": output.error}))
+    if 2 * room >= terms.max_bytes:
+        members |= shortened({name: value for name, value in members.items() if name != "error"}, room)
+    members = shortened(members, terms.max_bytes)
     named = members.get("code") or members.get("type") or "error"
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=f"{named}: {members['error']}")],

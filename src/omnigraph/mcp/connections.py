@@ -53,23 +53,34 @@ def serve_stdio(access: Access, terms: Terms) -> None:
     anyio.run(run)
 
 
-def serve_http(access: Access, terms: Terms, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Answer HTTP on a socket until a signal says to end. Nobody is asked who they are."""
+def serve_http(
+    access: Access,
+    terms: Terms,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    allowed_hosts: Sequence[str],
+    with_own_names: Callable[[Any], Any],
+) -> None:
+    """Answer HTTP on a socket until a signal says to end. Nobody is asked who they are, so a page in a browser must not
+    reach it by a name that was pointed here: `with_own_names` makes an application that checks the name."""
     import uvicorn
 
     host, port = listener.getsockname()[:2]
     server = protocol_server(lambda _context: access, terms)
-    security = None
+    # Left out, the library's own check would let in nothing but loopback names.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     if host in ("127.0.0.1", "::1"):
-        # A page in a browser must not reach it by a name that leads here.
         hosts = [f"{name}:{port}" for name in _LOOPBACK]
         origins = [f"http://{name}" for name in hosts]
+        hosts += [spelled for name in allowed_hosts for spelled in (name, f"{name}:*")]
         security = TransportSecuritySettings(
             enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
         )
     application = server.streamable_http_app(
         streamable_http_path="/mcp", json_response=True, stateless_http=True, transport_security=security
     )
+    if not security.enable_dns_rebinding_protection:
+        application = with_own_names(application)
     config = uvicorn.Config(application, log_level="warning", access_log=False, lifespan="on")
 
     class Announced(uvicorn.Server):

@@ -18,12 +18,12 @@ SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})
 class WithoutRules:
     """A scope to which no rules are bound: those who prove who they are may read, and nothing else is governed.
 
-    With `actor` None nobody has to prove anything, so everything that concerns one graph is allowed.
+    With `actor` None nobody has to prove anything, so everything is allowed.
     """
 
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
         action = request.action
-        if action in SERVER_ACTIONS:
+        if actor is not None and action in SERVER_ACTIONS:
             return Decision(False, f"policy denied action '{action}': no rules are bound to the server itself")
         if actor is not None and action is not PolicyAction.READ:
             return Decision(False, f"policy denied action '{action}' for actor '{actor}': default-deny, no rules bound")

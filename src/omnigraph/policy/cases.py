@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from omnigraph.api.access import AccessRequest, Gate
+from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import PolicyAction
 from omnigraph.policy.document import Document, Text, Value
 
@@ -42,7 +43,7 @@ class CaseReport:
 
     def lines(self) -> tuple[str, ...]:
         if self.passed:
-            return (f"policy tests passed: {self.cases} cases",)
+            return (f"policy tests passed: {counted(self.cases, 'case')}",)
         return ("policy tests failed:", *self.failures)
 
 

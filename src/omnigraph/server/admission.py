@@ -25,8 +25,14 @@ _ATTEMPTS: Final = 3
 
 
 class Cap(StrEnum):
+    """What a request was refused for."""
+
     REQUESTS = "requests"
     BYTES = "bytes"
+    READS = "reads"
+    READ_THREADS = "read_threads"
+    STREAMS = "streams"
+    FEEDS = "feeds"
 
 
 @dataclass(slots=True)
@@ -81,8 +87,10 @@ class Admission:
                     return
                 self._add(actor, -1, -volume)
         if requests > self._requests_cap:
-            raise self._refusal(Cap.REQUESTS, actor, f"in-flight count cap {self._requests_cap} reached")
-        raise self._refusal(Cap.BYTES, actor, f"byte budget {self._bytes_cap} would be exceeded")
+            raise self._refusal(
+                Cap.REQUESTS, actor, f"in-flight count cap {self._requests_cap} reached (--actor-requests)"
+            )
+        raise self._refusal(Cap.BYTES, actor, f"byte budget {self._bytes_cap} would be exceeded (--actor-bytes)")
 
     def _refusal(self, cap: Cap, actor: str, why: str) -> TooManyRequestsError:
         self._refused(cap)

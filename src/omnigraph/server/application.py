@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -18,14 +19,16 @@ from starlette.types import Receive, Scope, Send
 
 from omnigraph.api import wire
 from omnigraph.api.error_output import ErrorOutput
-from omnigraph.api.parameters import LoadParameters
+from omnigraph.api.parameters import LoadParameters, RowsParameters
 from omnigraph.api.routes import Body, Media, Route
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import (
     ErrorCode,
+    NotFoundError,
     OmniGraphError,
     UnsupportedMediaTypeError,
 )
+from omnigraph.server.admission import Cap
 from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
 from omnigraph.server.answers import (
     Answer,
@@ -43,9 +46,9 @@ from omnigraph.server.exchange import Exchange
 from omnigraph.server.feed_delivery import Feeds
 from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
 from omnigraph.server.handlers.changes import require_feed
-from omnigraph.server.handlers.writes import load_target
+from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.negotiation import chosen_media
-from omnigraph.server.origins import refuse_strangers, refuse_unasked
+from omnigraph.server.origins import Hosts, refuse_strangers, refuse_unasked
 from omnigraph.server.pools import Pools
 from omnigraph.server.router import ROUTER, Match, WrongMethod
 from omnigraph.server.services import RequestRecord
@@ -59,6 +62,7 @@ HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, 
 Result = TypeVar("Result")
 
 _CLOSES: Final = {"Connection": "close"}
+_NO_SUCH_PATH: Final = "there is no such path; name the graph, as in /graphs/<id>/query, or see /openapi.json"
 
 
 class Application:
@@ -70,13 +74,16 @@ class Application:
         tokens: Tokens,
         agents: LoadEndpoint | None = None,
         origins: Collection[str] = (),
+        hosts: Hosts | None = None,
+        refused: Callable[[Cap], None] = lambda cap: None,
     ) -> None:
         self._services = services
         self._agents = None if agents is None else Agents(agents)
         self._origins = frozenset(origins)
+        self._hosts = hosts or Hosts()
         self._tokens = tokens
         self._limits = services.limits
-        self._pools = Pools(services.limits)
+        self._pools = Pools(services.limits, refused)
         self._streams = StreamDelivery(self._pools)
         self._feeds = Feeds(self._pools)
         logging.getLogger("uvicorn.error").addFilter(_is_no_broken_stream)
@@ -111,19 +118,32 @@ class Application:
     async def _exchange(self, exchange: Exchange) -> None:
         matched = ROUTER.match(exchange.raw_path, exchange.method)
         try:
+            if (refusal := self._misdirected(exchange)) is not None:
+                await exchange.answer(error_answer(refusal, exchange.request_id), None)
+                return
             match matched:
                 case Match():
                     await self._routed(exchange, matched)
                 case WrongMethod():
                     await exchange.answer(_wrong_method(exchange, matched), None)
                 case None:
-                    await exchange.answer(Answer(status=404, media=None), None)
+                    await exchange.answer(error_answer(NotFoundError(_NO_SUCH_PATH), exchange.request_id), None)
         except ClientGoneError:
             exchange.broke_off = True
             if exchange.status:
                 raise BrokenStreamError from None
         finally:
             self._record(exchange)
+
+    def _misdirected(self, exchange: Exchange) -> OmniGraphError | None:
+        """Why a request is not meant for this server. A caller with a token is not a page that was led here."""
+        if self._services.states.serving.requires_token:
+            return None
+        try:
+            self._hosts.refuse_others(exchange.hosts, exchange.local_address, exchange.http_version)
+        except OmniGraphError as error:
+            return error
+        return None
 
     async def _routed(self, exchange: Exchange, matched: Match) -> None:
         route = matched.route
@@ -162,15 +182,24 @@ class Application:
             refuse_encoded(exchange.headers.get("content-encoding"))
         if route.request_is_optional:
             refuse_unasked(exchange.headers, self._origins)
-        match route.operation_id:
-            case "loadNdjson":
-                await self._load(exchange, call)
-            case "pollChanges":
-                await self._poll(exchange, call)
-            case "mcp" | "mcpOfServer" if self._agents is not None:
-                await self._answer_agent(exchange, call, self._agents)
-            case _:
-                await self._call(exchange, call)
+        with self._counted(call):
+            match route.operation_id:
+                case "loadNdjson" | "loadRows":
+                    await self._load(exchange, call)
+                case "pollChanges":
+                    await self._poll(exchange, call)
+                case "mcp" | "mcpOfServer" if self._agents is not None:
+                    await self._answer_agent(exchange, call, self._agents)
+                case _:
+                    await self._call(exchange, call)
+
+    def _counted(self, call: Call) -> AbstractContextManager[None]:
+        """A read counts for its actor from here to its last byte. Writes and feeds are counted elsewhere, and what
+        everybody may ask is not."""
+        route = call.route
+        if route.public or call.writes or route.operation_id == "pollChanges":
+            return nullcontext()
+        return self._services.budgets.reading(call.actor)
 
     async def _call(self, exchange: Exchange, call: Call) -> None:
         body = b""
@@ -194,33 +223,41 @@ class Application:
 
     async def _load(self, exchange: Exchange, call: Call) -> None:
         """The actor is asked for before the body is received."""
-        if media_type(exchange.headers.get("content-type")) != Media.NDJSON:
-            raise UnsupportedMediaTypeError(f"the body must be records by line: send it as '{Media.NDJSON}'")
+        media = media_type(exchange.headers.get("content-type"))
+        if media not in call.route.request_media:
+            what = "records by line" if call.route.request_media == (Media.NDJSON,) else "rows of one type"
+            taken = ", ".join(f"'{taken}'" for taken in call.route.request_media)
+            raise UnsupportedMediaTypeError(f"the body must be {what}: send it as {taken}")
         parameters: LoadParameters = decoded_parameters(call.route, exchange.query_string)
         call = replace(call, parameters=parameters)
-        target = await self._pools.read(lambda: load_target(call, parameters.branch, parameters.base))
+        if isinstance(parameters, RowsParameters):
+            row_format(parameters, Media(media))  # what can't be read is refused before it comes
+        target = await self._pools.read(call.actor, lambda: load_target(call, parameters.branch, parameters.base))
         ceiling, seconds = self._ceiling(call.route), self._limits.body_seconds
         async with body_in_file(exchange.receive, ceiling, exchange.declared_length, seconds) as (path, size):
             exchange.received = size
-            received = ReceivedFile(path, size, target)
+            received = ReceivedFile(path, size, target, Media(media))
             answer = await self._in_time(exchange, call, lambda: _handled(replace(call, received_file=received)))
         assert isinstance(answer, Answer)
         await exchange.answer(answer, call.route)
 
     async def _poll(self, exchange: Exchange, call: Call) -> None:
         call = replace(call, parameters=decoded_parameters(call.route, exchange.query_string))
-        await self._pools.read(lambda: require_feed(call))
-        if exchange.is_head or chosen_media(exchange.headers.get("accept"), call.route.media) is Media.JSON:
-            await exchange.answer(await self._feeds.of(call.held).answer(call, exchange), call.route)
-            return
-        slots, graph_id = self._services.streams, call.served.graph_id
-        await self._pools.read(lambda: slots.take(graph_id))
-        self._services.observer.stream_opened(graph_id)
-        try:
-            await self._feeds.of(call.held).stream(call, exchange, lambda error: self._failed(exchange, error))
-        finally:
-            slots.give_back(graph_id)
-            self._services.observer.stream_closed(graph_id)
+        media = chosen_media(exchange.headers.get("accept"), call.route.media)
+        whole, budgets = exchange.is_head or media is Media.JSON, self._services.budgets
+        waits = not whole or bool(call.parameters.wait_ms)
+        with budgets.reading(call.actor):
+            await self._pools.read(call.actor, lambda: require_feed(call))
+        with budgets.following(call.actor) if waits else budgets.reading(call.actor):
+            if whole:
+                await exchange.answer(await self._feeds.of(call.held).answer(call, exchange), call.route)
+                return
+            graph_id = call.served.graph_id
+            self._services.observer.stream_opened(graph_id)
+            try:
+                await self._feeds.of(call.held).stream(call, exchange, lambda error: self._failed(exchange, error))
+            finally:
+                self._services.observer.stream_closed(graph_id)
 
     async def _answer_agent(self, exchange: Exchange, call: Call, agents: Agents) -> None:
         """A request in the protocol of agents. What fails is told in that protocol, as it would be told over HTTP."""
@@ -248,10 +285,17 @@ class Application:
         work = self._services.observer.around(call.route.operation_id, work)
         if call.writes:
             return await self._pools.write(work)
-        running = self._pools.read(work)
         gone = exchange.gone()
+        if call.route.tag == "management":
+            running = self._pools.look(work)
+        else:
+            running = await self._pools.begin_read(call.actor, work, gone)
         either: set[asyncio.Future[Any]] = {running, gone}
-        await asyncio.wait(either, timeout=self._limits.query_seconds, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(either, timeout=self._limits.query_seconds, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the server ends
+            call.cancellation.cancel()
+            raise
         if running.done():
             return running.result()
         call.cancellation.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Final
 
 from starlette.types import ASGIApp
@@ -11,11 +10,11 @@ from starlette.types import ASGIApp
 from omnigraph import __version__
 from omnigraph.server.agents import LoadEndpoint
 from omnigraph.server.application import Application
+from omnigraph.server.budgets import Budgets, WriteTurns
 from omnigraph.server.call import Services
 from omnigraph.server.observing import Observing
-from omnigraph.server.origins import with_origins
+from omnigraph.server.origins import Hosts, with_origins
 from omnigraph.server.states import States
-from omnigraph.server.stream_slots import StreamSlots
 from omnigraph.server.surroundings import Surroundings
 from omnigraph.server.tokens import Tokens
 
@@ -29,11 +28,13 @@ def application(states: States, tokens: Tokens, around: Surroundings, *, agents:
         limits,
         around.admission,
         Observing(around.metrics, around.tracing),
-        StreamSlots(limits.streams_per_graph),
-        threading.Semaphore(limits.write_threads),
+        Budgets(limits, around.metrics.refused),
+        WriteTurns(limits.write_threads),
         __version__,
         os.environ.get(SOURCE_VERSION) or None,
     )
-    answering = Application(services, tokens, agents, around.settings.allow_origins)
+    settings = around.settings
+    hosts = Hosts(settings.host, settings.allowed_hosts)
+    answering = Application(services, tokens, agents, settings.allow_origins, hosts, around.metrics.refused)
     around.draining.then(answering.drain)
-    return around.tracing.traced(with_origins(answering, around.settings.allow_origins))
+    return around.tracing.traced(with_origins(answering, settings.allow_origins))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.api.access import Gate
-from omnigraph.api.limits import Limits
+from omnigraph.api.limits import Limits, QueryLimits
 from omnigraph.cluster.addresses import unservable
 from omnigraph.cluster.diagnostics import ClusterError
 from omnigraph.cluster.ledger import cluster_around
@@ -26,7 +26,7 @@ from omnigraph.policy.gate import load_gate
 from omnigraph.server.opening import Opener, OpenGraph
 from omnigraph.server.policies import Bindings, PolicyLoader, bind
 from omnigraph.server.serving import RuntimeState, Serving
-from omnigraph.server.settings import Settings
+from omnigraph.server.settings import Settings, refusal_of_public
 from omnigraph.server.states import close_graphs
 from omnigraph.server.tokens import TOKEN, TOKENS_AWS_SECRET, TOKENS_FILE, TOKENS_JSON, Tokens, load_tokens
 
@@ -126,6 +126,8 @@ class _Rules:
 def _built(plan: _Plan, rules: _Rules, has_tokens: bool, settings: Settings, opener: Opener) -> Serving:
     snapshot = plan.snapshot
     state = runtime_state(has_tokens, bool(rules.bindings), settings.unauthenticated)
+    if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
+        raise BootRefusedError([refusal])
     _refuse_one_place_twice(snapshot.graphs)
     graphs, quarantined = opener.opened(snapshot, rules.bindings, owned_by_cluster=plan.owned_by_cluster)
     root = snapshot.root if plan.revision is not None else None
@@ -183,7 +185,9 @@ def store_graph_id(uri: str) -> str:
 
 
 def _limits(settings: Settings) -> Limits:
-    return Limits(rows=settings.limits.load_rows, bytes=settings.limits.load_bytes)
+    limits = settings.limits
+    query = QueryLimits(limits.query_bytes, limits.query_clauses, limits.query_literals, limits.query_depth)
+    return Limits(limits.load_rows, limits.load_bytes, query)
 
 
 def _refuse_one_place_twice(graphs: Sequence[ClusterGraph]) -> None:

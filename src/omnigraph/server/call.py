@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, Final
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.query import ReadPoint
-from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Route
+from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route
 from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.lens import OPEN, Lens
 from omnigraph.engine.query.limits import Cancellation
@@ -22,12 +21,12 @@ from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationEr
 from omnigraph.policy.access import require
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.server.answers import Answer, AnyAnswer, with_headers
+from omnigraph.server.budgets import Budgets, WriteTurns
 from omnigraph.server.entity_tags import matches_weakly, tag_of
 from omnigraph.server.services import Admission, Observer
 from omnigraph.server.serving import ServableGraph, Served, Serving
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import HeldState, States
-from omnigraph.server.stream_slots import StreamSlots
 
 MAIN: Final = "main"
 BRANCH_OPERATION_BYTES: Final = 256
@@ -43,8 +42,8 @@ class Services:
     limits: ServerLimits
     admission: Admission
     observer: Observer
-    streams: StreamSlots
-    write_turns: threading.Semaphore
+    budgets: Budgets
+    write_turns: WriteTurns
     version: str
     source_version: str | None = None
 
@@ -67,6 +66,7 @@ class ReceivedFile:
     path: Path
     size: int
     target: LoadTarget
+    media: Media
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Call:
         """Go on only if the actor may do this; the graph as it sees it then."""
         require(self.decision(action, branch, target_branch))
         lens = self.sight(action, branch, target_branch)
-        return self.served.graph if lens.is_open else self.served.graph.through(lens)
+        return self.served.graph if lens.is_open else self.served.graph._through(lens)
 
     def sight(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Lens:
         """What an actor that may do this sees of the graph."""
@@ -171,7 +171,7 @@ class Call:
     @contextmanager
     def admitted(self, size: int) -> Iterator[None]:
         """Count this write against its actor's budget while it waits for its turn and runs."""
-        with self.services.admission.admitted(self.actor, size), self.services.write_turns:
+        with self.services.admission.admitted(self.actor, size), self.services.write_turns.turn(self.actor):
             yield
 
     @property
@@ -216,7 +216,7 @@ class Call:
         if point.snapshot is None:
             graph = self.require(action, point.branch if of_branch else None)
             state_read = lambda state: read(self._recent_enough(point, state))  # noqa: E731
-            return graph.workspace.read(state_read, point)
+            return graph._workspace.read(state_read, point)
         state = self.allowed_state(point, action)
         if not immutable or state.lens.reads_the_clock:
             return read(state)
@@ -231,8 +231,8 @@ class Call:
         """A commit is governed by the branch it was made on, so it has to be found before anybody is asked."""
         if point.snapshot is None:
             graph = self.require(action, point.branch)
-            return graph.workspace.state_at(point)
-        return self.seen(self.whole.workspace.snapshot(snapshot=point.snapshot), action)
+            return graph._workspace.state_at(point)
+        return self.seen(self.whole._workspace.snapshot(snapshot=point.snapshot), action)
 
     def seen(self, state: Snapshot, action: PolicyAction = PolicyAction.READ) -> Snapshot:
         """A commit that was found, as the actor sees it."""

@@ -27,6 +27,10 @@ class Exchange:
         self.query_string: bytes = scope.get("query_string", b"")
         self.all_headers = _headers(scope["headers"])
         self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
+        self.http_version: str = scope.get("http_version", "1.1")
+        server = scope.get("server")
+        self.local_address: str | None = None if server is None else server[0]
+        """The address that the connection came to."""
         self.has_body = True
         """Whether some of the request may still be on its way."""
         self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
@@ -59,6 +63,11 @@ class Exchange:
     @property
     def declared_length(self) -> str | None:
         return self.headers.get("content-length")
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """The `Host` header, as often as it was sent."""
+        return self.all_headers.get("host", ())
 
     def gone(self) -> asyncio.Task[None]:
         """A task that ends when the client goes away. Only for after the body was received."""

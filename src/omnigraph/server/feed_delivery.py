@@ -80,11 +80,11 @@ class FeedDelivery:
         await exchange.chunk(b"", more=False)
 
     async def _poll(self, call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
-        return await self._pools.read(lambda: polled(call, parameters))
+        return await self._pools.read(call.actor, lambda: polled(call, parameters))
 
     async def _head(self, call: Call, parameters: ChangeFeedParameters) -> str:
         branch = branch_name(parameters.branch)
-        return await self._pools.read(lambda: call.whole.resolve_snapshot(branch))
+        return await self._pools.look(lambda: call.whole.resolve_snapshot(branch))
 
     async def _moved(
         self, call: Call, exchange: Exchange, parameters: ChangeFeedParameters, seen: str, seconds: float

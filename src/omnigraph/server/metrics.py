@@ -71,7 +71,7 @@ class Metrics:
             registry=self._registry,
         )
         self._in_flight = self._gauge("requests_in_flight", "Requests being answered.")
-        self._refusals = self._counter("admission_refusals", "Writes refused because of a cap per actor.", "cap")
+        self._refusals = self._counter("admission_refusals", "Requests refused because enough was under way.", "cap")
         self._commits = self._counter("commits", "Commits made by requests.", "graph")
         self._conflicts = self._counter("conflicts", "Writes that lost to another one.", "graph")
         self._store = self._counter("store_requests", "Requests for control objects of a graph.", "graph", "kind")
@@ -162,7 +162,7 @@ class Metrics:
         from omnigraph.engine.workspace import waits_of_writers
 
         for graph, served in self._graphs.items():
-            for kind, count in served.graph.workspace.root.objects.counts.items():
+            for kind, count in served.graph._workspace.root.objects.counts.items():
                 self._reached(self._store, count, graph, kind)
         for cache, use in SHARED_MEMORY.held().items():
             name = cache.replace(" ", "_")

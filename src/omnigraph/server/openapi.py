@@ -43,6 +43,7 @@ _STATUSES: Final = {
     413: "A limit was reached; nothing was written",
     415: "The body is in another format",
     416: "The value does not have this range",
+    421: "A server without tokens was called by a name that is not its own",
     422: "The body is JSON of another shape",
     424: "An external object could not be read",
     429: "The actor has too much under way",
@@ -158,7 +159,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _request_body(route: Route) -> dict[str, Any] | None:
     if route.body is Body.STREAMED_LOAD:
-        return {"required": True, "content": {Media.NDJSON: {"schema": _TEXT}}}
+        return {"required": True, "content": {media: {"schema": _TEXT} for media in route.request_media}}
     if route.request is None:
         return None
     schema = _reference(route.request)
@@ -199,17 +200,17 @@ def _headers(route: Route) -> dict[str, Any]:
 
 
 def _error_statuses(route: Route) -> list[int]:
-    statuses = {500, 503}
+    statuses = {421, 500, 503}
     if not route.public:
         statuses |= {401, 403}
     if route.of_graph:
-        statuses |= {400, 404, 410, 413}
+        statuses |= {400, 404, 410, 413, 429}
     if route.body is not Body.NONE:
         statuses |= {408, 413, 415, 422}
     if route.of_graph and not route.writes:
         statuses |= {409, 412}
     if route.may_write:
-        statuses |= {409, 412, 424, 429}
+        statuses |= {409, 412, 424}
     if route.tag == "blobs":
         statuses |= {412, 416}
     return sorted(statuses)

@@ -96,7 +96,7 @@ class Opener:
         if standing is not None and standing.made_of == made_of:
             return standing
         try:
-            head = opened.workspace.snapshot("main")
+            head = opened._workspace.snapshot("main")
             offered = stored_queries(queries, head)
             if isinstance(gate, PolicyGate):
                 gate = gate.fitted(head.catalog)
@@ -104,7 +104,7 @@ class Opener:
             if standing is None:
                 opened.close()
             raise
-        governed = opened.with_gate(None if policy is None else gate)
+        governed = opened._with_gate(None if policy is None else gate)
         return Served(graph_id, governed, gate, offered, owned_by_cluster, made_of, made_of.pipelines)
 
     def _same(self, graph: ClusterGraph, opened: ServableGraph) -> Served | None:
@@ -113,7 +113,7 @@ class Opener:
         standing = self.standing.get(graph.graph_id)
         if standing is None or standing.made_of is None or standing.made_of.graph != graph:
             return None
-        return standing if standing.graph.workspace.graph_id == opened.workspace.graph_id else None
+        return standing if standing.graph._workspace.graph_id == opened._workspace.graph_id else None
 
 
 def _finished(opening: Iterable[Future[Served]]) -> Iterator[Served]:

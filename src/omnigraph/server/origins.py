@@ -1,14 +1,23 @@
-"""Pages of other origins: what browsers let them do here, and what they may not do though a browser lets them."""
+"""Pages of other origins: what browsers let them do here, and what they may not do though a browser lets them.
+
+The name in `Host` is part of it: a page whose own name was pointed at this machine is of the same origin to its
+browser, which then lets it do everything (DNS rebinding). Only the name gives it away.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from omnigraph.api import wire
+from omnigraph.api.error_output import ErrorOutput
 from omnigraph.api.routes import (
     COMMIT_HEADER,
     IDEMPOTENCY_HEADER,
@@ -17,12 +26,20 @@ from omnigraph.api.routes import (
     QUERY_HEADER,
     REQUEST_ID_HEADER,
     SNAPSHOT_HEADER,
+    Media,
 )
-from omnigraph.errors import PolicyError, UnsupportedMediaTypeError
+from omnigraph.errors import (
+    BadRequestError,
+    HostNotAllowedError,
+    OmniGraphError,
+    PolicyError,
+    UnsupportedMediaTypeError,
+)
 from omnigraph.server.agents import ASKED_BY_BROWSERS
 from omnigraph.server.decoding import is_json
+from omnigraph.server.settings import is_loopback
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST: Final = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[^:\[\]\s]+))(?::\d*)?")
 _EVERY: Final = "*"
 _TOLD: Final = (
     *(COMMIT_HEADER, SNAPSHOT_HEADER, REQUEST_ID_HEADER, "ETag", "Retry-After", "Deprecation", "Link"),
@@ -33,6 +50,73 @@ _ASKED: Final = (
     *("If-Match", "If-None-Match", "If-Range", "Range", "Last-Event-ID"),
     *ASKED_BY_BROWSERS,
 )
+
+
+class Hosts:
+    """The names by which a server that asks nobody who they are may be called: its address, loopback names, and those
+    that its operator allows. Ports don't count: they may be mapped, and no name is pointed at a port."""
+
+    def __init__(self, bind: str = "127.0.0.1", allowed: Iterable[str] = ()) -> None:
+        self._names = {name for each in (bind, *allowed) if (name := host_name(_bracketed(each))) is not None}
+        self._is_everywhere = _is_wildcard(bind)
+
+    def refuse_others(self, hosts: Sequence[str], local_address: str | None, http_version: str) -> None:
+        """`local_address` is the one that the connection came to, which counts where the server listens at all."""
+        if not hosts and http_version == "1.0":
+            return  # no browser is that old
+        if len(hosts) != 1:
+            raise BadRequestError("a request has one Host header")
+        name = host_name(hosts[0])
+        if name is None or not (name in self._names or is_loopback(name) or self._is_own(name, local_address)):
+            raise HostNotAllowedError(hosts[0][:255])
+
+    def _is_own(self, name: str, local_address: str | None) -> bool:
+        return self._is_everywhere and local_address is not None and name == host_name(_bracketed(local_address))
+
+
+def with_hosts(application: ASGIApp, hosts: Hosts) -> ASGIApp:
+    """An application that is not ours, called by its own names only, and not by pages of elsewhere."""
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = [(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in scope["headers"]]
+            own = [value for name, value in headers if name == "host"]
+            try:
+                hosts.refuse_others(own, (scope.get("server") or (None,))[0], scope["http_version"])
+                refuse_strangers(dict(headers), ())
+            except OmniGraphError as error:
+                body = wire.encode(ErrorOutput.of(error))
+                await Response(body, error.http_status, media_type=Media.JSON)(scope, receive, send)
+                return
+        await application(scope, receive, send)
+
+    return checked
+
+
+def host_name(host: str) -> str | None:
+    """The name in a `Host` header in one spelling, without its port; None for what can't be one."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return None
+    name: str = found["v6"] or found["name"]
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return None if found["v6"] else name.lower().removesuffix(".")
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _bracketed(host: str) -> str:
+    """An IPv6 address as it is written in a URL."""
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def with_origins(application: ASGIApp, origins: Sequence[str]) -> ASGIApp:
@@ -52,7 +136,7 @@ def refuse_strangers(headers: Mapping[str, str], origins: Collection[str]) -> No
     """A page that a browser loaded elsewhere may not call, by whatever name it reaches this address: tools do what
     they are told. Programs that are no browsers send no origin."""
     origin = headers.get("origin")
-    if origin is not None and not _is_let_in(origin, origins) and not _is_loopback(origin):
+    if origin is not None and not _is_let_in(origin, origins) and not _is_of_this_machine(origin):
         raise PolicyError(f"pages of '{origin}' may not use these tools; let them with --allow-origin {origin}")
 
 
@@ -68,8 +152,8 @@ def _is_let_in(origin: str, origins: Collection[str]) -> bool:
     return origin in origins or _EVERY in origins
 
 
-def _is_loopback(origin: str) -> bool:
+def _is_of_this_machine(origin: str) -> bool:
     try:
-        return urlsplit(origin).hostname in _LOOPBACK
+        return is_loopback(urlsplit(origin).hostname or "")
     except ValueError:
         return False  # no browser sends such a thing

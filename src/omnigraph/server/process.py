@@ -69,6 +69,13 @@ def announce(listener: socket.socket) -> None:
     print(f"OMNIGRAPH_LISTEN_ADDR={_own_address(listener)}", flush=True)
 
 
+def url_of(listener: socket.socket) -> str:
+    """Where a client on this machine finds the server."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{_address(listener.family, host, port)}"
+
+
 def _bind_error(address: str, error: OSError) -> BindError:
     return BindError(f"can't bind {address}: {error.strerror or error}; choose another --bind")
 

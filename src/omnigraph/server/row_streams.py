@@ -9,9 +9,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from omnigraph.api.cell_text import csv_line
 from omnigraph.api.routes import TYPE_METADATA, Media
-from omnigraph.engine.query.output import csv_line, csv_row
 from omnigraph.engine.query.result import QueryStream
+from omnigraph.errors import ResourceLimitError
 
 Chunks: TypeAlias = Generator[bytes, None, None]
 
@@ -29,7 +30,29 @@ def row_chunks(rows: QueryStream, media: Media) -> Chunks:
     return _WRITERS[media](rows)
 
 
-def in_chunks(pieces: Iterable[bytes], size: int = CHUNK_BYTES) -> Chunks:
+def json_array(rows: QueryStream, most_rows: int) -> tuple[bytearray, int]:
+    """All rows as one JSON array, and how many they are. It counts against the memory of the query."""
+    written, count = bytearray(b"["), 0
+    for row in rows.rows():
+        count += 1
+        if count > most_rows:
+            raise ResourceLimitError(
+                "query result rows",
+                most_rows,
+                count,
+                f"ask for a stream with 'Accept: {Media.NDJSON}', add a limit to the query, or raise --result-rows",
+            )
+        encoded = _ROW.encode(row)
+        rows.budget.hold(len(encoded))
+        written += encoded
+        written += b","
+    written[-1:] = b"]" if count else b"[]"
+    # The answer is made around it, as a copy.
+    rows.budget.step(len(written))
+    return written, count
+
+
+def in_chunks(pieces: Iterable[bytes | memoryview], size: int = CHUNK_BYTES) -> Chunks:
     """Small pieces together, up to a size."""
     pending = bytearray()
     for piece in pieces:
@@ -67,7 +90,7 @@ def _csv(rows: QueryStream) -> Chunks:
         columns = rows.columns
         yield f"{csv_line(columns)}\r\n".encode()
         for row in rows.rows():
-            yield f"{csv_row(columns, row)}\r\n".encode()
+            yield f"{csv_line([row.get(column) for column in columns])}\r\n".encode()
 
     return in_chunks(lines())
 
@@ -99,9 +122,11 @@ class _Sink:
 
     def taken(self) -> Iterator[bytes]:
         pieces, self._pieces = self._pieces, []
-        for piece in in_chunks(pieces):
-            for start in range(0, len(piece), CHUNK_BYTES):
-                yield piece[start : start + CHUNK_BYTES]
+        yield from in_chunks(
+            memoryview(piece)[start : start + CHUNK_BYTES]
+            for piece in pieces
+            for start in range(0, len(piece), CHUNK_BYTES)
+        )
 
     def flush(self) -> None:
         """Nothing is kept back."""

@@ -7,17 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Protocol
 
 from omnigraph.api.access import Gate
 from omnigraph.api.graph import GraphApi
-from omnigraph.api.load import LoadReceipt
 from omnigraph.api.query import StoredQuery
 from omnigraph.cluster.addresses import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.pipeline_runs import PipelineRuns
 from omnigraph.engine.lens import Lens
+from omnigraph.engine.object_store import is_local
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES
@@ -35,26 +34,14 @@ class RuntimeState(StrEnum):
 
 
 class ServableGraph(GraphApi, Protocol):
-    """An open graph in this process: its workspace can be had, and it loads files."""
+    """An open graph in this process, whose workspace can be had."""
 
     @property
-    def workspace(self) -> Workspace: ...
+    def _workspace(self) -> Workspace: ...
 
-    def with_gate(self, gate: Gate | None) -> ServableGraph: ...
+    def _with_gate(self, gate: Gate | None) -> ServableGraph: ...
 
-    def through(self, lens: Lens) -> ServableGraph: ...
-
-    def load_file(
-        self,
-        path: str | Path,
-        *,
-        mode: str,
-        branch: str = "main",
-        base: str | None = None,
-        embed: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
+    def _through(self, lens: Lens) -> ServableGraph: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +87,13 @@ class Served:
     @property
     def opened(self) -> object:
         """What is open behind the graph, whichever rules stand before it, and has to be closed once."""
-        return self.graph.workspace.root
+        return self.graph._workspace.root
+
+    @property
+    def public_uri(self) -> str:
+        """Where the graph is, for clients: its storage if they may have access to it too, else its path on this server.
+        A path on the server's disk is of no use to them and tells how the machine is set up."""
+        return f"/graphs/{self.graph_id}" if is_local(self.graph.uri) else self.graph.uri
 
 
 @dataclass(frozen=True, slots=True)

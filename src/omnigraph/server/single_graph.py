@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from threading import Semaphore
 from typing import TypeVar
 
 from omnigraph import __version__
@@ -16,6 +15,7 @@ from omnigraph.cluster.serving import read_serving
 from omnigraph.errors import BadRequestError, BootRefusedError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import load_gate
+from omnigraph.server.budgets import Budgets, WriteTurns
 from omnigraph.server.call import Call, Services
 from omnigraph.server.in_process import InProcessGraph
 from omnigraph.server.opening import Opener, OpenGraph
@@ -24,7 +24,6 @@ from omnigraph.server.services import RequestRecord
 from omnigraph.server.serving import RuntimeState, Served, Serving
 from omnigraph.server.settings import ServerLimits
 from omnigraph.server.states import States
-from omnigraph.server.stream_slots import StreamSlots
 
 Result = TypeVar("Result")
 
@@ -54,8 +53,8 @@ def as_actor(served: Served, actor: str | None) -> InProcessGraph:
     limits, alone = ServerLimits(), _Unobserved()
     serving = Serving({served.graph_id: served}, RuntimeState.POLICY_ENABLED)
     states = States(serving)
-    streams, write_turns = StreamSlots(limits.streams_per_graph), Semaphore(limits.write_threads)
-    services = Services(states, limits, alone, alone, streams, write_turns, __version__)
+    budgets, write_turns = Budgets(limits), WriteTurns(limits.write_threads)
+    services = Services(states, limits, alone, alone, budgets, write_turns, __version__)
     return InProcessGraph(Call(route("query"), "alone", actor, {}, {}, services, states.hold(), target=served))
 
 

@@ -1,8 +1,8 @@
-"""Several workers behind one socket: started together, replaced when they die, ended together.
+"""The workers behind one socket: started together, replaced when they die, ended together.
 
 The supervisor opens no graph. It holds the socket, so clients that connect while a worker is being replaced are taken
-by the others; the admission board, so that what a dead worker had in flight is struck off; and one end of a pipe to
-each worker, which closes with the supervisor however that dies.
+by the others, or wait for the new one if there are none; the admission board, so that what a dead worker had in flight
+is struck off; and one end of a pipe to each worker, which closes with the supervisor however that dies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -22,15 +22,17 @@ from typing import Any, Final
 from omnigraph.errors import OmniGraphError
 from omnigraph.server import logs, metrics
 from omnigraph.server.board import Board
-from omnigraph.server.listening import CLOSE_SECONDS, SIGNALS
-from omnigraph.server.process import REFUSED, BindError, Program, announce, bound, complain, listen
+from omnigraph.server.listening import SIGNALS, Ending
+from omnigraph.server.process import REFUSED, BindError, Program, announce, bound, complain, listen, url_of
 from omnigraph.server.settings import Settings
-from omnigraph.server.worker import Assignment, Go, Moved, Ready, Refused, serve_alone, work
+from omnigraph.server.worker import Assignment, Go, Moved, Ready, Refused, work
 
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 30.0
 SOUND_AFTER: Final = 60.0
 """A worker that served so many seconds was sound: if it dies, the next one is started without delay."""
+
+_GRAPHS_SHOWN: Final = 20
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
@@ -39,10 +41,6 @@ logger: Final = logging.getLogger("omnigraph.server")
 
 def serve(settings: Settings, program: Program) -> int:
     """Run a server until it is told to end; returns its exit code."""
-    return serve_alone(settings, program) if settings.workers == 1 else _supervise(settings, program)
-
-
-def _supervise(settings: Settings, program: Program) -> int:
     logs.configure()
     try:
         with (
@@ -79,6 +77,7 @@ class _Supervisor:
     directory: str
     asked_to_end: socket.socket
     revision: int | None = None
+    graphs: tuple[str, ...] = ()
     ending: bool = False
     seats: list[_Seat] = field(default_factory=list)
 
@@ -113,7 +112,7 @@ class _Supervisor:
         announce(self.listener)
         for seat in self.seats:
             self._let_go(seat)
-        logger.info("%d workers serve", len(self.seats))
+        logger.info("serving at %s (workers: %d): %s", url_of(self.listener), len(self.seats), _names(self.graphs))
         return None
 
     def _start(self, seat: _Seat) -> None:
@@ -177,6 +176,7 @@ class _Supervisor:
             return None
         if isinstance(news, Ready):
             seat.ready = True
+            self.graphs = news.graphs
         if isinstance(news, Ready | Moved) and news.revision is not None:
             # Whoever starts from now on serves what the foremost does, which is known to be servable.
             self.revision = max(news.revision, self.revision or 0)
@@ -215,7 +215,7 @@ class _Supervisor:
         for seat in alive:
             assert seat.process is not None
             seat.process.terminate()
-        until = time.monotonic() + self.settings.limits.drain_seconds + 3 * CLOSE_SECONDS
+        until = time.monotonic() + Ending(self.settings.limits.drain_seconds).kill
         waiting = {seat.process.sentinel: seat for seat in alive if seat.process is not None}
         while waiting and (left := until - time.monotonic()) > 0:
             ended: list[Any] = wait([self.asked_to_end, *waiting], left)
@@ -229,6 +229,13 @@ class _Supervisor:
             seat.process.kill()
         for seat in alive:
             self._strike_off(seat)
+
+
+def _names(graphs: Sequence[str]) -> str:
+    """The graphs that are served; of very many the first ones."""
+    shown = ", ".join(graphs[:_GRAPHS_SHOWN])
+    more = f" and {len(graphs) - _GRAPHS_SHOWN} more" if len(graphs) > _GRAPHS_SHOWN else ""
+    return f"{'graph' if len(graphs) == 1 else 'graphs'} {shown}{more}"
 
 
 def _how_it_ended(seat: _Seat) -> str:

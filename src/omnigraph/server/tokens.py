@@ -10,6 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
+import shlex
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,9 +23,11 @@ TOKEN: Final = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 TOKENS_FILE: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
 TOKENS_JSON: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
 TOKENS_AWS_SECRET: Final = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"
+SOURCES: Final = (TOKENS_FILE, TOKENS_JSON, TOKEN, TOKENS_AWS_SECRET)
 DEFAULT_ACTOR: Final = "default"
 
-_SCHEME: Final = b"Bearer "
+_SCHEME: Final = b"bearer "
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _SHAPE: Final = "it has to be a JSON object with a token for each actor"
 
 
@@ -83,7 +88,7 @@ class Tokens:
 
 
 def bearer_token(authorization: bytes | str | None) -> str:
-    """The token of an `Authorization` header: exactly `Bearer `, then the token, which is not trimmed.
+    """The token of an `Authorization` header: `Bearer ` in any case, then the token, which is not trimmed.
 
     The header is what came over the wire, as bytes or as the Latin-1 text that HTTP libraries make of them.
     """
@@ -91,7 +96,7 @@ def bearer_token(authorization: bytes | str | None) -> str:
         header = authorization.encode("latin-1") if isinstance(authorization, str) else authorization
     except UnicodeEncodeError:
         raise UnauthorizedError("invalid bearer token") from None
-    if header is None or not header.startswith(_SCHEME) or header == _SCHEME:
+    if header is None or header[: len(_SCHEME)].lower() != _SCHEME or len(header) == len(_SCHEME):
         raise UnauthorizedError("missing bearer token")
     return header[len(_SCHEME) :].decode("utf-8", "surrogateescape")
 
@@ -114,11 +119,25 @@ def _configured(environment: Mapping[str, str]) -> Iterator[Given]:
 
 def _file(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8")
+        with Path(path).open(encoding="utf-8") as file:
+            _refuse_readable_by_others(path, os.fstat(file.fileno()))
+            return file.read()
     except OSError as error:
         raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadRequestError(f"can't read the file '{path}' of {TOKENS_FILE}: it is no UTF-8 text") from None
+
+
+def _refuse_readable_by_others(path: str, found: os.stat_result) -> None:
+    """A secret that somebody else owns and mounts for this process, as container platforms do, is read through its
+    group; a file of our own needs no group."""
+    forbidden = _OTHERS if found.st_uid == os.geteuid() else _OTHERS & ~stat.S_IRGRP
+    if stat.S_IMODE(found.st_mode) & forbidden:
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        raise BadRequestError(
+            f"the file '{path}' of {TOKENS_FILE} is open to other users (its mode is {mode}): "
+            f"run `chmod 600 {shlex.quote(path)}`, or mount the secret with mode 0400"
+        )
 
 
 def _aws_secret(secret: str) -> str:

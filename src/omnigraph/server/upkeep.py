@@ -27,7 +27,7 @@ class Keepers:
         for graph_id, served in serving.graphs.items():
             opened, keeper = before.get(graph_id, (None, None))
             if keeper is None or opened is not served.opened:
-                keeper = Maintainer(served.graph.workspace).start()
+                keeper = Maintainer(served.graph._workspace).start()
             self._keepers[graph_id] = served.opened, keeper
         logger.info("this worker looks after %d graphs", len(self._keepers))
         return {graph_id: keeper for graph_id, (_, keeper) in self._keepers.items()}

@@ -1,6 +1,5 @@
 """One process that answers requests: it boots, serves a socket until it is told to end, and leaves nothing undone.
-
-`serve_alone` is the whole server when there is one worker. With more of them, the supervisor starts `work` in each.
+The supervisor starts `work` in each.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,19 +23,9 @@ from omnigraph.server.accepting import BalancedAcceptor
 from omnigraph.server.admission import Admission
 from omnigraph.server.board import Board
 from omnigraph.server.following import Follower
-from omnigraph.server.listening import CLOSE_SECONDS, SIGNALS, ListeningServer
+from omnigraph.server.listening import SIGNALS, Ending, ListeningServer
 from omnigraph.server.metrics import Metrics, discard
-from omnigraph.server.process import (
-    REFUSED,
-    BindError,
-    Program,
-    announce,
-    bound,
-    complain,
-    leave,
-    listen,
-    with_room_for,
-)
+from omnigraph.server.process import REFUSED, Program, leave, with_room_for
 from omnigraph.server.protocol import GuardedConfig
 from omnigraph.server.settings import Settings
 from omnigraph.server.states import States
@@ -71,6 +59,7 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Ready:
     revision: int | None
+    graphs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,47 +79,20 @@ class Refused:
     message: str
 
 
-def serve_alone(settings: Settings, program: Program) -> int:
-    """The whole server in this process; returns its exit code."""
-    logs.configure()
-    try:
-        listener = bound(settings.host, settings.port)
-    except OmniGraphError as error:
-        complain(str(error))
-        return REFUSED
-    with listener, Board(1) as board:
-        worker = _Worker(Assignment(settings, program), board)
-        _end_at_a_signal()
-        try:
-            worker.boot()
-        except OmniGraphError as error:
-            complain(str(error))
-            return REFUSED
-        try:
-            listen(listener)
-            worker.serve(listener, lambda: announce(listener))
-        except BindError as error:
-            complain(str(error))
-            return REFUSED
-        finally:
-            worker.close()
-    return 0
-
-
 def work(assignment: Assignment, listener: socket.socket, board: Board, supervisor: Connection) -> None:
     """The life of a worker below a supervisor. It says whether it is ready, and ends when the supervisor is gone."""
     logs.configure(worker=assignment.number)
     worker = _Worker(assignment, board)
     _end_at_a_signal()
     try:
-        revision = worker.boot()
+        serving = worker.boot()
     except OmniGraphError as error:
         supervisor.send(Refused(str(error)))
         sys.exit(REFUSED)
     try:
-        supervisor.send(Ready(revision))
+        supervisor.send(Ready(serving.revision, tuple(sorted(serving.graphs))))
         supervisor.recv()
-        if not worker.serve(listener, supervisor=supervisor) and assignment.metrics_directory is not None:
+        if not worker.serve(listener, supervisor) and assignment.metrics_directory is not None:
             discard(assignment.metrics_directory)
     except (EOFError, OSError):
         pass  # nobody is left to serve for
@@ -147,7 +109,7 @@ class _Worker:
         self._keepers: Keepers | None = None
         self._follower: Follower | None = None
 
-    def boot(self) -> int | None:
+    def boot(self) -> Serving:
         """Open what is served; raises when the server must not start."""
         program, settings = self._assignment.program, self._settings
         if program.prepare is not None:
@@ -174,40 +136,32 @@ class _Worker:
         if self._assignment.maintains:
             self._keepers = Keepers()
         self._serves(serving)
-        return serving.revision
+        return serving
 
-    def serve(
-        self,
-        listener: socket.socket,
-        ready: Callable[[], None] = lambda: None,
-        supervisor: Connection | None = None,
-    ) -> bool:
+    def serve(self, listener: socket.socket, supervisor: Connection) -> bool:
         """Answer requests until a signal, or the end of the supervisor, says to end. False if it was the latter."""
         around, board, number = self._around, self._board, self._assignment.number
         config = GuardedConfig(
             self._application,
             around.settings.limits,
             around.draining,
-            None if supervisor is None else partial(board.post_connections, number),
+            partial(board.post_connections, number),
         )
         if around.settings.watch:
             self._follow(supervisor)
-        server = ListeningServer(config, around.metrics, ready, supervisor)
-        if supervisor is not None:
-            server.accept = partial(BalancedAcceptor, board=board, worker=number)
+        accept = partial(BalancedAcceptor, board=board, worker=number)
+        server = ListeningServer(config, around.metrics, accept, supervisor)
         server.run([listener])
-        if server.force_exit:
-            leave(0)
         return not server.orphaned
 
     def close(self) -> None:
         """Close the graphs, unless a thread that is stuck holds them."""
         closing = threading.Thread(target=self._close_graphs, daemon=True)
         closing.start()
-        closing.join(CLOSE_SECONDS)
+        closing.join(Ending(self._settings.limits.drain_seconds).leave)
         self._around.tracing.close()
         if closing.is_alive():
-            logger.warning("graphs did not close within %g s", CLOSE_SECONDS)
+            logger.warning("the graphs did not close in time")
             leave(0)
 
     def _close_graphs(self) -> None:
@@ -222,7 +176,7 @@ class _Worker:
         if self._keepers is not None:
             self._around.metrics.watch_upkeep(self._keepers.look_after(serving))
 
-    def _follow(self, supervisor: Connection | None) -> None:
+    def _follow(self, supervisor: Connection) -> None:
         """Serve what is applied to the cluster from now on, too."""
         serving, settings, program = self._states.serving, self._around.settings, self._assignment.program
         if serving.cluster_root is None:
@@ -237,9 +191,8 @@ class _Worker:
 
         def taken(serving: Serving) -> None:
             self._serves(serving)
-            if supervisor is not None:
-                with suppress(OSError):  # it is gone, which is heard elsewhere
-                    supervisor.send(Moved(serving.revision))
+            with suppress(OSError):  # it is gone, which is heard elsewhere
+                supervisor.send(Moved(serving.revision))
 
         revisions = program.part("revisions")(serving.cluster_root)
         self._follower = Follower(

@@ -36,7 +36,7 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.probe import probe_create_if_absent
+from omnigraph.storage.probe import CLOCK_OBJECT, probe_create_if_absent
 from omnigraph.storage.root import IDENTITY, GraphRoot, new_table_path, schema_path
 from omnigraph.storage.tracing import Trace
 
@@ -87,12 +87,14 @@ def _create_root(
     if location.is_local:
         # A disk without a free block takes no new folder, and cleanup must be able to write its record there.
         (location.local_root / RECLAIMS_FOLDER).mkdir(parents=True, exist_ok=True)
-    probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
+    store_time = probe_create_if_absent(objects, f"__manifest/probe-{new_ulid()}")
     now = now_micros()
     main = BranchRef(format=FORMAT_VERSION, branch=MAIN, branch_id=new_ulid(), created_at=now, created_by=actor)
     identity = GraphIdentity(format=FORMAT_VERSION, graph_id=new_ulid(), created_at=now, main=main)
     root = GraphRoot(objects, identity, trace)
     undo.append(root.close)
+    undo.append(lambda: objects.delete(CLOCK_OBJECT))
+    root.guard.learn(store_time)
 
     def make(type_key: str) -> TableState:
         path, table_id = new_table_path(type_key)

@@ -82,14 +82,20 @@ class GraphIdentity(msgspec.Struct, frozen=True, kw_only=True):
     main: BranchRef
 
 
-class TableState(msgspec.Struct, frozen=True, kw_only=True):
-    """A table at one immutable version. The number exceeds 2^53, hence the string."""
+class TableState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table at one immutable version. The number exceeds 2^53, hence the string.
+
+    `manifest` is the digest of the version's manifest, `deletions` that of the deletion vectors it names, if there are
+    any. Versions that were staged on an object store have neither.
+    """
 
     table_id: str
     path: str
     version: str
     rows: int
     fragments: int
+    manifest: str | None = None
+    deletions: str | None = None
 
     @property
     def number(self) -> int:

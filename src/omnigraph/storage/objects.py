@@ -69,10 +69,16 @@ class Objects:
 
     def get(self, path: str) -> bytes | None:
         """The bytes of an object, None when it does not exist."""
+        found = self.dated(path)
+        return None if found is None else found[0]
 
-        def fetch() -> bytes | None:
+    def dated(self, path: str) -> tuple[bytes, datetime] | None:
+        """The same, and when it was written, by the store's clock."""
+
+        def fetch() -> tuple[bytes, datetime] | None:
             try:
-                return bytes(obstore.get(self._store, path).bytes())
+                found = obstore.get(self._store, path)
+                return bytes(found.bytes()), found.meta["last_modified"]
             except (FileNotFoundError, oops.NotFoundError) as error:
                 if "NoSuchBucket" in str(error):
                     raise
@@ -143,8 +149,8 @@ class Objects:
         def remove() -> None:
             try:
                 obstore.delete(self._store, path)
-            except (FileNotFoundError, oops.NotFoundError) as error:
-                if "NoSuchBucket" in str(error):
+            except (FileNotFoundError, oops.BaseError) as error:
+                if not _is_gone(error):
                     raise
 
         self._request("delete", path, remove)
@@ -160,7 +166,7 @@ class Objects:
                 with self._deleting:
                     self._request("delete", batch[0], lambda b=batch: obstore.delete(self._store, b))  # type: ignore[misc]
             except StorageError as error:
-                if error.kind is not StorageErrorKind.NOT_FOUND:
+                if not _is_gone(error.__cause__):
                     raise
                 for path in batch:
                     self.delete(path)
@@ -239,3 +245,10 @@ class Objects:
             case _:
                 failure = StorageErrorKind.PERMANENT
         return StorageError(failure, f"{where}: {reason_of(error)}")
+
+
+def _is_gone(error: BaseException | None) -> bool:
+    """Whether a deletion failed because there was nothing to delete any more: some gateways refuse that."""
+    if "NoSuchBucket" in str(error):
+        return False
+    return isinstance(error, FileNotFoundError | oops.NotFoundError) or "(code: NoSuchKey)" in str(error)

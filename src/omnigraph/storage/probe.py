@@ -1,24 +1,107 @@
-"""The one thing asked of a store: that creating an object fails where one is. `init` asks, and so may anybody."""
+"""What is asked of a store before it is trusted with a write: that creating an object fails where one is, and its time.
+
+A gateway that ignores the condition of a create would lose commits without a word. A writer whose clock is days ahead
+would date its commits so, and everybody's after it: reading `at` a moment and cleaning up by age would be wrong until
+the others catch up. `init` asks, and every open graph once, before its first write.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+import threading
+from concurrent.futures import Executor, Future
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-from omnigraph.errors import StorageError, StorageErrorKind
+from omnigraph.errors import ClockSkewError, StorageError, StorageErrorKind
+from omnigraph.storage.identifiers import now_micros
+from omnigraph.storage.log.write_age import running_seconds
 from omnigraph.storage.objects import Objects
 
+CLOCK_TOLERANCE: Final = timedelta(hours=1)
+"""How far a writer's clock may be from the store's."""
 
-def probe_create_if_absent(objects: Objects, path: str) -> None:
-    """Raises where the store fails it. A gateway that ignores the condition would lose commits silently."""
+CLOCK_OBJECT: Final = "__manifest/clock"
+
+
+def probe_create_if_absent(objects: Objects, path: str) -> datetime:
+    """What time it is by the clock of the store. Raises where the store does not keep the condition of a create."""
     try:
         first, second = objects.create(path, b"1"), objects.create(path, b"2")
-        if not first or second or objects.get(path) != b"1":
-            raise StorageError(
-                StorageErrorKind.CONFIGURATION,
-                f"the store of '{objects.location.uri}' does not honour create-if-absent; a graph can't be safe there",
-            )
+        found = objects.dated(path)
+        if not first or second or found is None or found[0] != b"1":
+            raise _untrustworthy(objects)
+        return found[1]
     finally:
         objects.delete(path)
+
+
+class WriteGuard:
+    """Refuses writes to a store that would lose them, or by a clock that would spoil history. One per open graph.
+
+    The store is asked once, with three requests, beside the staging of the first write. How far the clocks are apart is
+    then known without another request, also when this machine's clock is turned later: time that passes is counted by
+    a clock that nobody turns.
+    """
+
+    def __init__(self, objects: Objects, workers: Executor) -> None:
+        self._objects = objects
+        self._workers = workers
+        self._store_began: float | None = None
+        """The time of the store when that other clock began to count."""
+        self._asking: Future[float] | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """A write begins: ask the store in the background. On a disk there is nothing that would be worth a thread."""
+        if self._store_began is not None or self._objects.location.is_local:
+            return
+        with self._lock:
+            if self._asking is None:
+                self._asking = self._workers.submit(self._ask)
+
+    def learn(self, store_time: datetime) -> float:
+        """What the store's clock shows now; its create-if-absent was found to work."""
+        began = self._store_began = store_time.timestamp() - running_seconds()
+        return began
+
+    def check(self) -> None:
+        """Call before a write becomes visible."""
+        if not self._clocks_agree():
+            # A machine that was stopped and went on did not count, and its clock was set.
+            with self._lock:
+                self._store_began = self._asking = None
+        if not self._clocks_agree():
+            ours, theirs = self._clocks()
+            raise ClockSkewError(_shown(ours), _shown(theirs), CLOCK_TOLERANCE.total_seconds())
+
+    def _clocks_agree(self) -> bool:
+        ours, theirs = self._clocks()
+        return abs(ours - theirs) <= CLOCK_TOLERANCE.total_seconds()
+
+    def _clocks(self) -> tuple[float, float]:
+        """What this machine's clock shows, and what the store's does."""
+        if (began := self._store_began) is None:
+            began = self._wait()
+        return now_micros() / 1e6, began + running_seconds()
+
+    def _wait(self) -> float:
+        with self._lock:
+            asking, self._asking = self._asking, None  # after a failure the next write asks again
+        # All workers may be busy with writes that wait here. The answer is used as it came: another write that finds
+        # the clocks apart forgets what was learned.
+        return self._ask() if asking is None or asking.cancel() else asking.result()
+
+    def _ask(self) -> float:
+        # Always the same object, so that nothing is left to delete. Its content says nothing.
+        self._objects.put(CLOCK_OBJECT, b"")
+        # On a disk the condition is kept by our own hands (`storage.local_disk`). Twice, because an init that failed
+        # may have removed the object in between.
+        if not self._objects.location.is_local and self._create() and self._create():
+            raise _untrustworthy(self._objects)
+        return self.learn(self._objects.modified(CLOCK_OBJECT))
+
+    def _create(self) -> bool:
+        return self._objects.create(CLOCK_OBJECT, b"")
 
 
 def store_time(objects: Objects, path: str) -> datetime:
@@ -28,3 +111,15 @@ def store_time(objects: Objects, path: str) -> datetime:
         return objects.modified(path)
     finally:
         objects.delete(path)
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _untrustworthy(objects: Objects) -> StorageError:
+    return StorageError(
+        StorageErrorKind.CONFIGURATION,
+        f"the store of '{objects.location.uri}' does not honour create-if-absent; a graph can't be safe there. "
+        "Nothing was written: use a store, or a gateway, that keeps the condition `If-None-Match: *` of a PUT",
+    )

@@ -34,6 +34,7 @@ from omnigraph.storage.models import (
     encode,
 )
 from omnigraph.storage.objects import Objects
+from omnigraph.storage.probe import WriteGuard
 from omnigraph.storage.tables import Staging, TableReader
 from omnigraph.storage.tables.upkeep import TableUpkeep
 from omnigraph.storage.tracing import Trace
@@ -52,8 +53,9 @@ class GraphRoot:
         self.trace = trace
         self.workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="omnigraph")
         self.writer_queue = WriterQueue(objects, self.workers)
-        self.log = GraphLog(objects, self.workers, self.writer_queue)
-        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace)
+        self.guard = WriteGuard(objects, self.workers)
+        self.log = GraphLog(objects, self.workers, self.writer_queue, self.guard)
+        self.branches = Branches(objects, self.log, identity.main, identity.graph_id, trace, self.guard)
         self.reader = TableReader(objects.location)
         self.staging = Staging(self.reader, trace)
         self.upkeep = TableUpkeep(self.reader, self.staging)

@@ -2,16 +2,22 @@
 
 Derived data: the engine writes a folder after a build and maps it after a restart; deleting any of it changes speed
 and never an answer. The description is written last, so a folder without one is an unfinished build and is ignored.
+
+Arrays are checked when they are loaded, because a changed bit in one is a wrong neighbour: each has a checksum in the
+description, and the description one of itself. The checksum is part of an array's file name, so that two processes
+which build the same topology in another order never mix their files.
 """
 
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from omnigraph.errors import FormatVersionError, IntegrityError, StorageError
@@ -21,23 +27,36 @@ from omnigraph.storage.objects import Objects
 _ROOT: Final = "topology"
 _DESCRIPTION: Final = "topology.json"
 
+REVISION: Final = 2
+"""Of the files here. Builds of another revision are ignored, and made again when they are needed."""
+
 
 class StoredArray(msgspec.Struct, frozen=True):
     name: str
     dtype: str
     length: int
+    crc32: int
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.{self.crc32:08x}"
 
 
 class TopologyDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """Which table versions the arrays were made from, and how to read them."""
+    """Which table versions the arrays were made from, and how to read them. `crc32` is that of all the rest."""
 
     format: int
+    revision: int
     shape: str
     edges: TableState
     sources: TableState
     targets: TableState
     dangling: bool
     arrays: tuple[StoredArray, ...]
+    crc32: int = 0
+
+    def sealed(self) -> TopologyDescription:
+        return replace(self, crc32=zlib.crc32(encode(replace(self, crc32=0))))
 
 
 class TopologyFiles:
@@ -50,30 +69,44 @@ class TopologyFiles:
         """Best effort: a reader without write permission simply keeps its build in memory."""
         with contextlib.suppress(StorageError):
             for stored in description.arrays:
-                data = np.ascontiguousarray(arrays[stored.name]).astype(stored.dtype, copy=False)
-                # Only its size is checked before it is used, so a power cut must not leave it with other content.
-                self._objects.put(f"{folder}/{stored.name}", data.tobytes(), durable=True)
+                data = _little_endian(arrays[stored.name])
+                self._objects.put(f"{folder}/{stored.file}", data.tobytes(), durable=True)
             self._objects.put(f"{folder}/{_DESCRIPTION}", encode(description))
 
     def describe(self, folder: str) -> TopologyDescription | None:
-        path = f"{folder}/{_DESCRIPTION}"
-        data = self._objects.get(path)
-        if data is None:
-            return None
-        try:
-            return decode(path, data, TopologyDescription)
-        except (FormatVersionError, IntegrityError):
-            return None  # made by another version of OmniGraph: rebuilt, never guessed at
+        data = self._objects.get(f"{folder}/{_DESCRIPTION}")
+        # What is damaged or made by another version of OmniGraph is rebuilt, never guessed at.
+        return None if data is None else _described(data)
 
     def arrays(self, folder: str, description: TopologyDescription) -> dict[str, NDArray[Any]] | None:
-        """The arrays, memory-mapped where the store is a disk. None when one is missing or cut short."""
+        """The arrays, memory-mapped where the store is a disk. None when one is missing or damaged."""
         found: dict[str, NDArray[Any]] = {}
         for stored in description.arrays:
-            array = self._array(f"{folder}/{stored.name}", np.dtype(stored.dtype), stored.length)
+            array = self._array(f"{folder}/{stored.file}", stored)
             if array is None:
                 return None
             found[stored.name] = array
         return found
+
+    def damage(self, folder: str) -> tuple[str, str] | None:
+        """The first file of a build that is damaged, and what is wrong with it. Reads all of them."""
+        path = f"{folder}/{_DESCRIPTION}"
+        data = self._objects.get(path)
+        if data is None or _is_of_another_revision(data):
+            return None
+        if (description := _described(data)) is None:
+            return path, "the description of a topology was changed"
+        for stored in description.arrays:
+            if self._array(f"{folder}/{stored.file}", stored) is None:
+                if self._objects.get(path) != data:
+                    return None  # the build was removed or replaced meanwhile
+                return f"{folder}/{stored.file}", "an array of a topology is missing or was changed"
+        return None
+
+    def all_folders(self) -> list[str]:
+        """Finished builds for all edge tables."""
+        found = self._objects.below(_ROOT)
+        return [o.path.removesuffix(f"/{_DESCRIPTION}") for o in found if o.path.endswith(f"/{_DESCRIPTION}")]
 
     def folders(self, edge_table_id: str) -> Iterator[str]:
         """Finished builds for an edge table, the newest first."""
@@ -86,18 +119,50 @@ class TopologyFiles:
         self._objects.delete(f"{folder}/{_DESCRIPTION}")
         self._objects.delete_all([stored.path for stored in self._objects.below(folder)])
 
-    def _array(self, path: str, dtype: np.dtype[Any], length: int) -> NDArray[Any] | None:
-        if not length:
+    def _array(self, path: str, stored: StoredArray) -> NDArray[Any] | None:
+        dtype, size = np.dtype(stored.dtype), stored.length * np.dtype(stored.dtype).itemsize
+        if not size:
             return np.empty(0, dtype)
         location = self._objects.location
+        array: NDArray[Any]
         if location.is_local:
             file = location.local_root / path
-            if not file.is_file() or file.stat().st_size != length * dtype.itemsize:
+            if not file.is_file() or file.stat().st_size != size:
                 return None
             # A plain array over the mapped pages: every slice of a memmap would be one again, which costs.
-            return np.memmap(file, dtype, mode="r", shape=(length,)).view(np.ndarray)
-        data = self._objects.get(path)
-        return None if data is None or len(data) != length * dtype.itemsize else np.frombuffer(data, dtype)
+            array = np.memmap(file, dtype, mode="r", shape=(stored.length,)).view(np.ndarray)
+        else:
+            data = self._objects.get(path)
+            if data is None or len(data) != size:
+                return None
+            array = np.frombuffer(data, dtype)
+        return array if _crc32(array) == stored.crc32 else None
+
+
+def _described(data: bytes) -> TopologyDescription | None:
+    try:
+        found = decode(_DESCRIPTION, data, TopologyDescription)
+    except (FormatVersionError, IntegrityError):
+        return None
+    return found if found.revision == REVISION and found == found.sealed() else None
+
+
+def _is_of_another_revision(data: bytes) -> bool:
+    """Whether another version of OmniGraph wrote a description. The first revision did not say which it was."""
+    try:
+        found = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return False
+    stated = found.get("revision", 1) if isinstance(found, dict) else None
+    return isinstance(stated, int) and stated != REVISION
+
+
+def _crc32(array: NDArray[Any]) -> int:
+    return zlib.crc32(array.view(np.uint8).data)
+
+
+def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def topology_folder(edge_table_id: str, name: str) -> str:
@@ -107,14 +172,15 @@ def topology_folder(edge_table_id: str, name: str) -> str:
 def described(
     shape: str, edges: TableState, sources: TableState, targets: TableState, dangling: bool, arrays: Mapping[str, Any]
 ) -> TopologyDescription:
-    return TopologyDescription(
+    stored = [(name, _little_endian(array)) for name, array in arrays.items()]
+    description = TopologyDescription(
         format=FORMAT_VERSION,
+        revision=REVISION,
         shape=shape,
         edges=edges,
         sources=sources,
         targets=targets,
         dangling=dangling,
-        arrays=tuple(
-            StoredArray(name, array.dtype.newbyteorder("<").str, len(array)) for name, array in arrays.items()
-        ),
+        arrays=tuple(StoredArray(name, array.dtype.str, len(array), _crc32(array)) for name, array in stored),
     )
+    return description.sealed()

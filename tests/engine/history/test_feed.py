@@ -158,12 +158,23 @@ def test_the_first_commit_and_unknown_commits_have_no_changes(town: Graph) -> No
         town.commit_changes("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
 
-def test_a_changed_shape_is_a_boundary_whatever_the_filter(town: Graph) -> None:
+def test_a_changed_shape_is_a_boundary_where_the_filter_selects_the_type(town: Graph) -> None:
     change_schema(town, "main", WITH_NICKNAME)
-    for scope in (None, ChangeScope.of(types=["Place"])):
+    for scope in (None, ChangeScope.of(types=["Place", "Person"]), ChangeScope.of(kinds=["node"])):
         with pytest.raises(ChangeSchemaBoundaryError) as caught:
             town.commit_changes(town.snapshot().commit_id, scope=scope)
         assert caught.value.type_name == "Person"
+    for scope in (ChangeScope.of(types=["Place"]), ChangeScope.of(kinds=["edge"])):
+        assert town.commit_changes(town.snapshot().commit_id, scope=scope).changes == ()
+
+
+def test_a_feed_goes_on_past_a_change_of_a_type_that_it_is_not_about(town: Graph) -> None:
+    places = ChangeScope.of(types=["Place"])
+    cursor = town.poll_changes(scope=places).cursor
+    change_schema(town, "main", WITH_NICKNAME)
+    put(town, "main", '{"type": "Place", "data": {"name": "Lab", "kind": "shop"}}')
+    poll = town.poll_changes(cursor=cursor, scope=places)
+    assert (ids(poll)[-1], poll.caught_up) == (["Lab"], True)
 
 
 @pytest.mark.parametrize(

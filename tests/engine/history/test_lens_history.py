@@ -113,7 +113,7 @@ def test_a_feed_leads_from_one_seen_state_to_the_next(
     """Every block holds exactly what changed for its reader, with what its reader sees of it, however it is paged."""
     whole = graphs[which]
     lens = lens_on(whole.catalog, chosen, hidden)
-    graph = whole.through(lens)
+    graph = whole._through(lens)
     commits: dict[str, list[ChangeRecord]] = {}
     start: dict[str, Any] = {"start": "beginning"}
     while True:
@@ -160,7 +160,7 @@ def through(graph: Graph, rows: str = 'region = "eu"', *hidden: str) -> Graph:
     """The graph for somebody who sees some people, and no vault."""
     catalog = graph.catalog
     shown: Chosen = {"node:Person": (rows, bool), "node:Vault": ("false", bool)}
-    return graph.through(lens_on(catalog, shown, {"node:Person": list(hidden)} if hidden else {}))
+    return graph._through(lens_on(catalog, shown, {"node:Person": list(hidden)} if hidden else {}))
 
 
 def last_changes(graph: Graph) -> list[tuple[str, str]]:
@@ -253,7 +253,7 @@ def test_a_type_that_is_gone_is_only_in_the_way_of_those_who_saw_some_of_it(staf
     lens = narrowed(
         [TypeLens(past.type_named("node:Vault"), NO_ROW), TypeLens(person, EVERY_ROW, frozenset({"salary"}))]
     )
-    assert staff.through(lens).commit_changes(commit).changes == ()
+    assert staff._through(lens).commit_changes(commit).changes == ()
 
 
 def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:
@@ -261,7 +261,7 @@ def test_the_clock_is_read_once_per_difference(staff: Graph) -> None:
     staff.mutate('query q() { update Person set { until: datetime("2031-01-01T00:00:00Z") } where name = "ada" }')
     seen = through(staff, "until > now()")
     assert last_changes(seen) == [("ada", "insert")]
-    assert len(seen.workspace.comparisons) == 0
+    assert len(seen._workspace.comparisons) == 0
 
 
 WHOLE: dict[str, Callable[[Graph], object]] = {

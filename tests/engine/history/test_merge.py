@@ -11,6 +11,7 @@ from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.api.enums import MergeOutcome
 from omnigraph.api.limits import Limits
+from omnigraph.api.merge import MergeConflict, Resolutions
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.engine.write.publish import Intent, PublishPlan, publish
 from omnigraph.errors import (
@@ -194,7 +195,95 @@ def test_a_conflict_error_previews_three_and_counts_the_rest(town: Graph) -> Non
         "entity_id": "n0",
         "kind": "divergent_insert",
         "message": "node:Person 'n0' was inserted on both branches with different values",
+        "property": "age",
+        "properties": [{"property": "age", "base": None, "ours": 2, "theirs": 1}],
+        "absent_in": ["base"],
     }
+
+
+def told(conflict: MergeConflict) -> dict[str, tuple[object, object, object]]:
+    """The base's, the target's and the source's value of every property of a conflict."""
+    return {each.property: (each.base, each.ours, each.theirs) for each in conflict.properties}
+
+
+def test_a_conflict_carries_the_values_of_the_base_and_of_both_sides(town: Graph) -> None:
+    put(town, "main", person("cy", age=1, tags=["a"], height=1.5, vec=[1, 2]))
+    town.merge("main", "side")
+    put(town, "side", person("cy", age=5, tags=["a"], height=1.5, vec=[1, 2], email="x" * 600))
+    put(town, "main", person("cy", age=6, tags=["a", "b"], height=1.5, vec=[1, 2]))
+    drop(town, "side", "Person", "ada")
+    put(town, "main", person("ada", age=2), knows("k", "bob", "bob"))
+    conflicts(town)
+    found = {(c.kind, c.entity_id): c for c in town.preview_merge("side").conflicts}
+    diverged = found["divergent_update", "cy"]
+    assert told(diverged) == {
+        "age": (1, 6, 5),
+        "tags": (["a"], ["a", "b"], ["a"]),
+        "email": (None, None, "x" * 500 + "… (600 characters)"),
+    }
+    assert (diverged.property, diverged.absent_in) == (None, ())
+    deleted = found["delete_vs_update", "ada"]
+    assert (told(deleted), deleted.property, deleted.absent_in) == ({"age": (1, 2, None)}, "age", ("theirs",))
+    assert told(found["delete_vs_update", "k"]) == {"from": ("ada", "bob", None)}
+
+
+def test_a_broken_rule_carries_the_values_too(town: Graph) -> None:
+    put(town, "side", person("cy", email="x@y"), lives("l1", "ada", "inn"), knows("k2", "ada", "bob"))
+    put(town, "main", person("dan", email="x@y"), lives("l2", "ada", "inn"))
+    drop(town, "main", "Person", "bob")
+    conflicts(town)
+    unique, orphan, card = town.preview_merge("side").conflicts
+    assert (told(unique), unique.property, unique.rule) == ({"email": (None, None, "x@y")}, "email", "unique")
+    assert unique.absent_in == ("base", "ours")
+    assert told(orphan) == {"from": (None, None, "ada"), "to": (None, None, "bob")}
+    assert (told(card), card.absent_in) == ({}, ())
+
+
+def test_a_blob_is_told_by_its_size(town: Graph) -> None:
+    put(town, "side", person("new", photo="base64:AAAA"))
+    put(town, "main", person("new", photo="base64:AAAAAAAA"))
+    conflicts(town)
+    (diverged,) = town.preview_merge("side").conflicts
+    assert told(diverged) == {"photo": (None, "blob of 6 bytes", "blob of 3 bytes")}
+
+
+def test_every_conflict_comes_at_once(town: Graph) -> None:
+    """Orphans and broken rules too, while entities are in conflict."""
+    put(town, "side", person("ada", age=5), person("cy", email="x"), lives("l1", "ada", "inn"))
+    put(town, "main", person("ada", age=6), person("dan", email="x"), lives("l2", "ada", "inn"))
+    put(town, "main", knows("k2", "ada", "bob"))
+    drop(town, "side", "Person", "bob")
+    assert conflicts(town) == [
+        ("node:Person", "ada", "divergent_update"),
+        ("node:Person", "cy", "unique_violation"),
+        ("edge:Knows", "k2", "orphan_edge"),
+        ("edge:Lives", None, "cardinality_violation"),
+    ]
+    assert {c.only_if for c in town.preview_merge("side").conflicts} == {None}
+
+
+@pytest.mark.parametrize("deleting", ["side", "main"])
+def test_what_only_one_answer_breaks_is_said_to_depend_on_it(town: Graph, deleting: str) -> None:
+    """One side deletes a node, the other changes it and draws an edge to it: two answers, and both settle it all."""
+    keeping = "main" if deleting == "side" else "side"
+    drop(town, deleting, "Person", "bob")
+    put(town, keeping, person("bob", age=9), knows("k2", "ada", "bob"))
+    assert conflicts(town) == [("node:Person", "bob", "delete_vs_update"), ("edge:Knows", "k2", "orphan_edge")]
+    deletes, keeps = ("theirs", "ours") if deleting == "side" else ("ours", "theirs")
+    assert [c.only_if for c in town.preview_merge("side").conflicts] == [None, deletes]
+    assert f"if {deletes} is taken" in town.preview_merge("side").conflicts[1].message
+    answers = {"delete_vs_update": deletes, "orphan_edge": deletes}
+    assert town.preview_merge("side", resolutions=Resolutions.of(kinds=answers)).conflicts == ()
+    town.merge("side", resolutions=Resolutions.of(kinds={"delete_vs_update": keeps}))
+    assert {"ada", "bob", "k2"} <= names(town)
+
+
+def test_an_orphan_that_is_decided_is_not_reported_beside_other_conflicts(town: Graph) -> None:
+    put(town, "side", person("ada", age=5))
+    put(town, "main", person("ada", age=6), knows("k2", "ada", "bob"))
+    drop(town, "side", "Person", "bob")
+    decided = Resolutions.of(kinds={"orphan_edge": "theirs"})
+    assert [c.kind for c in town.preview_merge("side", resolutions=decided).conflicts] == ["divergent_update"]
 
 
 def test_a_source_edge_onto_a_node_that_the_target_deleted_is_an_orphan(town: Graph) -> None:
@@ -225,7 +314,8 @@ def test_one_node_deleted_on_both_sides_merges(town: Graph) -> None:
 def test_a_cascaded_edge_that_the_other_side_rewrote_is_delete_vs_update(town: Graph) -> None:
     drop(town, "side", "Person", "bob")
     put(town, "main", knows("k", "ada", "bob", since=3))
-    assert conflicts(town) == [("edge:Knows", "k", "delete_vs_update")]
+    assert conflicts(town) == [("edge:Knows", "k", "delete_vs_update"), ("edge:Knows", "k", "orphan_edge")]
+    assert town.preview_merge("side").conflicts[1].only_if == "ours", "the node is gone, whoever keeps the edge"
 
 
 def test_a_unique_value_given_on_both_sides_blames_the_entity_that_comes_in(town: Graph) -> None:
@@ -328,7 +418,7 @@ def _meanwhile(path: Path, action: Any) -> Graph:
 
 def _advance_main(graph: Graph) -> None:
     """As another process would: writers of one branch in this process wait for each other's turn."""
-    publish(graph.workspace.begin("main", Intent(kind="write")), PublishPlan(staged={}))
+    publish(graph._workspace.begin("main", Intent(kind="write")), PublishPlan(staged={}))
 
 
 def test_a_target_that_moves_during_the_merge_is_a_read_set_conflict(town: Graph, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_property_that_one_side_added_holds_for_the_rows_of_the_other(town: Gr
     put(town, changed, person("cy", nickname="c"))
     put(town, other, person("dan", age=4), person("ada", age=9))
     assert town.merge("side").outcome == "merged"
-    assert town.schema_source == WITH_NICKNAME
+    assert town.schema.show() == WITH_NICKNAME
     merged = content(town)
     assert merged["Person", "cy"]["nickname"] == "c"
     assert merged["Person", "dan"] == {**merged["Person", "dan"], "age": 4, "nickname": None}
@@ -115,5 +115,5 @@ def test_a_fast_forward_takes_the_schema_too(town: Graph) -> None:
     change_schema(town, "side", WITH_PET)
     put(town, "side", node("Pet", name="rex"))
     assert town.merge("side").outcome == "fast_forward"
-    assert town.schema_source == WITH_PET
+    assert town.schema.show() == WITH_PET
     assert ("Pet", "rex") in content(town)

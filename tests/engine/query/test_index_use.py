@@ -166,6 +166,6 @@ def test_a_tuple_is_probed_by_its_member_that_has_an_index(tmp_path: Path) -> No
 def test_only_the_first_built_of_two_indexes_of_a_column_is_asked(graph: Graph) -> None:
     """Why a text has n-grams or a BTREE and never both. When this fails, Lance has learnt to choose: declare both."""
     state = graph.snapshot().entry.tables["node:Part"]
-    both = graph.workspace.root.staging.build_index(state, "name", "BTREE", "name_btree").state
-    scanner = lance_of(graph.workspace.root.reader.open(both)).scanner(columns=["id"], filter="name = 'x'")
+    both = graph._workspace.root.staging.build_index(state, "name", "BTREE", "name_btree").state
+    scanner = lance_of(graph._workspace.root.reader.open(both)).scanner(columns=["id"], filter="name = 'x'")
     assert "ScalarIndexQuery" not in scanner.explain_plan(True)

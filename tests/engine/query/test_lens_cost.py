@@ -33,7 +33,7 @@ def test_a_point_read_costs_what_it_costs_without_rules(s3_server: S3Server, s3_
     for name in ("open", "narrowed"):
         # A handle that has read nothing yet, and then one that knows the table.
         with Graph.open(s3_place.uri) as fresh:
-            read = fresh if name == "open" else fresh.through(lens)
+            read = fresh if name == "open" else fresh._through(lens)
             cold = settled(fresh, s3_server, lambda read=read: read.query(ONE, "q", {"s": "d101"}).rows())
             warm = settled(fresh, s3_server, lambda read=read: read.query(ONE, "q", {"s": "d203"}).rows())
             assert read.query(ONE, "q", {"s": "d205"}).rows() == [{"s": "d205", "t": "words " * 20}]

@@ -200,14 +200,14 @@ def test_plans_and_profiles_tell_nothing_of_the_rules_and_of_the_rest(seen: tupl
 
 def test_what_is_not_seen_is_not_there_by_its_id(seen: tuple[Snapshot, Graph]) -> None:
     state, _ = seen
-    assert read_entity(state, "node:Doc", "d3") is None
-    assert read_entity(state, "node:Doc", "nobody") is None
-    assert read_entity(state, "edge:About", "a12") is None  # from d12, which is not seen
-    assert read_entity(state, "edge:About", "a1") is None  # below the weight that is shown
-    mine = read_entity(state, "node:Doc", "d0")
+    assert read_entity(state, state.catalog.type_named("node:Doc"), "d3") is None
+    assert read_entity(state, state.catalog.type_named("node:Doc"), "nobody") is None
+    assert read_entity(state, state.catalog.type_named("edge:About"), "a12") is None  # from d12, which is not seen
+    assert read_entity(state, state.catalog.type_named("edge:About"), "a1") is None  # below the weight that is shown
+    mine = read_entity(state, state.catalog.type_named("node:Doc"), "d0")
     assert mine is not None
     assert (mine["region"], mine["salary"], mine["file"]) == ("us", None, None)
-    assert read_entity(state, "edge:About", "a13") is not None
+    assert read_entity(state, state.catalog.type_named("edge:About"), "a13") is not None
 
 
 def test_a_hidden_blob_is_null_and_that_of_a_hidden_node_not_found(seen: tuple[Snapshot, Graph]) -> None:

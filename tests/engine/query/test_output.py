@@ -73,9 +73,7 @@ def test_kv_numbers_rows_and_separates_them() -> None:
 
 def test_csv_quotes_what_needs_it() -> None:
     assert render_read(output(ROWS), ReadFormat.CSV) == (
-        "title,pages,tags,price\n"
-        '"Lichen, field guide",12,"[""a"",""b""]",null\n'
-        '"Moss ""and""\nmore",3000000000,[],30.0\n'
+        'title,pages,tags,price\n"Lichen, field guide",12,"[""a"",""b""]",\n"Moss ""and""\nmore",3000000000,[],30.0\n'
     )
 
 
@@ -87,6 +85,11 @@ def test_jsonl_begins_with_its_metadata() -> None:
     assert [json.loads(row) for row in rows] == ROWS
 
 
+def test_ndjson_is_rows_and_nothing_else() -> None:
+    assert [json.loads(line) for line in render_read(output(ROWS), ReadFormat.NDJSON).splitlines()] == ROWS
+    assert render_read(output([]), ReadFormat.NDJSON) == ""
+
+
 def test_json_is_the_read_output_itself() -> None:
     text = render_read(output(ROWS), ReadFormat.JSON)
     assert json.loads(text) == wire.to_builtins(output(ROWS))
@@ -95,4 +98,4 @@ def test_json_is_the_read_output_itself() -> None:
 
 def test_columns_come_from_the_rows_when_they_are_not_named() -> None:
     read = output([{"b": 1}, {"a": 2}], columns=[])
-    assert render_read(read, ReadFormat.CSV) == "a,b\nnull,1\n2,null\n"
+    assert render_read(read, ReadFormat.CSV) == "a,b\n,1\n2,\n"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,6 +64,64 @@ def test_a_count_per_group_is_exact(graph: Graph) -> None:
     text = chain(18, "$x18.line as line, count($x0) as n")
     found = {row["line"]: row["n"] for row in graph.query(text).rows()}
     assert found == {"even": FAN**19 // 2 + 1, "odd": FAN**19 // 2}
+
+
+NUMBERS = "node Row { slug: String @key  part: String  i: I32?  l: I64?  u: U64? }\nedge Of: Row -> Row"
+EXTREMES = {
+    "i": (-(2**31), -1, 0, 7, 2**31 - 1, None),
+    "l": (-(2**63), -(2**53) - 1, -1, 0, 2**53 + 1, 2**62, 2**63 - 1, None),
+    "u": (0, 1, 2**53 + 1, 2**63, 2**64 - 1, None),
+}
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Graph, list[dict[str, Any]]]]:
+    """Rows of three parts with integers of every width, each row leading to three others."""
+    chosen = random.Random(11)
+    rows = [
+        {"slug": f"r{i}", "part": "abc"[i % 3], **{name: chosen.choice(values) for name, values in EXTREMES.items()}}
+        for i in range(60)
+    ]
+    lines = [json.dumps({"type": "Row", "data": row}) for row in rows]
+    lines += [edge("Of", f"r{i}", f"r{(i * 7 + k) % 60}") for i in range(60) for k in range(3)]
+    with Graph.init(tmp_path_factory.mktemp("numbers") / "g", NUMBERS) as made:
+        made.load("\n".join(lines), mode="append")
+        yield made, rows
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_integers_are_added_exactly(numbers: tuple[Graph, list[dict[str, Any]]], name: str, weighted: bool) -> None:
+    """`weighted`: rows stand for the paths that end there, so that values are multiplied before they are added."""
+    graph, rows = numbers
+    walk, times = ("$r of $x  $x of $y", 9) if weighted else ("", 1)
+    for parts in (["a"], ["b"], ["c"], ["a", "b", "c"]):
+        values = [row[name] for row in rows if row["part"] in parts and row[name] is not None] * times
+        match = f"$r: Row  {json.dumps(parts)} contains $r.part  {walk}"
+        text = f"query q() {{ match {{ {match} }} return {{ AGG($r.{name}) as n }} }}"
+        assert graph.query(text.replace("AGG", "avg")).rows() == [{"n": sum(values) / len(values)}]
+        ask = partial(graph.query, text.replace("AGG", "sum"))
+        if -(2**63) <= sum(values) < 2**63:
+            assert ask().rows() == [{"n": sum(values)}]
+            assert str(ask().to_arrow().schema.field("n").type) == "int64"
+        else:
+            with pytest.raises(ResourceLimitError, match=f"sum of Row.{name} is {sum(values)}, .*64-bit") as raised:
+                ask()
+            assert raised.value.resource == "summed integers"
+
+
+def test_sums_of_groups_are_exact(numbers: tuple[Graph, list[dict[str, Any]]]) -> None:
+    graph, rows = numbers
+    match = "match { $r: Row  $r.l < 4611686018427387904 }"
+    text = f"query q() {{ {match} return {{ $r.slug as s, sum($r.l) as n, avg($r.l) as a }} }}"
+    expected = [(r["slug"], r["l"], float(r["l"])) for r in rows if r["l"] is not None and r["l"] < 2**62]
+    assert sorted(tuple(row.values()) for row in graph.query(text)) == sorted(expected)
+    text = "query q() { match { $r: Row } return { $r.part as s, sum($r.i) as n, avg($r.u) as a } }"
+    for row in graph.query(text):
+        own = [r for r in rows if r["part"] == row["s"]]
+        wide = [r["u"] for r in own if r["u"] is not None]
+        assert row["n"] == sum(r["i"] or 0 for r in own)
+        assert row["a"] == sum(wide) / len(wide)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api.row_values import rendered
 from omnigraph.engine.query import run
-from omnigraph.engine.query.operators import expand, project
+from omnigraph.engine.query.operators import expand, project, pushdown
 from omnigraph.engine.query.result import QueryResult
 from omnigraph.engine.query.traversal.adjacency import Adjacency
 from omnigraph.engine.query.traversal.layered import LayeredAdjacency
@@ -126,6 +126,13 @@ class Draft:
             f"${owner}.luck contains 2",
             f'["a", "ann"] contains ${owner}.nick',
             f"[2, 5] contains ${owner}.age",
+            f"[0, 9007199254740993] contains ${owner}.score",
+            f"[0.0, 2.5, 9007199254740992.0] contains ${owner}.big",
+            f"[0.5, 2.0] contains ${owner}.ratio",
+            f"[3, 9223372036854775807] contains ${owner}.count",
+            f'[date("1970-01-01"), date("2024-05-01")] contains ${owner}.born',
+            f'["calm", "odd"] contains ${owner}.mood',
+            f'"a drab ann" contains ${owner}.nick',
         )
 
     def negation(self, depth: int) -> str:
@@ -178,7 +185,10 @@ def _aggregates(draft: Draft) -> tuple[str, bool]:
     comparable = [p for p in draft.properties() if p.split(".")[1] in (*NUMBERS, *TEXTS)]
     variables = [f"${v}" for v in draft.types]
     functions = [f"count({draft.pick(*variables)}) as n", f"count({draft.pick(*draft.properties())}) as m"]
+    # A sum of the others may not fit, an average of them always does.
+    integers = [p for p in draft.properties() if p.split(".")[1] in ("big", "count", "people")]
     functions += [f"{draft.pick('sum', 'avg')}({draft.pick(*numbers)}) as s"]
+    functions += [f"avg({draft.pick(*integers)}) as a"] if integers else []
     functions += [f"{draft.pick('min', 'max')}({draft.pick(*comparable)}) as x"]
     keys = [f"{draft.pick(*draft.properties(), *variables)} as k{i}" for i in range(draft.pick(0, 1, 2))]
     order = [f"k{i}{draft.pick('', ' desc')}" for i in range(len(keys))]
@@ -237,6 +247,8 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
             patch.setattr(rows, "_VALUES_PER_LOOKUP", 2)
             patch.setattr(rows, "_LOOKUP_SHARE", 1)
             patch.setattr(project, "BATCH_ROWS", 3)
+            # Nothing, or one test of several, goes into a scan.
+            patch.setattr(pushdown, "MOST_TERMS", MODES.index(mode))
         result = graph.query(text, "q", values)
     columns = [_rendered(result, i) for i in range(len(result.columns))]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -256,8 +268,10 @@ def test_both_kinds_of_topology_take_part(graphs: list[tuple[Graph, ReferenceGra
             graph.query(text)
         state = graph.snapshot().entry.tables
         people = state["node:Person"]
-        key = TopologyKey(graph.workspace.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people)
-        topology, _ = PROCESS_TOPOLOGIES.get(graph.workspace.root, key)
+        key = TopologyKey(
+            graph._workspace.root.identity.graph_id, Shape.NEIGHBOURS, state["edge:Knows"], people, people
+        )
+        topology, _ = PROCESS_TOPOLOGIES.get(graph._workspace.root, key)
         kinds.add(type(topology.out))
     assert kinds == {Adjacency, LayeredAdjacency}
 

@@ -53,7 +53,8 @@ EVERY_ROW: list[dict[str, Any]] = [*ROWS, dict.fromkeys(EXTREMES)]
 
 interesting = st.sampled_from([0.5, 0.1, -0.0, 2.0**53, 2.0**63, -(2.0**63), 1e30, 1e300, 2.0**31 - 0.5])
 floats = st.one_of(interesting, st.floats(allow_nan=False, allow_infinity=False))
-integers = st.one_of(st.sampled_from([0, 1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)]), st.integers(-(2**63), 2**63 - 1))
+extremes = st.sampled_from([0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)])
+integers = st.one_of(extremes, st.integers(-(2**63), 2**64 - 1))
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,13 @@ def matching(graph: Graph, predicate: str, type_: str, value: Any) -> list[int]:
     return found[0]
 
 
+def declared(number: int | float) -> str:
+    """The type of a parameter that takes the number."""
+    if isinstance(number, float):
+        return "F64"
+    return "I64" if number < 2**63 else "U64"
+
+
 def expected(test: Callable[[dict[str, Any]], bool]) -> list[int]:
     return [i for i, row in enumerate(EVERY_ROW) if test(row)]
 
@@ -85,7 +93,7 @@ def expected(test: Callable[[dict[str, Any]], bool]) -> list[int]:
 def test_numbers_compare_by_value_across_types(
     graph: Graph, column: str, sign: str, number: int | float, flipped: bool
 ) -> None:
-    type_ = "I64" if isinstance(number, int) else "F64"
+    type_ = declared(number)
     predicate = f"$p {sign} $x.{column}" if flipped else f"$x.{column} {sign} $p"
 
     def holds(row: dict[str, Any]) -> bool:
@@ -119,7 +127,7 @@ def test_texts_compare_by_code_point_without_wildcards(graph: Graph, sign: str, 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["whole", "fractions"]), st.one_of(floats, integers))
 def test_a_list_holds_a_number_by_value(graph: Graph, column: str, number: int | float) -> None:
-    type_ = "I64" if isinstance(number, int) else "F64"
+    type_ = declared(number)
     holds = expected(lambda row: row[column] is not None and number in row[column])
     assert matching(graph, f"$x.{column} contains $p", type_, number) == holds
 
@@ -162,3 +170,13 @@ def test_comparing_integers_with_floats_never_rounds(pairs: list[tuple[int, floa
     left, right = pa.array([a for a, _ in pairs], pa.int64()), pa.array([b for _, b in pairs], pa.float64())
     for sign, test in OPERATORS.items():
         assert list(compared(left, Operator(sign), right)) == [test(a, b) for a, b in pairs]
+
+
+def test_a_property_compared_with_itself_tells_whether_it_has_a_value(graph: Graph) -> None:
+    """What the message about a comparison with null says."""
+    for name in (*NUMBERS, "text", "flag"):
+        present = f"$x.{name} = $x.{name}"
+        with_value = [i for i, row in enumerate(EVERY_ROW) if row[name] is not None]
+        assert matching(graph, present, "I32?", None) == with_value
+        without = matching(graph, f"not {{ {present} }}", "I32?", None)
+        assert without == [i for i in range(len(EVERY_ROW)) if i not in with_value]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from omnigraph.api import wire
 from omnigraph.api.enums import Integers
 from omnigraph.api.row_values import rendered
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.order import codes_of, first_in_order
 from omnigraph.engine.query.values.properties import Located
 from omnigraph.errors import BadRequestError, CompileError
@@ -76,9 +77,12 @@ def test_columns_are_named_as_specified(graph: Graph) -> None:
     assert list(result.rows()[0].values())[:4] == ["a", "a", "v", "x"]
 
 
-def test_of_two_columns_with_one_name_the_later_wins_in_a_row(graph: Graph) -> None:
-    result = graph.query('query q() { match { $b: Book { slug: "a" } } return { $b.slug as x, $b.pages as x } }')
-    assert (result.columns, result.rows()) == (["x", "x"], [{"x": 10}])
+def test_two_columns_with_one_name_are_refused_where_the_second_is(graph: Graph) -> None:
+    with pytest.raises(CompileError) as raised:
+        graph.query('query q() { match { $b: Book { slug: "a" } } return { $b.slug as x, $b.pages as x } }')
+    (finding,) = raised.value.diagnostics
+    assert (finding.code, finding.span and finding.span.column) == ("T25", 69)
+    assert finding.suggestion == "give one of them another name: `as x_2`"
 
 
 def test_values_render_as_specified(graph: Graph) -> None:
@@ -158,7 +162,7 @@ def test_aggregates_skip_nulls(graph: Graph) -> None:
         "return { count($b) as n, count($b.pages) as m, sum($b.pages) as s, avg($b.price) as a, "
         "min($b.slug) as lo, max($b.pages) as hi }"
     )
-    assert rows(graph, body) == [{"n": 4, "m": 3, "s": 50.0, "a": 2.5, "lo": "a", "hi": 30}]
+    assert rows(graph, body) == [{"n": 4, "m": 3, "s": 50, "a": 2.5, "lo": "a", "hi": 30}]
 
 
 def test_null_is_a_group_and_groups_appear_in_order(graph: Graph) -> None:
@@ -241,7 +245,7 @@ def test_selecting_first_equals_sorting_everything(
 ) -> None:
     columns = pa.array([a for a, _ in pairs], pa.int64()), pa.array([b for _, b in pairs], pa.string())
     keys = [
-        lambda chosen, values=values, down=down: codes_of(Located(values, chosen), len(chosen), down)
+        lambda chosen, values=values, down=down: codes_of(Located(values, chosen), len(chosen), down, MemoryBudget())
         for values, down in zip(columns, (down_first, down_second), strict=True)
     ]
     expected = list(range(len(pairs)))

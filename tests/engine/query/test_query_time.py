@@ -51,7 +51,7 @@ def test_every_way_of_naming_a_state(graph: Graph) -> None:
     assert ages(graph, version=first.version) == old
     assert ages(graph, branch="side", version=first.version) == old
     assert ages(graph, at=between) == old
-    assert [row["a"] for row in graph.query_at(first.version, AGES).rows()] == [1]
+    assert [row["a"] for row in graph.query(AGES, version=first.version).rows()] == [1]
     assert [row["a"] for row in first.query(AGES).rows()] == [1]
 
 
@@ -96,12 +96,14 @@ def test_an_entity_now_and_then(graph: Graph) -> None:
         "tags": [2],
         "face": "base64:aGk=",
     }
-    then = graph.entity_at("node:Person", "ann", version)
+    then = graph.entity("node:Person", "ann", version=version)
     assert then is not None
     assert (then["age"], then["born"], then["face"]) == (1, None, None)
     assert graph.entity("edge:Knows", "k1") == {"id": "k1", "src": "ann", "dst": "ann", "since": None}
     assert graph.entity("node:Person", "nobody") is None
-    assert graph.entity("node:Ghost", "ann") is None
+    for unknown in ("node:Persn", "Persn"):
+        with pytest.raises(BadRequestError, match=f"the graph has no type '{unknown}'; did you mean 'Person'"):
+            graph.entity(unknown, "ann")
 
 
 def with_property(catalog: Catalog, name: str) -> Catalog:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
+from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import build_indexes, edge, node
@@ -110,7 +111,7 @@ def test_stops_within_reach(transit: Graph, start: str, pattern: str, expected: 
         ("a", "$x follows{1,3} $y", ["b", "c", "d"]),
         ("a", "$x follows{2,3} $y", ["c", "d"]),
         ("a", "$x follows{3,3} $y", ["d"]),
-        ("a", "$x follows{4,4} $y", ["d"]),
+        ("a", "$x follows{4,4} $y", []),
         ("d", "$x follows $y", ["d"]),
         ("d", "$x follows{2,2} $y", []),
         ("c", "$x follows{1,5} $y", ["a", "b", "d"]),
@@ -121,6 +122,52 @@ def test_stops_within_reach(transit: Graph, start: str, pattern: str, expected: 
 )
 def test_followers_within_reach(library: Graph, start: str, pattern: str, expected: list[str]) -> None:
     assert sorted(values(library, f"$x: Reader {{ slug: $k }}  {pattern}", "$y.slug", k=start)) == expected
+
+
+LOOPS = [("a", "b"), ("b", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("d", "d"), ("d", "e"), ("e", "d"), ("f", "f")]
+HOPS = [(1, 1), (1, 3), (2, 2), (2, 4), (3, 3), (4, 9)]
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    """Self loops at, before and behind other nodes; the later half of the edges came after the index."""
+    edges = [edge("Follows", a, b) for a, b in LOOPS]
+    with Graph.init(tmp_path_factory.mktemp("loops") / "g", READERS) as graph:
+        graph.load("\n".join([*(node("Reader", slug) for slug in "abcdefg"), *edges[:4]]), mode="append")
+        build_indexes(graph)
+        graph.load("\n".join(edges[4:]), mode="append")
+        yield graph
+
+
+def distances(start: str, steps: list[tuple[str, str]]) -> dict[str, int]:
+    """The shortest distance of everything that can be walked to, the start by its own self loop only."""
+    known, frontier, hop = {start: 0}, {start}, 0
+    while frontier:
+        hop += 1
+        frontier = {b for a, b in steps if a in frontier} - known.keys()
+        known |= dict.fromkeys(frontier, hop)
+    return known | {start: 1} if (start, start) in steps else {n: d for n, d in known.items() if n != start}
+
+
+@pytest.mark.parametrize("pattern", ["$x follows{} $y", "$y follows{} $x", "$x <follows>{} $y"])
+def test_hops_are_shortest_distances(loops: Graph, pattern: str) -> None:
+    back = [(b, a) for a, b in LOOPS]
+    steps = back if pattern.startswith("$y") else LOOPS if "<" not in pattern else LOOPS + back
+    away = {start: distances(start, steps) for start in "abcdefg"}
+    for least, most in HOPS:
+        hops = pattern.replace("{}", f"{{{least},{most}}}")
+        within = {start: {n for n, d in away[start].items() if least <= d <= most} for start in away}
+        pairs = sorted((start, end) for start in within for end in within[start])
+        assert sorted(values(loops, f"$x: Reader  {hops}", "$x.slug, $y.slug")) == pairs, hops
+        counted = [(start, len(found)) for start, found in within.items() if found]
+        assert sorted(values(loops, f"$x: Reader  {hops}", "$x.slug, count($y)")) == counted, hops
+        # Both ends are bound: the traversal is a test of the same set.
+        tested = f"$x: Reader  $y: Reader  $x.slug != $y.slug  {hops}"
+        assert sorted(values(loops, tested, "$x.slug, $y.slug")) == [(a, b) for a, b in pairs if a != b], hops
+        itself = hops.replace("$y", "$x")
+        assert sorted(values(loops, f"$x: Reader  {itself}", "$x.slug")) == [a for a, b in pairs if a == b], hops
+        nowhere = [start for start in within if not within[start]]
+        assert sorted(values(loops, f"$x: Reader  not {{ {hops} }}", "$x.slug")) == nowhere, hops
 
 
 def test_a_bound_edge_gives_one_row_per_edge_in_edge_id_order(transit: Graph) -> None:
@@ -207,3 +254,24 @@ def test_an_unknown_mode_is_refused(library: Graph, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(MODE_VARIABLE, "warp")
     with pytest.raises(BadRequestError, match="indexed, csr or auto"):
         values(library, "$r: Reader", "$r.slug")
+
+
+ENDLESS = {
+    "ends": "query q() { match { $a: Stop  $a track{1,HOPS} $b } return { $a.slug as a, $b.slug as b } }",
+    "a count": "query q() { match { $a: Stop  $a track{1,HOPS} $b } return { $a.slug as a, count($b) as n } }",
+    "closing": "query q() { match { $a: Stop  $b: Stop  $a track{1,HOPS} $b } return { $a.slug as a, $b.slug as b } }",
+    "a negation": "query q() { match { $a: Stop  not { $a track{1,HOPS} $b  $b.zone = 2 } } return { $a.slug as a } }",
+}
+
+
+@pytest.mark.parametrize("chosen_by_cost", [False, True])
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_a_search_ends_with_its_frontier_whatever_the_number_of_hops(
+    transit: Graph, kind: str, chosen_by_cost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the search nor the estimate of its cost takes time in proportion to the hops that are allowed."""
+    if chosen_by_cost:
+        PROCESS_TOPOLOGIES.clear()
+        monkeypatch.setenv(MODE_VARIABLE, "auto")
+    endless = transit.query(ENDLESS[kind].replace("HOPS", str(2**63 - 1)))
+    assert endless.rows() == transit.query(ENDLESS[kind].replace("HOPS", "20")).rows() != []

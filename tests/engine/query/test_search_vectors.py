@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.query.search import Candidates, RankedRows, nearest
+from omnigraph.engine.query.search.ranked_rows import settled
 from omnigraph.errors import BadRequestError
+from omnigraph.graph import Graph
 from omnigraph.language.catalog import Metric
 from tests.engine.search_tables import Shelf, naive_distance
 
@@ -152,3 +156,78 @@ def test_an_index_never_changes_the_answer(
     if second:
         shelf.add(names[len(first) :], vectors=second)
     assert shelf.ids_of(found(shelf, metric, k).row_ids) == expected_order(rows, metric)[:k]
+
+
+# ---- beyond single precision ----------------------------------------------------------------------------
+
+
+def of_lengths(lengths: list[float], seed: int) -> list[list[float]]:
+    random = np.random.default_rng(seed)
+    vectors = random.standard_normal((len(lengths), 3)) * np.array(lengths).reshape(-1, 1)
+    return np.clip(vectors, -3e38, 3e38).astype(np.float32).tolist()
+
+
+LENGTHS = {
+    "long": [1e18] * 30 + [1e25] * 30 + [3e38] * 30,
+    "short": [1e-25] * 60 + [1e-38] * 30,
+    "all kinds": [10.0 ** (i % 70 - 36) for i in range(90)],
+    "a few among ordinary ones": [1.0] * 84 + [1e-25, 1e-20, 1e19, 1e25, 1e38, 1e-40],
+}
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.value)
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS.keys())
+def test_vectors_of_any_length_are_ranked_exactly(tmp_path: Path, lengths: list[float], metric: Metric) -> None:
+    stored = of_lengths(lengths, seed=9)
+    names = [f"v{i:02d}" for i in range(len(stored))]
+    shelf = Shelf(tmp_path / "graph").add(names, vectors=stored)
+    half = Shelf(tmp_path / "half").add(names[:45], vectors=stored[:45]).index_vectors(metric)
+    half.add(names[45:], vectors=stored[45:]).index_vectors(metric)
+    for query in (stored[0], stored[88], of_lengths([1.0], 1)[0]):
+        inner = settled(np.array([naive_inner(metric, vector, query) for vector in stored]))
+        distances = inner if metric is Metric.L2 else 1 - inner
+        order = sorted(range(len(stored)), key=lambda i: (distances[i], names[i]))
+        for each in (shelf, half):
+            for filter in (None, "id != 'v03'"):
+                ranked = nearest(each.table, "vector", metric, np.array(query, np.float32), 4, Candidates(filter))
+                expected = [names[i] for i in order if filter is None or i != 3][:4]
+                assert each.ids_of(ranked.row_ids) == expected
+                assert np.isfinite(ranked.values).all()
+
+
+def naive_inner(metric: Metric, left: list[float], right: list[float]) -> float:
+    """What a distance is settled from."""
+    measured = naive_distance(metric, left, right)
+    if metric is Metric.L2:
+        return measured
+    inner = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    return inner / (math.hypot(*left) * math.hypot(*right)) if metric is Metric.COSINE else inner
+
+
+def test_a_query_beyond_single_precision_is_answered(tmp_path: Path) -> None:
+    """Every difference to it overflows, so that no proposal means anything."""
+    rows = {f"v{i:02d}": [float(i), 1.0, 0.0] for i in range(90)}
+    shelf = Shelf(tmp_path / "graph").add(list(rows), vectors=list(rows.values())).index_vectors(Metric.L2)
+    for metric, expected in [(Metric.L2, "v00"), (Metric.COSINE, "v89"), (Metric.DOT, "v89")]:
+        ranked = nearest(shelf.table, "vector", metric, np.array([3e38, 0, 0], np.float32), 1)
+        assert shelf.ids_of(ranked.row_ids) == [expected]
+        assert np.isfinite(ranked.values).all()
+
+
+def test_an_index_that_vectors_can_not_have_is_pending(tmp_path: Path) -> None:
+    schema = "node Note { slug: String @key  vec: Vector(3)? @index }"
+    lines = [
+        json.dumps({"type": "Note", "data": {"slug": f"n{i:02d}", "vec": [1e25 * (i + 1), 1e25, 0.0]}})
+        for i in range(60)
+    ]
+    with Graph.init(tmp_path / "g", schema) as graph:
+        graph.load("\n".join(lines), mode="append")
+        (table,) = graph.optimize().datasets
+        assert "searched without one" in table.pending_indexes[0].reason
+        text = """query q($q: Vector(3)) {
+            match { $n: Note } return { $n.slug, nearest($n.vec, $q) as d } order { d } limit 2
+        }"""
+        assert [tuple(row.values()) for row in graph.query(text, params={"q": [2.9e25, 1e25, 0.0]}).rows()] == [
+            ("n02", pytest.approx(1e24)),
+            ("n01", pytest.approx(9e24)),
+        ]

@@ -32,7 +32,7 @@ def typed(type_key: str, columns: dict[str, pa.Array]) -> tuple[TypedRows, list[
     type_ = MUSEUM.nodes[name] if kind == "node" else MUSEUM.edges[name]
     rejected: list[RejectedRow] = []
     batch = pa.record_batch(columns)
-    return type_batch(type_, batch, pa.array(range(10, 10 + batch.num_rows)), rejected), rejected
+    return type_batch(type_, batch, pa.array(range(10, 10 + batch.num_rows)), rejected, catalog=MUSEUM), rejected
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.api.enums import Grammar
 from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
 from omnigraph.engine.rows.kernels.coerce import Column, coerce, from_stored
-from omnigraph.engine.rows.kernels.rows import Grammar
 from omnigraph.engine.rows.kernels.scalars import UnfitError, WrongShapeError, stored_scalar
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_datetime
@@ -164,7 +164,7 @@ def test_refused_by_both_grammars(type_: PropertyType, value: object, mentions: 
 def test_another_json_type_is_refused_strictly_and_null_leniently(type_: PropertyType, value: object) -> None:
     assert "expects" in coerce(type_, [value], Grammar.STRICT).unfit[0]
     lenient = coerce(type_, [value], Grammar.LENIENT)
-    assert (stored(lenient), lenient.unfit) == ([None], {})
+    assert (stored(lenient), lenient.unfit, lenient.nulled) == ([None], {}, 1)
 
 
 @pytest.mark.parametrize("item", [None, "x", 2.0, True, [1]])
@@ -173,7 +173,8 @@ def test_a_bad_list_item_is_refused_strictly_and_null_leniently(item: object) ->
     assert list(strict.unfit) == [1]
     assert "null or invalid item at index 1" in strict.unfit[1]
     assert stored(strict) == [[1], None, None]
-    assert stored(coerce(INTS, [[1], [2, item], None], Grammar.LENIENT)) == [[1], [2, None], None]
+    lenient = coerce(INTS, [[1], [2, item], None], Grammar.LENIENT)
+    assert (stored(lenient), lenient.nulled) == ([[1], [2, None], None], 0 if item is None else 1)
 
 
 def test_a_non_nullable_vector_refuses_another_shape_under_both_grammars() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.api.cell_text import csv_line
 from omnigraph.engine.rows.kernels.csv_records import (
     LONGEST_RECORD,
     STRAY_QUOTE,
@@ -91,7 +92,7 @@ def by_the_letter(text: bytes) -> list[tuple[bytes, int, str | None]]:
         flaw = UNCLOSED_QUOTE if state == "quoted" else flaw
         if flaw is not None:
             at = min((n for n in range(start, len(text)) if text[n] in b"\r\n"), default=len(text))
-        if at > start:
+        if at > start or (at < len(text) and text[start - 1 : start + 1] != b"\r\n"):
             records.append((text[start:at], 0 if flaw else fields, flaw))
         start = at + 1
     return records
@@ -167,6 +168,8 @@ def test_other_dialects_and_files_without_rows() -> None:
         2,
         "it has bytes that are not utf-16-le",
     )
+    assert [row["a"] for row in read(b"\n\na\n1\n\n2\n\n")[1]] == ["1", None, "2", None]
+    assert [row["b"] for row in read(b"a,b\n1,2\n\n\r\n3,\n")[1]] == ["2", None]
     for nothing in (b"", b"\n\r\n", b"\xef\xbb\xbf"):
         assert read(nothing) == ([], [], [])
     assert read(b"a,,b\n1,2,3\n")[0] == ["a", "_c1", "b"]
@@ -176,6 +179,33 @@ def test_other_dialects_and_files_without_rows() -> None:
     for dialect in ({"delimiter": "||"}, {"quote": "«"}, {"encoding": "klingon"}, {"encoding": "zlib"}, {"quote": ","}):
         with pytest.raises(BadRequestError, match=r"CSV|encoding"):
             CsvDialect(**dialect).check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 3).flatmap(lambda width: st.lists(st.lists(st.none() | _TEXTS, min_size=width, max_size=width))),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(1, 40),
+    st.integers(1, 60),
+)
+@example([[None], [""], [None]], "\r\n", 1, 1)
+@example([["\ufeff"], [None]], "\n", 40, 60)
+def test_what_we_write_comes_back_nulls_and_empty_texts_included(
+    rows: list[list[str | None]], ends: str, piece: int, part: int
+) -> None:
+    width = len(rows[0]) if rows else 1
+    names = [f"c{number}" for number in range(width)]
+    data = "".join(csv_line(cells) + ends for cells in [names, *rows]).encode()
+    header, found, bad = read(data, piece)
+    assert (header, bad) == (names, [])
+    assert found == [{"#": number, **dict(zip(names, row, strict=True))} for number, row in enumerate(rows, 1)]
+    _, cuts = csv_cuts(in_pieces(data, piece), CsvDialect(), part)
+    in_parts: list[Any] = []
+    for (start, before), stop in zip(cuts, [*(at for at, _ in cuts[1:]), len(data)], strict=True):
+        reader = CsvReader([data[start:stop]], CsvDialect(), header if start else None, before=before)
+        for block in reader.blocks():
+            in_parts += [{"#": n, **r} for n, r in zip(block.rows.tolist(), block.columns.to_pylist(), strict=True)]
+    assert in_parts == found
 
 
 @settings(max_examples=60, deadline=None)
@@ -200,9 +230,9 @@ def test_a_file_read_in_parts_is_the_file(rows: list[list[str]], size: int, mark
 class Counting(RecordSplitter):
     """Counts the bytes that it looks at."""
 
-    def _window(self, text: bytes, offset: int, *, last: bool) -> tuple[Records, int]:
+    def _window(self, text: bytes, offset: int, before: bytes, *, last: bool) -> tuple[Records, int]:
         looked.append(len(text))
-        return super()._window(text, offset, last=last)
+        return super()._window(text, offset, before, last=last)
 
 
 looked: list[int] = []

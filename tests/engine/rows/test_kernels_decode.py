@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from omnigraph.api.enums import Grammar
 from omnigraph.api.limits import Limits
-from omnigraph.engine.rows.kernels import Grammar, RejectedRow, decode, decode_collecting, framing, type_records
+from omnigraph.engine.rows.kernels import RejectedRow, decode, decode_collecting, framing, type_records
+from omnigraph.engine.rows.kernels.rows import LostValues
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 
@@ -86,26 +88,44 @@ def test_a_name_that_only_looks_reserved_is_an_ordinary_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "expected"),
+    ("record", "expected", "nulled", "dropped"),
     [
-        ('{"type":"Memo","edge":"Cites","data":{"text":"a","id":"m"}}', {"node:Memo": [{"id": "m", "text": "a"}]}),
+        (
+            '{"type":"Memo","edge":"Cites","data":{"text":"a","id":"m"}}',
+            {"node:Memo": [{"id": "m", "text": "a"}]},
+            0,
+            1,
+        ),
         (
             '{"type":"Memo","extra":1,"_rowid":3,"data":{"id":"m","text":"a","nope":1,"_rowid":2}}',
             {"node:Memo": [{"id": "m", "text": "a"}]},
+            0,
+            4,
         ),
         (
             '{"type":null,"edge":"gUARDS","from":"a","to":"b","data":{"id":"g","src":"x","since":1.5}}',
             {"edge:Guards": [{"id": "g", "src": "a", "dst": "b", "since": None}]},
+            1,
+            2,
         ),
-        ('{"type":"Memo","data":{"text":"a","text":"b","id":"m"}}', {"node:Memo": [{"id": "m", "text": "b"}]}),
+        ('{"type":"Memo","data":{"text":"a","text":"b","id":"m"}}', {"node:Memo": [{"id": "m", "text": "b"}]}, 0, 1),
+        (
+            '{"type":"Memo",\n"data":{"text":"a","text":"b","id":"m"}}',
+            {"node:Memo": [{"id": "m", "text": "b"}]},
+            0,
+            1,
+        ),
+        ('{"type":"Memo","data":{"text":"a","id":"m"}}', {"node:Memo": [{"id": "m", "text": "a"}]}, 0, 0),
     ],
 )
-def test_lenient_tolerates(record: str, expected: dict[str, Any]) -> None:
+def test_lenient_tolerates_and_counts(record: str, expected: dict[str, Any], nulled: int, dropped: int) -> None:
     assert plain(record.encode(), Grammar.LENIENT) == expected
+    assert decode(record.encode(), MUSEUM, Grammar.LENIENT).lost == LostValues(nulled, dropped)
 
 
 def test_lenient_reads_data_of_another_shape_as_no_members() -> None:
     decoded = decode(b'{"edge":"Guards","from":"a","to":"b","data":"none"}', MUSEUM, Grammar.LENIENT)
+    assert decoded.lost == LostValues(dropped=1)
     assert decoded.by_type["edge:Guards"].rows.column("since").to_pylist() == [None]
 
 

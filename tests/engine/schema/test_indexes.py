@@ -152,7 +152,7 @@ class Shelf:
     """A table of books beside a dictionary that says what it should hold."""
 
     def __init__(self, graph: Graph) -> None:
-        self.root = graph.workspace.root
+        self.root = graph._workspace.root
         self.state: TableState = graph.snapshot().entry.tables["node:Book"]
         self.type = graph.catalog.nodes["Book"]
         self.specs = declared_indexes(self.type)

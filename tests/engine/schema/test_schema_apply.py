@@ -53,10 +53,10 @@ def test_a_plan_and_a_preview_change_nothing(graph: Graph) -> None:
     before = graph.snapshot()
     wider = changed("cover: Blob?", "cover: Blob?\n  price: F64?")
     assert [step.kind for step in graph.plan_schema(wider).steps] == ["add_property"]
-    preview = graph.preview_schema(wider)
+    preview = graph._preview_schema(wider)
     assert preview.catalog is not None
     assert "price" in preview.catalog.nodes["Book"].properties
-    assert graph.preview_schema(changed("pages: I32?", "pages: I64?")).catalog is None
+    assert graph._preview_schema(changed("pages: I32?", "pages: I64?")).catalog is None
     assert graph.snapshot().commit_id == before.commit_id
 
 
@@ -250,7 +250,7 @@ def test_a_hard_drop_that_died_before_its_purge_is_finished_by_its_repeat(graph:
             if point == "publish.after":
                 raise DiedError
 
-        dying.workspace.root.trace.observer = die
+        dying._workspace.root.trace.observer = die
         with pytest.raises(DiedError):
             dying.apply_schema(WITHOUT_NAMES, branch=branch, allow_data_loss=True, idempotency_key="k")
     assert sorted(content(graph, "node:Reader", version=before.version)) == ["r1"]
@@ -301,8 +301,8 @@ def test_new_types_are_usable_at_once(graph: Graph) -> None:
 
 def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -> None:
     """The writer stages under the old schema; its publish must not slip past the change."""
-    txn = graph.workspace.begin("main", Intent(kind="load"))
-    staged = txn.stage({"node:Reader": lambda s: graph.workspace.root.staging.delete(s, ["r1"])})
+    txn = graph._workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({"node:Reader": lambda s: graph._workspace.root.staging.delete(s, ["r1"])})
     graph.apply_schema(changed("name: String?", ""))
     prepared_again = []
 
@@ -310,7 +310,7 @@ def test_a_write_prepared_before_the_change_meets_the_new_schema(graph: Graph) -
         prepared_again.append(moved.snapshot.catalog.nodes["Reader"].properties.keys())
         return PublishPlan({})
 
-    graph.workspace.publish(txn, PublishPlan(staged), again)
+    graph._workspace.publish(txn, PublishPlan(staged), again)
     assert [list(names) for names in prepared_again] == [["born", "card"]]
     assert sorted(content(graph, "node:Reader")) == ["r1"]
 

@@ -30,7 +30,7 @@ NO_GRACE = timedelta(0)
 
 def release(graph: Graph, keep: int = 1, *, grace: timedelta = GRACE) -> cleaning.CleanupReport:
     """A cleanup that nobody else can run into, so that it need not wait."""
-    return cleanup(graph.workspace, Retention(keep_versions=keep), grace=grace)
+    return cleanup(graph._workspace, Retention(keep_versions=keep), grace=grace)
 
 
 def grown(uri: str, commits: int = 5) -> Graph:
@@ -87,20 +87,20 @@ def test_the_newest_versions_are_kept(tmp_path: Path, keep: int, left: list[int]
 
 def test_versions_of_a_recent_time_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as turned:
-        turn_clock(turned, -timedelta(hours=2))
+        turn_clock(turned, -timedelta(minutes=50))
         graph = grown(str(tmp_path / "g"), 3)
     for name in ("late", "later"):
         append_one(graph, name)
-    cleanup(graph.workspace, Retention(older_than=timedelta(hours=1)))
+    cleanup(graph._workspace, Retention(older_than=timedelta(minutes=25)))
     # Version 4 was the state of the graph at the beginning of the retained time.
     assert readable(graph) == [1, 4, 5, 6]
 
 
 def test_a_version_goes_only_if_it_fails_both_tests(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"))
-    cleanup(graph.workspace, Retention(keep_versions=2, older_than=timedelta(days=1)))
+    cleanup(graph._workspace, Retention(keep_versions=2, older_than=timedelta(days=1)))
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
-    cleanup(graph.workspace, Retention(keep_versions=3, older_than=NO_GRACE))
+    cleanup(graph._workspace, Retention(keep_versions=3, older_than=NO_GRACE))
     assert readable(graph) == [1, 4, 5, 6]
 
 
@@ -178,10 +178,10 @@ def test_what_a_deleted_branch_leaves_waits_for_the_grace_period(tmp_path: Path)
 
 def test_writes_in_flight_are_safe_within_the_grace_period(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"), 2)
-    txn = graph.workspace.begin("main", Intent(kind="load"))
-    staged = txn.stage({PEOPLE: lambda s: graph.workspace.root.staging.append(s, nodes({"late": 1}))})
+    txn = graph._workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({PEOPLE: lambda s: graph._workspace.root.staging.append(s, nodes({"late": 1}))})
     release(graph)
-    graph.workspace.publish(txn, PublishPlan(staged))
+    graph._workspace.publish(txn, PublishPlan(staged))
     assert ids(Graph.open(graph.uri)) == ["late", "p0", "p1"]
     assert graph.verify().clean
 
@@ -189,13 +189,13 @@ def test_writes_in_flight_are_safe_within_the_grace_period(tmp_path: Path) -> No
 def test_staged_leavings_go_after_the_grace_period(tmp_path: Path) -> None:
     graph = grown(str(tmp_path / "g"), 1)
     state = graph.snapshot().entry.tables[PEOPLE]
-    graph.workspace.root.staging.append(state, nodes({"never": 1}))
+    graph._workspace.root.staging.append(state, nodes({"never": 1}))
     before = files(graph)
     release(graph)
     assert files(graph) == before
     release(graph, grace=NO_GRACE)
     assert sorted(f for f in files(graph) if "/data/" in f) == sorted(
-        f"{state.path}/{name}" for name in graph.workspace.root.reader.open(state).files() if name.startswith("data/")
+        f"{state.path}/{name}" for name in graph._workspace.root.reader.open(state).files() if name.startswith("data/")
     )
 
 
@@ -306,10 +306,10 @@ def test_a_cleanup_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) 
         if point == "cleanup.delete.after":
             raise StopHereError
 
-    graph.workspace.root.trace.observer = stop
+    graph._workspace.root.trace.observer = stop
     with pytest.raises(StopHereError):
         release(graph)
-    graph.workspace.root.trace.observer = None
+    graph._workspace.root.trace.observer = None
     assert graph.verify().clean
     # Manifests went first, so nothing that still opens has lost a file.
     assert readable(graph) == [1, 6]
@@ -333,7 +333,7 @@ def test_a_branch_can_not_be_made_of_history_that_is_going(tmp_path: Path) -> No
                 other.create_branch("late", source=old.commit_id)
             refused.append(point)
 
-    graph.workspace.root.trace.observer = fork
+    graph._workspace.root.trace.observer = fork
     release(graph)
     assert refused
     assert graph.list_branches() == ["main"]
@@ -378,10 +378,10 @@ def test_a_store_that_refuses_deletes_is_reported_per_table(tmp_path: Path) -> N
         def after(self, kind: str, path: str) -> None:
             pass
 
-    graph.workspace.root.objects.interceptor = NoDeletes()
+    graph._workspace.root.objects.interceptor = NoDeletes()
     report = release(graph)
     assert {row.type_key: row.error is not None for row in report.datasets}[PEOPLE]
-    graph.workspace.root.objects.interceptor = None
+    graph._workspace.root.objects.interceptor = None
     assert readable(graph) == [1, 2, 3, 4, 5, 6]
     assert release(graph).versions_removed == 4
 
@@ -392,8 +392,8 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
 
     def overtake() -> None:
         """As another process would: it replaces everything, then cleans up."""
-        txn = other.workspace.begin("main", Intent(kind="load"))
-        staged = txn.stage({PEOPLE: lambda s: other.workspace.root.staging.overwrite(s, nodes({"new": 1}))})
+        txn = other._workspace.begin("main", Intent(kind="load"))
+        staged = txn.stage({PEOPLE: lambda s: other._workspace.root.staging.overwrite(s, nodes({"new": 1}))})
         publish(txn, PublishPlan(staged))
         release(other)
 
@@ -404,7 +404,7 @@ def test_a_write_whose_captured_head_is_released_goes_on_from_the_new_one(tmp_pa
         assert txn.snapshot.scan(PEOPLE).num_rows == 1
         return PublishPlan(txn.stage({PEOPLE: lambda s: txn.root.staging.delete(s, ["new"])}))
 
-    published = graph.workspace.commit("main", prepare, Intent(kind="mutate"))
+    published = graph._workspace.commit("main", prepare, Intent(kind="mutate"))
     assert prepared == [2, 3]
     assert published is not None
     assert published.version == 4
@@ -416,12 +416,12 @@ def test_a_full_disk_can_be_cleaned(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         with new_graph(str(disk.root / "g")) as graph:
             for i in range(4):
-                txn = graph.workspace.begin("main", Intent(kind="load"))
+                txn = graph._workspace.begin("main", Intent(kind="load"))
                 rows = nodes({f"{i}-{row}": row for row in range(5_000)})
                 staged = txn.stage(
-                    {PEOPLE: lambda state, rows=rows: graph.workspace.root.staging.overwrite(state, rows)}
+                    {PEOPLE: lambda state, rows=rows: graph._workspace.root.staging.overwrite(state, rows)}
                 )
-                graph.workspace.publish(txn, PublishPlan(staged))
+                graph._workspace.publish(txn, PublishPlan(staged))
         disk.fill()
         with Graph.open(graph.uri) as graph:
             with pytest.raises(StorageError, match="the disk is full"):

@@ -59,7 +59,7 @@ def fork_head(graph: Graph) -> None:
 
 
 def fork_old_commit(graph: Graph) -> None:
-    graph.create_branch("new", source=graph.list_commits().commits[1].commit.id)
+    graph.create_branch("new", source=graph._list_commits().commits[1].commit.id)
 
 
 def merge_main(graph: Graph) -> None:
@@ -175,7 +175,7 @@ def test_a_second_cleanup_finishes_one_that_sleeps_or_died(original: Path, tmp_p
         def others(uri: Path = uri, forked: list[str] = forked) -> None:
             with Graph.open(uri) as other:
                 other.cleanup(keep_versions=3)
-                for entry in other.list_commits().commits:
+                for entry in other._list_commits().commits:
                     try:
                         other.create_branch(f"at-{entry.version}", source=entry.commit.id)
                         forked.append(f"at-{entry.version}")
@@ -290,7 +290,7 @@ def test_a_write_that_took_longer_than_it_may_is_refused(
 
         for work in (fork_head, merge_main, load_on_new_branch, supersede):
             head = graph.resolve_snapshot("side")
-            graph.workspace.root.trace.observer = sleep_for_days
+            graph._workspace.root.trace.observer = sleep_for_days
             with pytest.raises(ConflictError, match=r"began 3\.5 days ago.*nothing was written"):
                 work(graph)
             monkeypatch.setattr(time, "time", real)

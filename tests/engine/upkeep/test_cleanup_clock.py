@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.write.publish import Intent, PublishPlan
-from omnigraph.errors import ConflictError
+from omnigraph.errors import ClockSkewError, ConflictError
 from omnigraph.storage.log.write_age import GRACE
 from tests.conftest import Place
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
@@ -27,12 +27,12 @@ def test_a_write_in_flight_survives_a_cleaner_in_another_time(
 ) -> None:
     writer, cleaner = new_graph(place.uri), Graph.open(place.uri)
     append_one(writer, "ann")
-    txn = writer.workspace.begin("main", Intent(kind="load"))
-    staged = txn.stage({PEOPLE: lambda state: writer.workspace.root.staging.append(state, nodes({"bob": 1}))})
+    txn = writer._workspace.begin("main", Intent(kind="load"))
+    staged = txn.stage({PEOPLE: lambda state: writer._workspace.root.staging.append(state, nodes({"bob": 1}))})
     with monkeypatch.context() as turned:
         turn_clock(turned, ahead)
         cleaner.cleanup(keep_versions=1)
-    writer.workspace.publish(txn, PublishPlan(staged))
+    writer._workspace.publish(txn, PublishPlan(staged))
     assert ids(Graph.open(place.uri)) == ["ann", "bob"]
     assert Graph.open(place.uri).verify().clean
 
@@ -50,3 +50,40 @@ def test_a_cleaner_whose_clock_is_off_by_more_than_the_grace_is_refused(
             graph.cleanup(keep_versions=1)
     assert Graph.open(place.uri).snapshot(version=2).scan(PEOPLE).num_rows == 1
     assert graph.cleanup(keep_versions=1).versions_removed == 1
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["turned while it is open", "wrong from the start"])
+@pytest.mark.parametrize("ahead", [timedelta(days=3), -timedelta(hours=2)])
+def test_a_writer_whose_clock_is_far_from_the_stores_publishes_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, is_open: bool
+) -> None:
+    """Its commits, and all that follow them, would carry times that `at` and cleanup by age go by."""
+    append_one(new_graph(place.uri), "ann")
+    graph = Graph.open(place.uri)
+    if is_open:
+        append_one(graph, "bob")
+    names = ids(graph)
+    with monkeypatch.context() as turned:
+        turn_clock(turned, ahead)
+        for write in (lambda: append_one(graph, "cid"), lambda: graph.create_branch("side")):
+            with pytest.raises(ClockSkewError, match=r"this machine's clock says .* set the clock") as refused:
+                write()
+            assert refused.value.clock[:13] != refused.value.store[:13]
+        with pytest.raises(ClockSkewError):
+            new_graph(f"{place.uri}-new")
+    assert ids(Graph.open(place.uri)) == names
+    assert graph.list_branches() == ["main"]
+    append_one(graph, "cid")
+    assert ids(graph) == [*names, "cid"]
+    new_graph(f"{place.uri}-new")
+
+
+def test_a_machine_that_was_stopped_for_days_goes_on_writing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did not count the time, but its clock was set when it went on: the store is asked again."""
+    append_one(new_graph(place.uri), "ann")
+    graph = Graph.open(place.uri)
+    append_one(graph, "bob")
+    counted = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: counted(clock) - 2 * 86_400)
+    append_one(graph, "cid")
+    assert ids(graph) == ["ann", "bob", "cid"]

@@ -57,11 +57,11 @@ class History:
                 jobs = {"node:Book": lambda state: txn.root.staging.delete(state, victims)}
                 return PublishPlan(txn.stage(jobs))
 
-            published = graph.workspace.commit(branch, remove, Intent(kind="mutate"))
+            published = graph._workspace.commit(branch, remove, Intent(kind="mutate"))
             assert published is not None
             self.was[published.commit_id] = {k: v for k, v in now.items() if k not in victims}
         elif step == "fork" and len(graph.list_branches()) < 4 and f"b{seed}" not in graph.list_branches():
-            sources = [e.commit.id for e in graph.list_commits(branch).commits if e.commit.id not in self.gone]
+            sources = [e.commit.id for e in graph._list_commits(branch).commits if e.commit.id not in self.gone]
             graph.create_branch(f"b{seed}", source=chance.choice(sources))
         elif step == "drop" and branch != "main" and not self._is_depended_on(branch):
             graph.delete_branch(branch)
@@ -70,7 +70,7 @@ class History:
             if report.commit is not None:
                 self.was[report.commit.commit_id] = now
         elif step == "stage":
-            graph.workspace.root.staging.append(
+            graph._workspace.root.staging.append(
                 graph.snapshot(branch).entry.tables["node:Book"], self._never_published(seed)
             )
         elif step == "cleanup":
@@ -78,10 +78,10 @@ class History:
             self._cleanup(keep, grace)
 
     def _is_depended_on(self, branch: str) -> bool:
-        ref = self.graph.workspace.root.branches.head(branch).ref
+        ref = self.graph._workspace.root.branches.head(branch).ref
         return any(
             ref.branch_id in {p.branch_id for p in other.lineage} | {other.parent_branch_id}
-            for other in self.graph.workspace.root.branches.all()
+            for other in self.graph._workspace.root.branches.all()
         )
 
     def _never_published(self, seed: int) -> pa.Table:
@@ -91,7 +91,7 @@ class History:
         return pa.Table.from_pylist([row], schema=schema)
 
     def _cleanup(self, keep: int, grace: timedelta) -> None:
-        report = cleanup(self.graph.workspace, Retention(keep_versions=keep), grace=grace)
+        report = cleanup(self.graph._workspace, Retention(keep_versions=keep), grace=grace)
         assert all(row.error is None for row in report.datasets)
         kept = self._must_be_readable(keep)
         fresh = Graph.open(self.graph.uri)
@@ -110,9 +110,9 @@ class History:
     def _must_be_readable(self, keep: int) -> set[str]:
         """The newest of main that were still there, and every commit of a live branch's own, with its fork point."""
         graph = self.graph
-        found = {e.commit.id for e in graph.list_commits(limit=keep).commits} - self.gone
-        for ref in graph.workspace.root.branches.all()[1:]:
-            commits = graph.list_commits(ref.branch, limit=1_000).commits
+        found = {e.commit.id for e in graph._list_commits(limit=keep).commits} - self.gone
+        for ref in graph._workspace.root.branches.all()[1:]:
+            commits = graph._list_commits(ref.branch, limit=1_000).commits
             found |= {e.commit.id for e in commits if e.version >= ref.first_own_version - 1} - self.gone
             assert commits[0].commit.id in found, "the head of a live branch is always there"
         return found

@@ -42,7 +42,7 @@ def move_on(uri: str) -> None:
     other = Graph.open(uri)
     everything = "\n".join(other.export())
     other.load(everything, mode="overwrite")
-    cleanup(other.workspace, Retention(keep_versions=1))
+    cleanup(other._workspace, Retention(keep_versions=1))
     other.close()
 
 
@@ -118,9 +118,9 @@ def test_a_read_of_a_branch_follows_it_to_its_new_head(graph: Graph, read: Calla
 
         def after(self, kind: str, path: str) -> None:
             if path.endswith(f"{head + 1:020d}.json") and next(looks) == 0:
-                reading.workspace.root.objects.interceptor = None
+                reading._workspace.root.objects.interceptor = None
                 move_on(graph.uri)
 
-    reading.workspace.root.objects.interceptor = MovesOnOnce()
+    reading._workspace.root.objects.interceptor = MovesOnOnce()
     read(reading)
     assert reading.snapshot().version == head + 1, "the branch has not moved: the test proves nothing"

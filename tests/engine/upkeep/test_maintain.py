@@ -87,7 +87,7 @@ def test_by_default_no_recent_state_goes(tmp_path: Path) -> None:
     retention = DEFAULT_POLICY.retention
     assert retention is not None
     assert (retention.keep_versions, retention.older_than) == (100, timedelta(days=7))
-    maintain(graph.workspace, "main", MaintenancePolicy(released_versions=1), sweeps=True)
+    maintain(graph._workspace, "main", MaintenancePolicy(released_versions=1), sweeps=True)
     for version in range(1, 14):
         assert graph.snapshot(version=version).scan("node:Person").num_rows == version - 1
     assert graph.maintain(MaintenancePolicy(retention=None, released_versions=1)).cleaned is None
@@ -99,7 +99,7 @@ def test_in_the_background_beside_a_writer_and_another_maintainer(tmp_path: Path
     with Graph.open(tmp_path / "graph") as graph, Graph.open(tmp_path / "graph") as other:
         # No grace period, as elsewhere here, would delete what the writer has in flight.
         policy = MaintenancePolicy(retention=Retention(keep_versions=5), released_versions=10, small_fragments=3)
-        maintainers = [Maintainer(handle.workspace, policy, every=OFTEN).start() for handle in (graph, other)]
+        maintainers = [Maintainer(handle._workspace, policy, every=OFTEN).start() for handle in (graph, other)]
         while written < 400 and not all(m.last_cleanup for m in maintainers):
             graph.load(person(f"w{written}"), mode="append")
             written += 1
@@ -129,7 +129,7 @@ def test_it_ends_with_the_graph(tmp_path: Path) -> None:
 
 def test_what_fails_is_kept_and_tried_again(tmp_path: Path) -> None:
     graph = grown(tmp_path / "graph", 1)
-    maintainer = Maintainer(graph.workspace, BUSY, every=OFTEN, branch="late").start()
+    maintainer = Maintainer(graph._workspace, BUSY, every=OFTEN, branch="late").start()
     wait_until(lambda: maintainer.last_error, "the maintainer fails")
     assert maintainer.last_report is None
     assert "late" in str(maintainer.last_error)
@@ -145,6 +145,6 @@ def test_what_fails_is_kept_and_tried_again(tmp_path: Path) -> None:
 def test_what_is_no_policy(tmp_path: Path, every: timedelta) -> None:
     graph = grown(tmp_path / "graph", 0)
     with pytest.raises(BadRequestError):
-        Maintainer(graph.workspace, every=every)
+        Maintainer(graph._workspace, every=every)
     with pytest.raises(BadRequestError):
         MaintenancePolicy(released_versions=0)

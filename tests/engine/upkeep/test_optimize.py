@@ -43,7 +43,7 @@ def test_one_commit_with_the_same_content(graph: Graph) -> None:
     report = graph.optimize(actor="ann")
     assert report.commit is not None
     assert report.commit.version == graph.snapshot().version == version + 1
-    published = graph.get_commit(report.commit.id).commit
+    published = graph._get_commit(report.commit.id).commit
     assert (published.kind, report.commit.actor_id, published.actor) == ("optimize", "ann", "ann")
     assert {key: content(graph, key) for key in graph.snapshot().types()} == before
     assert [fragment_count(graph, key) for key in graph.snapshot().types()] == [1, 1, 1]
@@ -187,7 +187,7 @@ def test_a_writer_that_overtakes_loses_nothing_and_costs_no_second_optimize(
 
 
 def test_replaying_on_an_appended_version_writes_no_data_again(graph: Graph) -> None:
-    root, type_ = graph.workspace.root, graph.catalog.nodes["Book"]
+    root, type_ = graph._workspace.root, graph.catalog.nodes["Book"]
     work = root.upkeep.tidy(graph.snapshot().entry.tables["node:Book"], declared_indexes(type_))
     load(graph, [book("new", pages=50)], "append")
     replayed = root.upkeep.replay(work, graph.snapshot().entry.tables["node:Book"])
@@ -248,7 +248,7 @@ def test_maintenance_acts_only_past_a_threshold(graph: Graph) -> None:
     assert fragment_count(graph) == 1
     load(graph, [book("b9")])
     uncovered = graph.maintain(MaintenancePolicy(uncovered_rows=0))
-    assert uncovered.reasons == {"node:Book": "1 rows outside an index"}
+    assert uncovered.reasons == {"node:Book": "1 row outside an index"}
     graph.mutate("query gone() { delete Book where pages = 1 }", "gone")
     policy = MaintenancePolicy(deleted_share=0.1, retention=Retention(keep_versions=1), released_versions=1)
     worn = graph.maintain(policy)

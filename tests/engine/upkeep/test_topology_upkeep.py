@@ -26,7 +26,9 @@ def tracks(numbers: range) -> str:
 
 def stored_builds(graph: Graph) -> set[str]:
     return {
-        o.path.split("/")[2] for o in graph.workspace.root.objects.below("topology") if o.path.endswith("topology.json")
+        o.path.split("/")[2]
+        for o in graph._workspace.root.objects.below("topology")
+        if o.path.endswith("topology.json")
     }
 
 

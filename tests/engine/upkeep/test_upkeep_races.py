@@ -100,7 +100,7 @@ def test_a_killed_keeper_leaves_a_whole_graph(local_place: Place, point: str, nt
     named = {
         f"{s.path}/{n}"
         for s in again.snapshot().entry.tables.values()
-        for n in again.workspace.root.reader.open(s).files()
+        for n in again._workspace.root.reader.open(s).files()
     }
     data = {str(p.relative_to(local_place.uri)) for p in Path(local_place.uri).glob("*/*/data/*.lance")}
     assert data <= named, "the next cleanup finishes what the killed one began"

@@ -38,7 +38,7 @@ def whole(tmp_path: Path) -> Iterator[Graph]:
 def seen(graph: Graph, *, hidden: frozenset[str] = frozenset()) -> Graph:
     person = graph.catalog.type_named("node:Person")
     rows = for_actor(check_row_filter('region = "eu"', person, graph.catalog), "ana")
-    return graph.through(narrowed([TypeLens(person, rows, hidden)]))
+    return graph._through(narrowed([TypeLens(person, rows, hidden)]))
 
 
 def people(graph: Graph) -> dict[str, str]:

@@ -79,7 +79,7 @@ def test_a_write_that_the_rules_deny_leaves_no_trace(graph: Graph, name: str) ->
     gate = Asked()
     before = (graph.list_branches(), [graph.resolve_snapshot(branch) for branch in graph.list_branches()])
     with pytest.raises(PolicyError, match=r"^policy: policy denied: policy denied action"):
-        write(graph.with_gate(gate), "ana")
+        write(graph._with_gate(gate), "ana")
     assert gate.requests == [("ana", asked[0])]
     assert (graph.list_branches(), [graph.resolve_snapshot(branch) for branch in graph.list_branches()]) == before
 
@@ -88,7 +88,7 @@ def test_a_write_that_the_rules_deny_leaves_no_trace(graph: Graph, name: str) ->
 def test_a_write_that_the_rules_allow_is_made(graph: Graph, name: str) -> None:
     write, asked = WRITES[name]
     gate = Asked(*(request.action for request in asked))
-    write(graph.with_gate(gate), "ana")
+    write(graph._with_gate(gate), "ana")
     assert gate.requests == [("ana", request) for request in asked]
 
 
@@ -96,11 +96,11 @@ def test_a_write_that_the_rules_allow_is_made(graph: Graph, name: str) -> None:
 def test_under_rules_nobody_in_particular_may_do_nothing(graph: Graph, name: str) -> None:
     write, _ = WRITES[name]
     with pytest.raises(PolicyError):
-        write(graph.with_gate(Asked(*PolicyAction)), None)
+        write(graph._with_gate(Asked(*PolicyAction)), None)
 
 
 def test_a_merge_may_be_allowed_and_its_deletion_not(graph: Graph) -> None:
-    merged = graph.with_gate(Asked(PolicyAction.BRANCH_MERGE)).merge("side", "main", delete_branch=True, actor="ana")
+    merged = graph._with_gate(Asked(PolicyAction.BRANCH_MERGE)).merge("side", "main", delete_branch=True, actor="ana")
     assert merged.branch_deleted is False
     assert "policy denied action 'branch_delete'" in str(merged.branch_delete_error)
     assert "side" in graph.list_branches()
@@ -112,7 +112,7 @@ def test_rules_that_can_not_be_evaluated_are_no_permission(graph: Graph) -> None
             raise PolicyEvaluationError(["overflow"])
 
     with pytest.raises(PolicyError, match=r"^policy: policy evaluation failed: overflow$"):
-        graph.with_gate(Broken()).mutate(ADD, actor="ana")
+        graph._with_gate(Broken()).mutate(ADD, actor="ana")
 
 
 def test_the_receipt_of_a_write_is_for_its_author(graph: Graph) -> None:
@@ -122,7 +122,7 @@ def test_the_receipt_of_a_write_is_for_its_author(graph: Graph) -> None:
         def decide(self, actor: str | None, request: AccessRequest) -> Decision:
             return Decision(True, "yes", "rule")
 
-    governed = graph.with_gate(Everybody())
+    governed = graph._with_gate(Everybody())
     writes: dict[str, Callable[[str], object]] = {
         "mutation": lambda who: governed.mutate(ADD, actor=who, idempotency_key="mutation"),
         "load": lambda who: governed.load(RECORD, mode="merge", actor=who, idempotency_key="load"),

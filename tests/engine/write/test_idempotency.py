@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
@@ -15,7 +16,10 @@ from omnigraph.errors import (
     IdempotencyKeyReusedError,
     PreconditionFailedError,
 )
+from tests.conftest import Place
+from tests.support.costs import settled
 from tests.support.receipts import replayed
+from tests.support.s3 import S3Server
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
 WIDER = "node Person { name: String @key  age: I32?  nick: String? }"
@@ -92,6 +96,79 @@ def test_a_repeat_and_another_request(graph: Graph, first: Callable[[Graph], obj
     assert graph.resolve_snapshot(branch) == before
 
 
+AGED = '{"type": "Person", "data": {"name": "bob", "age": 4}}'
+AGED_ROWS = [{"name": "bob", "age": 4}]
+AFTERWARDS = [
+    'node Person { name: String @key  years: I32? @rename_from("age") }',
+    "node Person { name: String @key }",
+    'node Human @rename_from("Person") { name: String @key }',
+    "node Robot { name: String @key }",
+]
+WRITES: dict[str, Callable[[Graph, Path], object]] = {
+    "records": lambda g, _: g.load(AGED, mode="append", idempotency_key="k"),
+    "an iterator": lambda g, _: g.load(iter([AGED]), mode="append", idempotency_key="k"),
+    "a file": lambda g, files: g.load(files / "people.ndjson", mode="append", idempotency_key="k"),
+    "the lenient grammar": lambda g, _: g.load_lenient(AGED, mode="append", idempotency_key="k"),
+    "a new branch": lambda g, _: g.load(AGED, mode="append", branch="new", base="main", idempotency_key="k"),
+    "dictionaries": lambda g, _: g.load(AGED_ROWS, type="Person", mode="append", idempotency_key="k"),
+    "a frame": lambda g, _: g.load(
+        pa.Table.from_pylist(AGED_ROWS), type="Person", mode="overwrite", idempotency_key="k"
+    ),
+    "a csv file": lambda g, files: g.load(files / "people.csv", type="Person", mode="merge", idempotency_key="k"),
+    "a mutation": lambda g, _: g.mutate(QUERIES, "age", {"name": "ann", "age": 4}, idempotency_key="k"),
+    "a merge": lambda g, _: g.merge("side", idempotency_key="k"),
+    "a schema": lambda g, _: g.apply_schema(WIDER, idempotency_key="k"),
+    "a made branch": lambda g, _: g.create_branch("made", idempotency_key="k"),
+    "an ended branch": lambda g, _: g.delete_branch("side", idempotency_key="k"),
+}
+BRANCH_OF = {"a new branch": "new"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "people.ndjson").write_text(AGED)
+    (tmp_path / "people.csv").write_text("name,age\nbob,4\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_a_repeat_is_answered_whatever_became_of_the_schema(graph: Graph, files: Path, way: str) -> None:
+    graph.create_branch("side")
+    graph.load(row("dan"), mode="append", branch="side")
+    write, branch = WRITES[way], BRANCH_OF.get(way, "main")
+    receipt = write(graph, files)
+    for text in AFTERWARDS:
+        graph.apply_schema(text, branch=branch, allow_data_loss=True)
+        head = graph.resolve_snapshot(branch), graph.list_branches()
+        assert write(Graph.open(graph.uri), files) == replayed(receipt)  # type: ignore[type-var]
+        assert (graph.resolve_snapshot(branch), graph.list_branches()) == head
+
+
+def test_another_load_under_a_used_key_is_refused_whatever_became_of_the_schema(graph: Graph) -> None:
+    graph.load(AGED_ROWS, type="Person", mode="append", idempotency_key="rows")
+    graph.load(AGED.replace("bob", "bea"), mode="append", idempotency_key="records")
+    graph.apply_schema(AFTERWARDS[0])
+    others: list[list[dict[str, object]]] = [[{"name": "cid"}], [{"name": "bob", "age": "old"}], [{"nick": "b"}], []]
+    for rows in others:
+        with pytest.raises(IdempotencyKeyReusedError):
+            graph.load(rows, type="Person", mode="append", idempotency_key="rows")
+    for text in (AGED, "", "not a record\n"):
+        with pytest.raises(IdempotencyKeyReusedError):
+            graph.load(text, mode="append", idempotency_key="records")
+
+
+def test_a_key_costs_no_request(s3_server: S3Server, s3_place: Place) -> None:
+    graph = Graph.init(s3_place.uri, SCHEMA)
+
+    def cost(name: str, key: str | None) -> int:
+        return len(settled(graph, s3_server, lambda: graph.load(row(name), mode="merge", idempotency_key=key)))
+
+    cost("warm", None)
+    assert cost("keyed", "k") == cost("plain", None)
+    # The head, where the key is, and the entry that it names, which this handle has written itself.
+    assert cost("keyed", "k") <= 2
+
+
 def test_a_merge_whose_source_went_with_it_can_be_repeated(graph: Graph) -> None:
     graph.create_branch("side")
     graph.load(row("bob"), mode="append", branch="side")
@@ -134,7 +211,7 @@ def test_a_write_that_finds_nothing_to_do_leaves_its_key_unused(graph: Graph) ->
 def test_a_key_of_a_write_without_a_digest_is_no_schema_change(graph: Graph) -> None:
     """As a DataFrame that is written by Spark leaves it."""
     intent = Intent(kind="pipeline", idempotency_key="k")
-    graph.workspace.commit("main", lambda txn: PublishPlan(staged={}), intent)
+    graph._workspace.commit("main", lambda txn: PublishPlan(staged={}), intent)
     with pytest.raises(ConflictError, match="belongs to a write that is no schema change"):
         graph.apply_schema(WIDER, idempotency_key="k")
 

@@ -124,7 +124,7 @@ def test_a_narrowed_write_does_what_it_does_without_the_rest_or_nothing(
         graph.create_branch(branch)
     before = entities(pair.whole.snapshot(branch))
     hidden = before.keys() - entities(pair.whole.snapshot(branch).through(pair.lens)).keys()
-    told, expected = (written(g, branch, write) for g in (pair.whole.through(pair.lens), pair.smaller))
+    told, expected = (written(g, branch, write) for g in (pair.whole._through(pair.lens), pair.smaller))
     after = entities(pair.whole.snapshot(branch))
     if isinstance(told, OmniGraphError):
         assert after == before, "what is refused leaves no trace"

@@ -65,9 +65,9 @@ def test_the_input_is_text_bytes_or_pieces_of_them(graph: Graph, given: str | by
 def test_a_file_is_read_in_pieces(graph: Graph, tmp_path: Path) -> None:
     path = tmp_path / "batch.ndjson"
     path.write_bytes(lines(INES, VASE))
-    assert graph.load_file(path, mode="append").total_entities == 2
+    assert graph.load(path, mode="append").total_entities == 2
     with pytest.raises(BadRequestError, match="No such file"):
-        graph.load_file(tmp_path / "none", mode="append")
+        graph.load(tmp_path / "none", mode="append")
 
 
 def test_an_unknown_mode_is_refused_by_name(graph: Graph) -> None:
@@ -75,12 +75,26 @@ def test_an_unknown_mode_is_refused_by_name(graph: Graph) -> None:
         graph.load(lines(INES), mode="upsert")
 
 
-def test_an_empty_input_publishes_a_commit_that_changes_nothing(museum: Graph) -> None:
-    before = everything(museum)
+def test_an_input_without_records_makes_no_commit(museum: Graph) -> None:
+    before = museum.snapshot().commit_id
     for mode in ("append", "merge", "overwrite"):
-        assert museum.load(b"\n", mode=mode).total_entities == 0
-    assert museum.snapshot().version == 5
-    assert everything(museum) == before
+        receipt = museum.load(b"\n", mode=mode, actor="ann", idempotency_key="k")
+        assert (receipt.total_entities, receipt.commit, receipt.actor_id, receipt.replayed) == (0, None, "ann", False)
+        lenient = museum.load_lenient("", mode=mode)
+        assert (lenient.commit, lenient.values_nulled, lenient.values_dropped) == (None, 0, 0)
+    assert museum.snapshot().commit_id == before
+    used = museum.load(lines(node("Memo", text="a")), mode="append", idempotency_key="k")
+    assert used.commit is not None, "what changed nothing leaves its key unused"
+
+
+def test_a_load_of_no_records_still_makes_its_branch(museum: Graph) -> None:
+    receipt = museum.load("", mode="merge", branch="new", base="main")
+    assert (receipt.branch, receipt.base_branch, receipt.branch_created, receipt.commit) == ("new", "main", True, None)
+    assert museum.resolve_snapshot("new") == museum.resolve_snapshot("main")
+    again = museum.load("", mode="merge", branch="new", base="main")
+    assert (again.branch_created, again.commit) == (False, None)
+    museum.load(lines(node("Memo", text="a")), mode="append", branch="new")
+    assert museum.snapshot("new").version == museum.snapshot().version + 1
 
 
 # Append
@@ -250,7 +264,11 @@ def test_an_input_beyond_the_limits_is_refused_with_a_way_out(graph: Graph) -> N
 
 
 def test_the_lenient_grammar_goes_the_same_way(graph: Graph) -> None:
-    graph.load_lenient(b'{"type":"Curator","extra":1,"data":{"badge":"k7","name":"I","hobby":"x"}}', mode="merge")
+    record = b'{"type":"Curator","extra":1,"data":{"badge":"k7","name":"I","hobby":"x"}}'
+    first = graph.load_lenient(record, mode="merge", idempotency_key="once")
+    again = graph.load_lenient(record, mode="merge", idempotency_key="once")
+    for receipt in first, again:
+        assert (receipt.values_nulled, receipt.values_dropped) == (0, 2)
     assert set(rows(graph, "node:Curator")) == {"k7"}
     with pytest.raises(BadRequestError, match="record 1: edge Guards: src 'k8'"):
         graph.load_lenient(edge("Guards", "k8", "x"), mode="merge")

@@ -332,9 +332,11 @@ def test_no_rows_change_nothing_unless_they_replace_all(graph: Graph, tmp_path: 
     nothing: list[Any] = [[], iter([]), pa.table({"isbn": pa.array([], pa.string())}), pd.DataFrame(), pl.DataFrame()]
     for mode in ("append", "merge"):
         for data in nothing:
-            assert graph.load(data, type="Book", mode=mode).nodes_loaded == {}
-    assert len(rows(graph, "node:Book")) == 3
-    assert graph.load([], type="Book", mode="overwrite").nodes_loaded == {"Book": 0}
+            receipt = graph.load(data, type="Book", mode=mode)
+            assert (receipt.nodes_loaded, receipt.commit) == ({}, None)
+    assert (len(rows(graph, "node:Book")), graph.snapshot().version) == (3, 2)
+    emptied = graph.load([], type="Book", mode="overwrite")
+    assert (emptied.nodes_loaded, emptied.commit is None, graph.snapshot().version) == ({"Book": 0}, False, 3)
     assert rows(graph, "node:Book") == {}
 
 

@@ -427,7 +427,7 @@ def test_a_repeat_with_the_same_key_returns_the_first_receipt(graph: Graph) -> N
 
 
 def test_a_key_of_another_kind_of_write_is_refused(graph: Graph) -> None:
-    graph.load(b"", mode="append", idempotency_key="once")
+    graph.load(lines(node("Memo", text="b")), mode="append", idempotency_key="once")
     with pytest.raises(ConflictError, match="was used for another request"):
         run(graph, 'insert Memo { text: "a" }', idempotency_key="once")
 

@@ -10,9 +10,9 @@ import typer
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.cli.operator_config import Alias, OperatorConfig, listed, load_config
-from omnigraph.cli.options import Json, Params, ParamsFile
+from omnigraph.cli.options import Json, NamedParams, Params, ParamsFile
 from omnigraph.cli.progress import working
-from omnigraph.cli.query_input import parameters
+from omnigraph.cli.query_input import Parameters
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.scope import server_scope
 from omnigraph.cli.served import open_served
@@ -27,17 +27,18 @@ def alias(
     ] = None,
     params: Params = None,
     params_file: ParamsFile = None,
+    param: NamedParams = None,
     format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
     json: Json = False,
 ) -> None:
     """Run a stored read of a server by the alias that the configuration has for it."""
     at_most_one(("--format", format), ("--json", json))
-    explicit = parameters(params, params_file)
+    explicit = Parameters.given(params, params_file, param)
     config = load_config()
     found = _declared(config, name)
-    given = {**found.params, **_positional(found, args or []), **explicit}
     shown = ReadFormat.JSON if json else format or (None if found.format is None else ReadFormat(found.format))
     with open_served(server_scope(found.server, found.graph, config), config) as graph, working("running the query"):
+        given = {**found.params, **_positional(found, args or []), **explicit.of_stored(graph, found.query)}
         rows = graph.invoke(found.query, given or None, expect_mutation=False)
     ReadPrinter.chosen(shown, config.defaults).show(rows)  # type: ignore[arg-type]  # a mutation was refused
 

@@ -13,7 +13,7 @@ import typer
 from omnigraph.api.enums import EntityKind
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch
+from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch, Uri
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.progress import reading
 from omnigraph.cli.reading_point import ReadingPoint
@@ -34,6 +34,7 @@ def get(
     type_: Type,
     id: Id,
     property: Property,
+    uri: Uri = None,
     branch: ReadBranch = None,
     snapshot: AtSnapshot = None,
     at_version: AtVersion = None,
@@ -49,7 +50,7 @@ def get(
     if (offset or 0) + (length or 0) > _U64:
         raise BadRequestError("Blob range overflows u64")
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open()
+    _, graph = Invocation.of(ctx).open(uri)
     with graph:
         blob = graph.read_blob(entity.value, type_, id, property, **point.pinned)
         if (size := blob.description.size) is None:
@@ -66,6 +67,7 @@ def stat(
     type_: Type,
     id: Id,
     property: Property,
+    uri: Uri = None,
     branch: ReadBranch = None,
     snapshot: AtSnapshot = None,
     at_version: AtVersion = None,
@@ -76,7 +78,7 @@ def stat(
     from omnigraph.api import wire
 
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
-    _, graph = Invocation.of(ctx).open()
+    _, graph = Invocation.of(ctx).open(uri)
     with graph:
         told = graph.read_blob(entity.value, type_, id, property, **point.pinned).description
     if json:

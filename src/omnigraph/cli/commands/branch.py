@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.files import read_source
+from omnigraph.cli.history import branch_heads, head_lines
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.json_input import json_object
-from omnigraph.cli.options import Json, UriOption
+from omnigraph.cli.options import Json, Uri, UriOption, given_uri
 from omnigraph.cli.output import print_json, print_lines, print_warning
 from omnigraph.cli.progress import working
+from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
-    from omnigraph.api.merge import MergePreview, Resolutions
+    from omnigraph.api.merge import MergeConflict, MergePreview, Resolutions
 
 Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 
@@ -25,6 +28,7 @@ Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 def create(
     ctx: typer.Context,
     name: Name,
+    place: Uri = None,
     uri: UriOption = None,
     source: Annotated[
         str, typer.Option("--from", help="A branch, or any commit that is still kept.", metavar="SOURCE")
@@ -33,7 +37,7 @@ def create(
 ) -> None:
     """Create a branch. It costs one small object, whatever the size of the graph."""
     invocation = Invocation.of(ctx)
-    target, graph = invocation.open_to_write(uri)
+    target, graph = invocation.open_to_write(given_uri(place, uri))
     with graph:
         created = graph.create_branch(name, source=source, actor=invocation.actor_of(target))
     if json:
@@ -44,23 +48,32 @@ def create(
         print_lines([f"created branch {created.name} from {created.source}"])
 
 
-def list_(ctx: typer.Context, uri: UriOption = None, json: Json = False) -> None:
+def list_(
+    ctx: typer.Context,
+    place: Uri = None,
+    uri: UriOption = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With the head of each, its date and author, and how far it is from main.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """List the branches by name."""
-    _, graph = Invocation.of(ctx).open(uri)
+    from omnigraph.api.branches import BranchHeads, BranchList
+
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph:
         names = graph.list_branches()
+        heads = branch_heads(graph, names) if verbose else []
     if json:
-        from omnigraph.api.branches import BranchList
-
-        print_json(BranchList(tuple(names)))
+        print_json(BranchHeads(tuple(names), tuple(heads)) if verbose else BranchList(tuple(names)))
     else:
-        print_lines(names)
+        print_lines(head_lines(heads) if verbose else names)
 
 
-def delete(ctx: typer.Context, name: Name, uri: UriOption = None, json: Json = False) -> None:
+def delete(ctx: typer.Context, name: Name, place: Uri = None, uri: UriOption = None, json: Json = False) -> None:
     """Delete a branch and the commits that only it has. This can't be undone."""
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
+    target = invocation.target(given_uri(place, uri))
     invocation.echo(target)
     invocation.require_consent(target, "branch delete", json=json)
     with invocation.opened(target) as graph:
@@ -76,11 +89,15 @@ def delete(ctx: typer.Context, name: Name, uri: UriOption = None, json: Json = F
 def merge(
     ctx: typer.Context,
     source: Annotated[str, typer.Argument(help="The branch to merge.", metavar="SOURCE")],
+    place: Uri = None,
     uri: UriOption = None,
     into: Annotated[str, typer.Option("--into", help="The branch that takes it in.", metavar="TARGET")] = "main",
     delete_branch: Annotated[bool, typer.Option("--delete-branch", help="Delete the source afterwards.")] = False,
     preview: Annotated[
         bool, typer.Option("--preview", help="Show what would change and what conflicts; do nothing.")
+    ] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="With --preview: exit 1 when something conflicts.")
     ] = False,
     ours: Annotated[
         list[str] | None,
@@ -98,8 +115,10 @@ def merge(
 ) -> None:
     """Merge a branch into another, by entity, all or nothing."""
     invocation = Invocation.of(ctx)
-    target = invocation.target(uri)
+    target = invocation.target(given_uri(place, uri))
     settled = _resolutions(ours or [], theirs or [], resolutions)
+    if exit_code and not preview:
+        raise UsageError("--exit-code goes with --preview; a merge that conflicts always exits 1")
     if preview:
         with invocation.opened(target) as graph, working("comparing branches"):
             planned = graph.preview_merge(source, into, resolutions=settled)
@@ -107,7 +126,7 @@ def merge(
             print_json(planned)
         else:
             print_lines(_preview_lines(planned), _preview_style)
-        return
+        raise typer.Exit(1 if exit_code and planned.conflicts else 0)
     invocation.echo(target)
     try:
         with invocation.opened(target) as graph, working("merging"):
@@ -116,6 +135,8 @@ def merge(
     except MergeConflictsError as error:
         for conflict in error.conflicts:
             error.add_note(f"  {conflict.kind} {conflict.type_key} {conflict.entity_id or ''}".rstrip())
+            for line in _value_lines(conflict):
+                error.add_note(line)
         error.add_note("Settle them with --ours or --theirs, or change the data on one of the branches.")
         raise
     if merged.branch_delete_error is not None:
@@ -152,10 +173,25 @@ def _preview_lines(planned: MergePreview) -> Iterator[str]:
         ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
         yield f"  {marks[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
     if planned.conflicts:
-        yield f"{len(planned.conflicts)} conflicts"
-        yield from (f"  ! {conflict.kind}: {conflict.message}" for conflict in planned.conflicts)
+        yield counted(len(planned.conflicts), "conflict")
+        for conflict in planned.conflicts:
+            yield f"  ! {conflict.kind}: {conflict.message}"
+            yield from _value_lines(conflict)
     elif not planned.changes:
         yield "nothing would change"
+
+
+def _value_lines(conflict: MergeConflict) -> Iterator[str]:
+    """Per property in conflict, its value in the base, on the target and on the source."""
+    from omnigraph.api import wire
+
+    for each in conflict.properties:
+        values = {"base": each.base, "ours": each.ours, "theirs": each.theirs}
+        shown = ", ".join(
+            f"{place} {'(absent)' if place in conflict.absent_in else wire.encode(value).decode()}"
+            for place, value in values.items()
+        )
+        yield f"      {each.property}: {shown}"
 
 
 def _preview_style(line: str) -> str:

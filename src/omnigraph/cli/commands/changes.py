@@ -11,7 +11,7 @@ from omnigraph.cli.change_lines import change_style, feed_lines
 from omnigraph.cli.file_replacement import refuse_where_unsafe, replacing
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, UriOption
+from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption, given_uri
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.progress import entities, working, writing
 from omnigraph.cli.usage import UsageError, at_most_one
@@ -19,6 +19,7 @@ from omnigraph.cli.usage import UsageError, at_most_one
 
 def poll(
     ctx: typer.Context,
+    place: Uri = None,
     uri: UriOption = None,
     branch: Branch = "main",
     cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last poll ended.", metavar="CURSOR")] = None,
@@ -38,7 +39,7 @@ def poll(
     at_most_one(("--cursor", cursor), ("--start", start))
     from omnigraph.api.changes import ChangeScope
 
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("reading changes"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         poll = graph.poll_changes(branch=branch, cursor=cursor, start=start, scope=scope, max_changes=limit)
@@ -55,6 +56,7 @@ def poll(
 def baseline(
     ctx: typer.Context,
     out: Annotated[Path, typer.Option("--out", help="The file to install.", metavar="FILE")],
+    place: Uri = None,
     uri: UriOption = None,
     branch: Branch = "main",
     kind: Kinds = None,
@@ -68,7 +70,7 @@ def baseline(
         raise UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
     from omnigraph.api.changes import ChangeScope
 
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph:
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         with (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from omnigraph.cli.change_lines import block_lines, change_style
 from omnigraph.cli.commit_graph import dag_style, drawn
-from omnigraph.cli.history import counted, newest_first, reachable
+from omnigraph.cli.history import counted, described, newest_first, reachable
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption
+from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption, given_uri
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.progress import working
 from omnigraph.cli.usage import at_most_one
@@ -20,7 +21,8 @@ CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
 
 def list_(
     ctx: typer.Context,
-    uri: Uri = None,
+    place: Uri = None,
+    uri: UriOption = None,
     branch: Branch = "main",
     limit: Annotated[
         int | None, typer.Option("--limit", help="Only so many of the newest.", metavar="N", min=1)
@@ -34,10 +36,13 @@ def list_(
     at_most_one(("--dag", dag), ("--json", json))
     from omnigraph.api.commits import CommitList
 
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph:
         if dag:
             print_lines(drawn(reachable(graph, branch, limit)), dag_style)
+            return
+        if not json and sys.stdout.isatty():
+            print_lines(described(graph, branch, limit), dag_style)
             return
         commits = newest_first(graph, branch, limit)
     if json:
@@ -51,11 +56,11 @@ def list_(
     print_lines(lines)
 
 
-def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: Json = False) -> None:
+def show(ctx: typer.Context, commit_id: CommitId, place: Uri = None, uri: UriOption = None, json: Json = False) -> None:
     """Show one commit: who, when, where, and how many entities it changed."""
     from msgspec import structs
 
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph:
         shown = graph.describe_commit(commit_id)
     if json:
@@ -63,6 +68,7 @@ def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: J
         return
     facts = {**structs.asdict(shown.commit), "kind": shown.kind, "message": shown.message}
     lines = [f"{key}: {value}" for key, value in facts.items() if value is not None]
+    lines.append(f"created: {shown.created.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}")
     if shown.changes is None:
         lines.append("changes: can't be counted any more, cleanup has reclaimed the data")
     for type_key, counts in sorted((shown.changes or {}).items()):
@@ -73,6 +79,7 @@ def show(ctx: typer.Context, commit_id: CommitId, uri: UriOption = None, json: J
 def changes(
     ctx: typer.Context,
     commit_id: CommitId,
+    place: Uri = None,
     uri: UriOption = None,
     limit: Limit = None,
     page_token: Annotated[
@@ -86,7 +93,7 @@ def changes(
     """Show what a commit changed, entity by entity, with the values before and after."""
     from omnigraph.api.changes import ChangeScope, CommitChangesPage
 
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("comparing states"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         shown = graph.commit_changes(commit_id, scope=scope, page_token=page_token, max_changes=limit)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import Operation
 from omnigraph.cli.change_lines import diff_style
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Json, Kinds, Ops, Types, UriOption
+from omnigraph.cli.options import Json, Kinds, Ops, Types, Uri, UriOption, given_uri
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.progress import working
 
@@ -23,6 +24,7 @@ def diff(
     ctx: typer.Context,
     before: Annotated[str, typer.Argument(help="A branch, a commit, or branch@version.", metavar="FROM")],
     after: Annotated[str, typer.Argument(help="A branch, a commit, or branch@version.", metavar="TO")],
+    place: Uri = None,
     uri: UriOption = None,
     kind: Kinds = None,
     type_: Types = None,
@@ -32,7 +34,7 @@ def diff(
     """Show which entities differ between two states, of any branches."""
     from omnigraph.api.changes import ChangeScope
 
-    _, graph = Invocation.of(ctx).open(uri)
+    _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("comparing states"):
         scope = ChangeScope.of(kinds=kind, types=type_, ops=op)
         found = graph.diff(_state(graph, before), _state(graph, after), scope)
@@ -53,5 +55,5 @@ def _lines(found: ChangeSet) -> Iterator[str]:
     for change in found.changes:
         ends = f" {change.src} -> {change.dst}" if change.src is not None else ""
         yield f"{marks[change.op]} {change.kind} {change.type_name} {change.id}{ends}"
-    counted = ", ".join(f"{found.count(op)} {op}s" for op in Operation)
-    yield f"{counted} from version {found.from_graph_manifest_version} to {found.to_graph_manifest_version}"
+    totals = ", ".join(counted(found.count(op), op) for op in Operation)
+    yield f"{totals} from version {found.from_graph_manifest_version} to {found.to_graph_manifest_version}"

@@ -69,7 +69,8 @@ def _lines(report: DoctorReport) -> Iterator[str]:
     if report.ok and not counted["warning"]:
         yield f"omnigraph {report.version}: everything is in order"
     else:
-        yield f"omnigraph {report.version}: {counted['broken']} broken, {counted['warning']} warnings"
+        warnings = "1 warning" if counted["warning"] == 1 else f"{counted['warning']} warnings"
+        yield f"omnigraph {report.version}: {counted['broken']} broken, {warnings}"
 
 
 def _style(line: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.files import STDIN
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_lines, print_note
@@ -96,7 +97,7 @@ def embed(
             )
         )
         return
-    done = f"embedded {outcome.embedded} records (selected {outcome.selected}, cleaned {outcome.cleaned})"
+    done = f"embedded {counted(outcome.embedded, 'record')} (selected {outcome.selected}, cleaned {outcome.cleaned})"
     told = f"{done} from {job.input} -> {job.output} [{outcome.mode} {job.spec.dimension}d]"
     if job.output == STREAM:
         print(told, file=sys.stderr)
@@ -105,7 +106,8 @@ def embed(
     if usage.requests:
         tokens = "" if usage.tokens is None else f", {usage.tokens:,} tokens"
         asked = f"{usage.texts - usage.reused:,} of {usage.texts:,} texts"
-        print_note(f"asked for {asked}: {usage.requests:,} requests, {usage.retries:,} retries{tokens}")
+        sent = f"{counted(usage.requests, 'request')}, {counted(usage.retries, 'retry', 'retries')}"
+        print_note(f"asked for {asked}: {sent}{tokens}")
 
 
 def _check_files(seed: str | None, input: str | None, output: str | None, spec: str | None) -> None:

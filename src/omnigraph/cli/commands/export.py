@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri
 from omnigraph.cli.output import print_lines, print_warning
@@ -32,7 +33,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-_LOCAL_FILES = (Format.PARQUET, Format.ARROW)
+_LOCAL_FILES = (Format.PARQUET, Format.ARROW, Format.CSV)
 
 
 def export(
@@ -45,7 +46,7 @@ def export(
     types: Types = None,
     format: Annotated[
         Format,
-        typer.Option("--format", help="Lines on stdout, or files in --out; orc, csv and json need --engine spark."),
+        typer.Option("--format", help="Lines on stdout, or files in --out; orc and json need --engine spark."),
     ] = Format.NDJSON,
     out: Annotated[
         str | None,
@@ -54,30 +55,36 @@ def export(
     engine: Annotated[
         Engine, typer.Option("--engine", help="spark writes a folder per type, from executors, also to a URI.")
     ] = Engine.LOCAL,
+    epoch: Annotated[
+        bool, typer.Option("--epoch", help="Write dates and times of NDJSON as days and milliseconds since 1970.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are in --out already.")] = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
 ) -> None:
     """Write every entity of a state, one JSON object per line; `load` reads it back."""
     if jsonl:
         print_warning("--jsonl is deprecated; NDJSON is what export writes")
-    _check(engine, format, out)
+    _check(engine, format, out, epoch=epoch, force=force)
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     invocation = Invocation.of(ctx)
     if out is None:
         _, source = invocation.open(uri)
         with source:
             with _counted(source, types, point) as lines:
-                source.export_to(lines, **point.pinned, types=types or ())
+                source.export_to(lines, **point.pinned, types=types or (), epoch=epoch)
             sys.stdout.buffer.flush()
         return
     _, graph = invocation.open_storage(uri)
     with graph:
         if engine is Engine.SPARK:
-            files = _from_executors(graph, out, format, types or (), point)
+            files = _from_executors(graph, out, format, types or (), point, epoch=epoch, force=force)
         else:
             with steps("exporting") as told:
                 chosen = types or ()
-                files = graph.export_files(out, format=format.value, **point.pinned, types=chosen, progress=told)
-    print_lines(f"{file.path}: {file.rows} entities" for file in files)
+                files = graph.export_files(
+                    out, format=format.value, types=chosen, force=force, progress=told, **point.pinned
+                )
+    print_lines(f"{file.path}: {counted(file.rows, 'entity', 'entities')}" for file in files)
 
 
 def _counted(graph: GraphApi, types: list[str] | None, point: ReadingPoint) -> AbstractContextManager[ByteWriter]:
@@ -87,7 +94,11 @@ def _counted(graph: GraphApi, types: list[str] | None, point: ReadingPoint) -> A
     return writing(sys.stdout.buffer, lambda: entities(graph, types=types, **point.pinned))
 
 
-def _check(engine: Engine, format: Format, out: str | None) -> None:
+def _check(engine: Engine, format: Format, out: str | None, *, epoch: bool, force: bool) -> None:
+    if force and out is None:
+        raise UsageError("--force is about files that are in --out already; give --out DIR")
+    if epoch and format is not Format.NDJSON:
+        raise UsageError(f"--epoch goes with NDJSON; --format {format} has types of its own for dates and times")
     if engine is Engine.SPARK:
         if out is None:
             raise UsageError("--engine spark writes files: give --out DIR")
@@ -96,13 +107,23 @@ def _check(engine: Engine, format: Format, out: str | None) -> None:
     elif format not in (Format.NDJSON, *_LOCAL_FILES):
         raise UsageError(f"--format {format} needs --engine spark")
     elif (out is None) is not (format is Format.NDJSON):
-        raise UsageError("--out DIR goes with --format parquet or arrow, and NDJSON goes to stdout")
+        raise UsageError("--out DIR goes with --format parquet, arrow or csv, and NDJSON goes to stdout")
 
 
 def _from_executors(
-    graph: Graph, out: str, format: Format, types: Sequence[str], point: ReadingPoint
+    graph: Graph, out: str, format: Format, types: Sequence[str], point: ReadingPoint, *, epoch: bool, force: bool
 ) -> list[ExportedFile]:
-    from omnigraph.pipeline import SparkSettings, export_types, spark_session
+    from omnigraph.pipeline import export_types
 
-    with stages("starting Spark") as progress, spark_session(SparkSettings(), "omnigraph export") as spark:
-        return export_types(spark, graph, out, format=format.value, types=types, progress=progress, **point.pinned)
+    with stages("starting Spark") as progress:
+        return export_types(
+            None,
+            graph,
+            out,
+            format=format.value,
+            types=types,
+            epoch=epoch,
+            force=force,
+            progress=progress,
+            **point.pinned,
+        )

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import LoadMode
-from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, names_data
+from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Json, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
 from omnigraph.cli.progress import reading, stages
 from omnigraph.cli.scope import ServerScope, Target, storage_needed
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
+from omnigraph.errors import BadRequestError, ResourceLimitError
 
 if TYPE_CHECKING:
     from omnigraph.api.limits import Limits
@@ -44,8 +45,8 @@ Data = Annotated[
     typer.Option(
         "--data",
         help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet "
-        "and ndjson rows; - is stdin. On Spark also a directory, a pattern, a URI, a compressed or an orc file, or "
-        "several of these (repeat it).",
+        "and ndjson rows. A file, also a compressed one, a directory or a pattern, or several of these (repeat it); "
+        "- is stdin. On Spark also a URI or an orc file.",
         metavar="FILE",
     ),
 ]
@@ -78,11 +79,18 @@ def load(
     format: Annotated[
         DataFormat | None, typer.Option("--format", help="What the data are, when their names do not tell.")
     ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", help="What separates the values of CSV rows: ; or \\t.", metavar="C"),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="How the text of CSV files is encoded.", metavar="NAME")
+    ] = None,
     engine: Annotated[
         LoadEngine,
         typer.Option(
             "--engine",
-            help="auto loads one plain file in this process while it fits, and everything else on Spark.",
+            help="auto loads local files in this process while they fit, and everything else on Spark.",
         ),
     ] = LoadEngine.AUTO,
     embed: Annotated[
@@ -93,14 +101,13 @@ def load(
 ) -> None:
     """Load data into a branch as one commit, all or nothing.
 
-    `omnigraph load people.csv --type Person` takes the file from the place of the URI, and the graph from --store or
-    the configuration.
+    A file of rows may also be the argument: `omnigraph load people.csv --type Person --store team.omni`.
     """
     if not data and uri is not None and names_data(uri):
         data, uri = [uri], None
     if not data:
         raise UsageError("Missing option '--data'.")
-    inputs = data_inputs(data, format, type_name)
+    inputs = data_inputs(data, format, type_name, delimiter, encoding)
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
     invocation.echo(target)
@@ -120,11 +127,11 @@ def load(
         receipt = None
         if not _goes_to_spark(inputs, engine, graph.limits):
             try:
-                receipt = _load_here(graph, inputs[0], type_name, where)
+                receipt = _load_here(graph, inputs, type_name, where)
             except ResourceLimitError as error:
                 if engine is not LoadEngine.AUTO or inputs[0].given == STDIN or not error.resource.startswith("load "):
                     raise
-                print_note(f"'{inputs[0].given}' is too large for an in-process load ({error}): loading on Spark")
+                print_note(f"{_shown(inputs)} is too large for an in-process load ({error}): loading on Spark")
         if receipt is None:
             from omnigraph.pipeline import load_on_spark
 
@@ -135,18 +142,23 @@ def load(
 
 
 def _tell_loaded(target: Target, receipt: LoadReceipt, mode: LoadMode, *, json: bool) -> None:
+    if receipt.commit is None:
+        print_note("the data hold no records: no commit was made")
     if json:
         from omnigraph.api.load import LoadOutput
 
         print_json(LoadOutput.of(target.uri, receipt))
         return
-    loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {receipt.total_entities} entities"
-    lines = [
-        f"{loaded} across {len(receipt.nodes_loaded)} node types and {len(receipt.edges_loaded)} edge types",
-    ]
+    loaded = f"loaded {target.uri} on branch {receipt.branch} with {mode}: {_entities(receipt)}"
+    nodes, edges = counted(len(receipt.nodes_loaded), "node type"), counted(len(receipt.edges_loaded), "edge type")
+    lines = [f"{loaded} across {nodes} and {edges}"]
     if receipt.branch_created:
         lines.append(f"branch {receipt.branch} created from {receipt.base_branch}")
     print_lines(lines)
+
+
+def _entities(receipt: LoadReceipt) -> str:
+    return counted(receipt.total_entities, "entity", "entities")
 
 
 def _load_served(
@@ -157,40 +169,58 @@ def _load_served(
     engine: LoadEngine,
     where: dict[str, Any],
 ) -> LoadReceipt:
-    """The load of one file of graph records, or of stdin, by a server, which gets the bytes as they are read."""
+    """The load of one file, or of stdin, by a server, which gets the bytes as they are read."""
     first = inputs[0]
-    if type_name is not None or first.format is not DataFormat.GRAPH:
-        raise storage_needed("loading rows of one type")
-    if engine is LoadEngine.SPARK or len(inputs) > 1 or not first.is_plain_file:
-        raise storage_needed("loading on Spark, as anything but one plain file has to be,")
-    with invocation.opened(target) as graph, _pieces(first.path) as pieces:
-        return graph.load(pieces, **where)
+    if engine is LoadEngine.SPARK or len(inputs) > 1 or first.why_not_in_process() or len(first.files()) > 1:
+        raise storage_needed("loading on Spark, as anything but one file has to be,")
+    with invocation.opened(target) as graph:
+        if type_name is not None:
+            rows = sys.stdin.buffer if first.given == STDIN else first.path
+            return graph.load(rows, type=type_name, format=first.row_format, csv=first.dialect(), **where)
+        with _pieces(first.path) as pieces:
+            return graph.load(pieces, **where)
 
 
-def _load_here(graph: Graph, data: DataInput, type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
-    """The load of one file, or of stdin, in this process."""
+def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
+    """The load of local files, or of stdin, in this process."""
+    from omnigraph.engine.rows.kernels.quarantined import records_of
+    from omnigraph.engine.write.input_files import InputFiles
+
+    first, paths = inputs[0], [file for each in inputs for file in each.files()]
+    if len(paths) <= 1:
+        if type_name is None:
+            with _pieces(paths[0] if paths else STDIN) as pieces:
+                return graph.load(records_of(pieces), **where)
+        rows = paths[0] if paths else sys.stdin.buffer
+        return graph.load(rows, type=type_name, format=first.row_format, csv=first.dialect(), **where)
+    files = InputFiles(paths)
     if type_name is None:
-        from omnigraph.engine.rows.kernels.quarantined import records_of
+        with files.naming_places(), reading(f"{len(paths)} files", None) as advance:
+            return graph.load(records_of(advance(piece) for piece in files.records()), **where)
+    rows = files.rows(type_name, first.row_format, first.dialect())
+    with files.naming_places(rows.unit):
+        return graph.load(rows, type=type_name, **where)
 
-        with _pieces(data.path) as pieces:
-            return graph.load(records_of(pieces), **where)
-    rows = sys.stdin.buffer if data.given == STDIN else data.path
-    return graph.load(rows, type=type_name, format=data.row_format, **where)
+
+def _shown(inputs: list[DataInput]) -> str:
+    return f"'{inputs[0].given}'" if len(inputs) == 1 else f"the data of {len(inputs)} inputs"
 
 
 def _goes_to_spark(inputs: list[DataInput], engine: LoadEngine, limits: Limits) -> bool:
     """Which engine takes the data; a choice that was made for the user is told."""
-    first = inputs[0]
-    if len(inputs) > 1:
-        reason: str | None = f"there are {len(inputs)} inputs"
-    else:
-        reason = None if first.is_plain_file else f"'{first.given}' {first.why_not_in_process()}"
+    formats = {each.format for each in inputs}
+    beyond = ((each, each.why_not_in_process()) for each in inputs)
+    reason = next((f"'{each.given}' {why}" for each, why in beyond if why is not None), None)
+    if reason is None and len(formats) > 1:
+        reason = f"there are several formats ({', '.join(sorted(formats))})"
     if engine is LoadEngine.LOCAL:
         if reason is not None:
-            raise BadRequestError(f"{reason}, and --engine local takes one plain file or stdin; use --engine spark")
+            raise BadRequestError(f"{reason}, and --engine local can't read that; use --engine spark")
         return False
-    if engine is LoadEngine.AUTO and reason is None and (excess := first.excess(limits)) is not None:
-        reason = f"'{first.given}' {excess}"
+    if engine is LoadEngine.AUTO and reason is None:
+        files = [file for each in inputs for file in each.files()]
+        if (too_much := excess(files, inputs[0].format, limits)) is not None:
+            reason = f"{_shown(inputs)} {too_much}"
     if engine is LoadEngine.AUTO and reason is not None:
         print_note(f"{reason}: loading on Spark")
     return engine is LoadEngine.SPARK or reason is not None
@@ -207,7 +237,7 @@ def ingest(
     ] = "main",
     json: Json = False,
 ) -> None:
-    """Load records in the forgiving grammar of old exports (deprecated: use load)."""
+    """Load records in the lenient grammar of old exports (deprecated: use load)."""
     print_warning("`omnigraph ingest` is deprecated; use `omnigraph load --mode <mode>`")
     invocation = Invocation.of(ctx)
     target = invocation.target(uri)
@@ -215,18 +245,23 @@ def ingest(
     actor = invocation.actor_of(target)
     with invocation.opened(target) as graph, _pieces(data) as pieces:
         receipt = graph.load_lenient(pieces, mode=mode.value, branch=branch, base=base, actor=actor)
+    if receipt.values_nulled or receipt.values_dropped:
+        print_warning(
+            f"not everything was loaded: values of a wrong type that became null: {receipt.values_nulled}, "
+            f"unknown or repeated members that were left out: {receipt.values_dropped}"
+        )
     if json:
         from msgspec.structs import replace
 
         print_json(replace(receipt, uri=target.uri))
         return
     existed = "branch created" if receipt.branch_created else "branch exists"
-    what = f"ingested {receipt.total_entities} entities from {target.uri} into branch {receipt.branch}"
+    what = f"ingested {_entities(receipt)} from {target.uri} into branch {receipt.branch}"
     lines = [f"{what} from {base} with {mode} ({existed})"]
     lines += [f"  node {name}: {count}" for name, count in sorted(receipt.nodes_loaded.items())]
     lines += [f"  edge {name}: {count}" for name, count in sorted(receipt.edges_loaded.items())]
-    if receipt.commit.actor_id is not None:
-        lines.append(f"actor_id: {receipt.commit.actor_id}")
+    if receipt.actor_id is not None:
+        lines.append(f"actor_id: {receipt.actor_id}")
     print_lines(lines)
 
 
@@ -237,11 +272,8 @@ def _pieces(path: str) -> Iterator[Iterator[bytes]]:
         with reading("stdin", None) as advance:
             yield (advance(piece) for piece in iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b""))
         return
-    try:
-        file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in these ways)
-    except FileNotFoundError:
-        raise NotFoundError(f"'{path}' does not exist") from None
-    except OSError as error:
-        raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
-    with file, reading(os.path.basename(path), os.path.getsize(path)) as advance:
-        yield (advance(piece) for piece in iter(lambda: file.read(_PIECE_BYTES), b""))
+    from omnigraph.api.local_files import compression_of, local_pieces
+
+    size = os.path.getsize(path) if os.path.isfile(path) and compression_of(path) is None else None
+    with reading(os.path.basename(path), size) as advance:
+        yield (advance(piece) for piece in local_pieces(path))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Branch, Engine, Json, Uri
 from omnigraph.cli.output import print_json, print_lines
@@ -50,10 +51,10 @@ def _optimized(graph: Graph, branch: str) -> OptimizeReport:
 
 
 def _optimized_on_spark(graph: Graph, branch: str) -> OptimizeReport:
-    from omnigraph.pipeline import SparkSettings, optimize_on_spark, spark_session
+    from omnigraph.pipeline import optimize_on_spark
 
-    with stages("starting Spark") as progress, spark_session(SparkSettings(), "omnigraph optimize") as spark:
-        return optimize_on_spark(spark, graph, branch, progress=progress)
+    with stages("starting Spark") as progress:
+        return optimize_on_spark(None, graph, branch, progress=progress)
 
 
 def repair(
@@ -75,7 +76,7 @@ def repair(
     else:
         print_lines(_repair_lines(report), _upkeep_style)
     if report.refused:
-        told = f"repair refused {report.refused} of {len(report.datasets)} datasets; see the report above"
+        told = f"repair refused {report.refused} of {counted(len(report.datasets), 'dataset')}; see the report above"
         print(f"Error: {told}", file=sys.stderr)
         raise typer.Exit(BadRequestError.exit_code)  # the report is the output; a second object would not parse
 
@@ -134,12 +135,12 @@ def subject(type_key: str) -> str:
 
 
 def _policy(keep: int | None, older_than: str | None) -> str:
-    parts = [f"keep {keep} versions"] if keep is not None else []
+    parts = [f"keep {counted(keep, 'version')}"] if keep is not None else []
     return ", ".join(parts + ([f"older than {older_than}"] if older_than is not None else []))
 
 
 def _optimize_lines(report: OptimizeReport) -> Iterator[str]:
-    yield f"optimize {report.uri} — {len(report.listed)} datasets"
+    yield f"optimize {report.uri} — {counted(len(report.listed), 'dataset')}"
     for row in report.listed:
         what = f"frags {row.fragments_removed} → {row.fragments_added} ✓" if row.committed else "no-op"
         what = f"skipped ({row.skipped})" if row.skipped is not None else what
@@ -152,7 +153,7 @@ def _optimize_lines(report: OptimizeReport) -> Iterator[str]:
 
 def _repair_lines(report: RepairReport) -> Iterator[str]:
     mode = "confirm" if report.confirm else "preview"
-    yield f"repair {report.uri} — {mode} mode, {len(report.datasets)} datasets"
+    yield f"repair {report.uri} — {mode} mode, {counted(len(report.datasets), 'dataset')}"
     for row in report.datasets:
         yield f"  {subject(row.type_key):<40} {row.classification}: {row.action}"
         yield from (f"    {operation}" for operation in row.operations)
@@ -161,14 +162,15 @@ def _repair_lines(report: RepairReport) -> Iterator[str]:
 
 
 def _cleanup_lines(report: CleanupReport, policy: str, removes: str) -> Iterator[str]:
-    counted = f"{removes} {report.versions_removed} versions ({report.bytes_removed} bytes)"
-    yield f"cleanup {report.uri} ({policy}) — {counted} across {len(report.datasets)} datasets"
+    removed = f"{counted(report.versions_removed, 'version')} ({counted(report.bytes_removed, 'byte')})"
+    across = counted(len(report.datasets), "dataset")
+    yield f"cleanup {report.uri} ({policy}) — {removes} {removed} across {across}"
     for row in report.datasets:
         if row.error is not None:
             yield f"  {subject(row.type_key):<40} failed: {row.error}"
         elif row.old_versions_removed or row.bytes_removed:
-            counted = f"{row.old_versions_removed} versions, {row.bytes_removed} bytes"
-            yield f"  {subject(row.type_key):<40} {counted}"
+            removed = f"{counted(row.old_versions_removed, 'version')}, {counted(row.bytes_removed, 'byte')}"
+            yield f"  {subject(row.type_key):<40} {removed}"
 
 
 def _upkeep_style(line: str) -> str:

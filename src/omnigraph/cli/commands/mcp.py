@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from omnigraph.cli.commands.serve import address
+from omnigraph.cli.commands.serve import address, host_flag
 from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import Uri
 from omnigraph.cli.usage import UsageError
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -29,6 +30,7 @@ _EXTRAS: Final = {
 
 def mcp(
     ctx: typer.Context,
+    uri: Uri = None,
     http: Annotated[
         str | None,
         typer.Option("--http", help="Serve http://ADDR:PORT/mcp instead of stdin and stdout.", metavar="ADDR:PORT"),
@@ -50,6 +52,12 @@ def mcp(
     unauthenticated: Annotated[
         bool, typer.Option("--unauthenticated", help="Let --http listen where other machines reach it.")
     ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host", help="A further name by which --http may be called; may be repeated.", metavar="NAME"
+        ),
+    ] = None,
 ) -> None:
     """Offer a graph to agents as tools (Model Context Protocol)."""
     invocation = Invocation.of(ctx)
@@ -57,35 +65,47 @@ def mcp(
         raise UsageError("--read-only and --allow-main contradict each other")
     if unauthenticated and http is None:
         raise UsageError("--unauthenticated is about --http; stdin and stdout are the caller's own")
+    names = [host_flag(name) for name in allowed_host or ()]
+    if names and http is None:
+        raise UsageError("--allowed-host is about --http; stdin and stdout are the caller's own")
     place = None if http is None else _place(http, unauthenticated)
     texts = [(str(path), read_source(path)) for path in queries or ()]
     with _what_is_installed(), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
         from omnigraph.mcp.terms import Terms
 
-        access = _access(invocation, texts, opened)
+        access = _access(invocation, uri, texts, opened)
         terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
         if place is None:
             serve_stdio(access, terms)
             return
+        from omnigraph.server.origins import Hosts, with_hosts
         from omnigraph.server.process import announce, bound
 
+        hosts = Hosts(place[0], names)
         with bound(*place) as listener:
-            serve_http(access, terms, listener, lambda: announce(listener))
+            serve_http(
+                access,
+                terms,
+                listener,
+                lambda: announce(listener),
+                names,
+                lambda application: with_hosts(application, hosts),
+            )
 
 
-def _access(invocation: Invocation, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
+def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
     """The graph that is addressed, and who writes to it: a server knows that by itself."""
     from omnigraph.mcp.connections import DirectAccess
     from omnigraph.mcp.query_files import with_query_files
 
-    if invocation.flags.cluster is not None:
+    if invocation.flags.cluster is not None and uri is None:
         if texts:
             raise UsageError("--queries is for a graph without stored queries; a cluster declares its own")
         from omnigraph.cli.governed_graph import open_governed
 
         return DirectAccess(opened.enter_context(open_governed(invocation)), invocation.actor)
-    scope, found = invocation.open()
+    scope, found = invocation.open(uri)
     graph: AgentGraph = opened.enter_context(found)
     if texts:
         graph = with_query_files(graph, texts)

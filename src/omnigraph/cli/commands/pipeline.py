@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.clusters import applied_pipeline
 from omnigraph.cli.files import STDIN, read_source
 from omnigraph.cli.invocation import Invocation
@@ -85,7 +86,7 @@ def validate(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None
 
         print_json(PipelineValidated(str(file), model.name))
     else:
-        print_lines([f"OK {file}: {len(model.sources)} sources, {len(model.mappings)} mappings"])
+        print_lines([f"OK {file}: {counted(len(model.sources), 'source')}, {counted(len(model.mappings), 'mapping')}"])
 
 
 def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:

@@ -162,7 +162,8 @@ def _row_sight(
         type_ = state.catalog.type_named(type_name)
         if state.entity(type_.type_key, str(id)) is None:
             raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{state.branch}'")
-        shows: Shows = lambda lens: graph.through(lens).entity(type_.type_key, str(id), branch=state.branch) is not None  # noqa: E731
+        key, branch = type_.type_key, state.branch
+        shows: Shows = lambda lens: graph._through(lens).entity(key, str(id), branch=branch) is not None  # noqa: E731
         return row_sight(gate, actor, request, state.catalog, type_, shows)
 
 

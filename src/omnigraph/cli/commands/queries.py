@@ -1,4 +1,4 @@
-"""`omnigraph queries`: the stored queries that a cluster has applied."""
+"""`omnigraph queries`: the stored queries that a cluster has applied, or that a server offers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import Json
 from omnigraph.cli.output import print_json, print_lines
 from omnigraph.cli.scope import StoreScope
+from omnigraph.cli.served import open_served
 
 if TYPE_CHECKING:
     from omnigraph import Snapshot
@@ -19,11 +20,19 @@ if TYPE_CHECKING:
 
 
 def list_(ctx: typer.Context, json: Json = False) -> None:
-    """List stored queries with their parameters, of one graph (--graph) or of all."""
-    from omnigraph.cluster.stored_queries import declared_queries
+    """List stored queries with their parameters, of a graph of a server, or of one or all graphs of a cluster."""
+    from omnigraph.api.stored_queries import DeclaredQueries
 
-    applied, graph_ids = _applied(ctx)
-    listed = declared_queries(applied, graph_ids)
+    invocation = Invocation.of(ctx)
+    server = invocation.server_of_queries()
+    if server is not None:
+        with open_served(server, invocation.config) as graph:
+            listed = DeclaredQueries.offered(graph.stored_queries(), server.graph or "")
+    else:
+        from omnigraph.cluster.stored_queries import declared_queries
+
+        applied, graph_ids = _applied(ctx)
+        listed = declared_queries(applied, graph_ids)
     if json:
         print_json(listed)
     else:

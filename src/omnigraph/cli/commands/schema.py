@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.clusters import refuse_inside_cluster
 from omnigraph.cli.files import read_source
-from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.invocation import Invocation, open_graph
 from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
 from omnigraph.cli.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.progress import working
@@ -63,16 +63,23 @@ def plan(
     from omnigraph.language.schema.compile import accept_schema, declare_schema
     from omnigraph.language.schema.migration import evolve
 
-    after = declare_schema(read_source(desired), str(desired))
+    source = read_source(desired)
+    after = declare_schema(source, str(desired))  # first, so that a mistake is shown with the name of the file
     if accepted is not None:
         planned_for = str(accepted)
         before = accept_schema(read_source(accepted), planned_for)
+        migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
     else:
-        target, graph = Invocation.of(ctx).open_storage(uri)
+        invocation = Invocation.of(ctx)
+        target = invocation.target(uri)
         planned_for = target.uri
-        with graph:
-            before = graph.snapshot(branch).catalog
-    migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
+        if isinstance(target, StoreScope):
+            with open_graph(target) as graph:
+                before = graph.snapshot(branch).catalog
+            migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
+        else:
+            with invocation.opened(target) as served:
+                migration = served.plan_schema(source, branch=branch, allow_data_loss=allow_data_loss)
     for note in migration.notes:
         print_note(note.render())
     if json:

@@ -9,6 +9,7 @@ import typer
 
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.limit_flags import KEY, limits_of
+from omnigraph.cli.options import Uri
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
@@ -19,6 +20,7 @@ _NEEDED = {"uvicorn", "httptools", "starlette", "prometheus_client"}
 
 def serve(
     ctx: typer.Context,
+    uri: Uri = None,
     bind: Annotated[
         str, typer.Option("--bind", help="Where to listen; port 0 takes a free one.", metavar="ADDR:PORT")
     ] = DEFAULT_BIND,
@@ -26,6 +28,21 @@ def serve(
         bool,
         typer.Option("--unauthenticated", help="Let everybody do everything; else OMNIGRAPH_UNAUTHENTICATED."),
     ] = False,
+    insecure_public: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-public",
+            help="Listen at a public address without tokens; else OMNIGRAPH_INSECURE_PUBLIC.",
+        ),
+    ] = False,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            help="A further name by which a server without tokens may be called; may be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
     require_all_graphs: Annotated[
         bool,
         typer.Option(
@@ -62,8 +79,9 @@ def serve(
     invocation = Invocation.of(ctx)
     flags = invocation.flags
     host, port = address(bind)
-    at_most_one(("--cluster", flags.cluster), ("--store", flags.store))
-    if flags.cluster is None and flags.store is None:
+    at_most_one(("--cluster", flags.cluster), ("--store", flags.store), ("a URI", uri))
+    store = flags.store or uri
+    if flags.cluster is None and store is None:
         raise BadRequestError(
             "a server boots from a cluster: give --cluster <directory or URI>, or --store <graph> to serve a single one"
         )
@@ -72,14 +90,25 @@ def serve(
     if mcp_read_only and mcp_allow_main:
         raise UsageError("--mcp-read-only and --mcp-allow-main contradict each other")
     limits = limits_of(ctx.meta.get(KEY, {}), os.environ)
-    from omnigraph.server.settings import REQUIRE_ALL_GRAPHS, UNAUTHENTICATED, WATCH, AgentSettings, Settings, is_set
+    from omnigraph.server.settings import (
+        INSECURE_PUBLIC,
+        REQUIRE_ALL_GRAPHS,
+        UNAUTHENTICATED,
+        WATCH,
+        AgentSettings,
+        Settings,
+        is_set,
+        refusal_of_public,
+    )
 
     settings = Settings(
         cluster=None if flags.cluster is None else invocation.cluster().root,
-        store=flags.store,
+        store=store,
         host=host,
         port=port,
         unauthenticated=unauthenticated or is_set(UNAUTHENTICATED),
+        insecure_public=insecure_public or is_set(INSECURE_PUBLIC),
+        allowed_hosts=tuple(host_flag(name) for name in allowed_host or ()),
         require_all_graphs=require_all_graphs or is_set(REQUIRE_ALL_GRAPHS),
         workers=workers,
         maintain=maintain,
@@ -88,7 +117,23 @@ def serve(
         agents=AgentSettings(read_only=mcp_read_only, allow_main=mcp_allow_main, max_tokens=mcp_max_tokens),
         limits=limits,
     )
+    if settings.unauthenticated and not _names_tokens() and (refusal := refusal_of_public(settings)) is not None:
+        raise UsageError(refusal)
     raise typer.Exit(_run(settings))
+
+
+def host_flag(name: str) -> str:
+    """A value of --allowed-host."""
+    if not name or any(character in name for character in "/*@ ,"):
+        raise UsageError(f"--allowed-host takes a name or an address, such as graphs.example.org (got '{name}')")
+    return name
+
+
+def _names_tokens() -> bool:
+    """Whether the environment says where tokens are. If there are none, the server still does not start."""
+    from omnigraph.server.tokens import SOURCES
+
+    return any(os.environ.get(name, "").strip() for name in SOURCES)
 
 
 def _run(settings: Any) -> int:

@@ -108,7 +108,7 @@ def _graph(line: Line) -> Any:
     from omnigraph.cli.invocation import Invocation, open_graph
 
     invocation = Invocation(line.path, line.flags)
-    target = invocation.target(_last(line, "--uri") or line.argument_named("uri"))
+    target = invocation.target(_last(line, "--uri") or line.argument_named("uri") or line.argument_named("place"))
     return _served(target, invocation.config) if isinstance(target, ServerScope) else open_graph(target)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.doctor.storage import clock_check
 from omnigraph.cli.operator_config import OperatorConfig
 from omnigraph.cli.reports import Check
@@ -48,7 +49,7 @@ def _access_check(scope: ServerScope, config: OperatorConfig) -> Check:
             if names_graph:
                 return Check.fine("access", f"the graph opens; main is at version {graph.version_of()}")
             ids = [each.graph_id for each in graph.list_graphs()]
-            return Check.fine("access", f"{len(ids)} graphs: {', '.join(ids)}")
+            return Check.fine("access", f"{counted(len(ids), 'graph')}: {', '.join(ids)}")
     except UnauthorizedError as error:
         remedy = (
             "omnigraph login NAME keeps a token for a server of the configuration; OMNIGRAPH_BEARER_TOKEN is for all"

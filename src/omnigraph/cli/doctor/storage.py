@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
 
+from omnigraph.api.cell_text import counted
 from omnigraph.cli.reports import Check, Health
 from omnigraph.cli.scope import ClusterScope
 from omnigraph.errors import OmniGraphError
@@ -32,7 +33,7 @@ def storage_checks(uri: str) -> Iterator[Check]:
     if _existing(location) == location and Objects(location).exists(_GRAPH):
         yield _graph_check(uri)
     else:
-        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE {uri} makes one")
+        yield Check.fine("graph", f"none at {uri} yet", f"omnigraph init --schema FILE --store {uri} makes one")
 
 
 def cluster_checks(scope: ClusterScope) -> Iterator[Check]:
@@ -46,7 +47,7 @@ def cluster_checks(scope: ClusterScope) -> Iterator[Check]:
         remedy = "check the address; `omnigraph cluster status` tells what is applied"
         yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)
         return
-    yield Check.fine("cluster", f"{scope.root}: {len(graphs)} graphs")
+    yield Check.fine("cluster", f"{scope.root}: {counted(len(graphs), 'graph')}")
     for number, uri in enumerate(graphs):
         yield from _place_checks(uri) if number == 0 else ()
         yield _graph_check(uri)
@@ -94,6 +95,9 @@ def _graph_check(uri: str) -> Check:
     try:
         with omnigraph.open(uri) as graph:
             branches = graph.list_branches()
-            return Check.fine("graph", f"opens; main is at version {graph.version_of()}, {len(branches)} branches")
+            return Check.fine(
+                "graph",
+                f"opens; main is at version {graph.version_of()}, {counted(len(branches), 'branch', 'branches')}",
+            )
     except OmniGraphError as error:
-        return Check.broken("graph", str(error), f"omnigraph repair {uri} explains damage")
+        return Check.broken("graph", str(error), f"omnigraph repair --store {uri} explains damage")

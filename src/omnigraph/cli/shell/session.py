@@ -18,6 +18,7 @@ from omnigraph.cli.files import read_source
 from omnigraph.cli.json_input import json_object
 from omnigraph.cli.output import print_lines, print_text
 from omnigraph.cli.profiled import show_profiled
+from omnigraph.cli.query_input import affected
 from omnigraph.cli.read_printer import ReadPrinter
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.shell.names import Names
@@ -172,7 +173,7 @@ class Session:
             receipt = cast("MutationReceipt", answer)
         else:
             receipt = self.graph.mutate(known.source, known.name, given, branch=self.branch, actor=self.actor)
-        print_lines([f"changed {receipt.branch}: {receipt.affected_nodes} nodes, {receipt.affected_edges} edges"])
+        print_lines([f"changed {receipt.branch}: {affected(receipt)}"])
 
     # ---- commands
 
@@ -276,7 +277,7 @@ def _arguments(text: str) -> dict[str, Any]:
             raise BadRequestError(f"'{word}' is no argument; write name=value, or a JSON object")
         try:
             given[name.removeprefix("$")] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             given[name.removeprefix("$")] = value
     return given
 

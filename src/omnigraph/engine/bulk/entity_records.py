@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from omnigraph.api.enums import Dates
 from omnigraph.language.catalog import TableType
 
 if TYPE_CHECKING:
@@ -24,11 +25,14 @@ class EntityRecords:
     location: Location
     type: TableType
     state: TableState
+    dates: Dates = Dates.EPOCH
 
     @classmethod
-    def of(cls, snapshot: Snapshot, type_: TableType, state: TableState | None = None) -> EntityRecords:
+    def of(
+        cls, snapshot: Snapshot, type_: TableType, state: TableState | None = None, dates: Dates = Dates.EPOCH
+    ) -> EntityRecords:
         """As a snapshot has them, or in a staged version."""
-        return cls(snapshot.root.location, type_, state or snapshot.table(type_.type_key).state)
+        return cls(snapshot.root.location, type_, state or snapshot.table(type_.type_key).state, dates)
 
     def lines(self, fragment_ids: Sequence[int], offsets: NDArray[np.int64] | None = None) -> Iterator[bytes]:
         """One line per entity, in the order of the table. Offsets choose rows of one fragment that has lost none."""
@@ -47,4 +51,4 @@ class EntityRecords:
         entities = TypeState(TableReader(self.location), self.type, self.state)
         row_ids = fragment_row_ids(entities.table, fragment_ids)
         for rows in entity_batches(entities, row_ids if offsets is None else row_ids[offsets]):
-            yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows), strict=True)
+            yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows, self.dates), strict=True)

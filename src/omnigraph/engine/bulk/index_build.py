@@ -57,6 +57,8 @@ class IndexBuild:
         built: dict[str, dict[str, list[str]]] = {}
         needs: dict[tuple[str, str], tuple[IndexSpec, IndexNeed]] = {}
         for planned, segment in zip(self._planned, segments, strict=True):
+            if not segment:
+                continue  # vectors that can't have an index are searched without one
             spec = planned.task.spec
             built.setdefault(planned.key, {}).setdefault(spec.name, []).append(segment)
             needs[planned.key, spec.name] = (spec, planned.need)

@@ -84,7 +84,7 @@ class RemoteTable:
         return rewrite_column(self, fragment_id, target, columns, filter, compute)
 
     def index_segment(self, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
-        """One segment of an index over some fragments."""
+        """One segment of an index over some fragments; an empty text when its vectors can't have one."""
         from omnigraph.storage.tables.fragments import build_index_segment
 
         return build_index_segment(self, spec, fragment_ids)

@@ -32,6 +32,7 @@ from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import (
     BadRequestError,
+    BranchNotFoundError,
     ChangeCursorRejectedError,
     ChangeFeedGapError,
     ChangeSchemaBoundaryError,
@@ -40,7 +41,7 @@ from omnigraph.errors import (
     IntegrityError,
     ResourceLimitError,
 )
-from omnigraph.language.catalog import Property
+from omnigraph.language.catalog import Catalog, Property, check_type_names
 from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
@@ -131,7 +132,7 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
         return known
     before = parent_of(after)
     try:
-        _refuse_schema_boundary(before, after)
+        _refuse_schema_boundary(before, after, scope)
         found = [(delta, _sequence(delta, scope)) for delta in deltas(before, after, scope)]
     except HistoricalVersionReclaimedError as error:
         raise ChangeFeedGapError(after.commit_id) from error
@@ -140,6 +141,24 @@ def changes_of(after: Snapshot, scope: ChangeScope) -> CommitChanges:
     if not after.lens.reads_the_clock:
         recent[key] = changes
     return changes
+
+
+def changes_of_types(after: Snapshot, scope: ChangeScope) -> CommitChanges:
+    """The same for a caller who names types: one that neither the commit nor the branch has is refused."""
+    try:
+        check_type_names(scope.types, after.catalog)
+    except BadRequestError:
+        # The commit may have removed the type, or the branch got it later.
+        others = [parent_of(after).catalog, *_catalog_at_head(after)]
+        check_type_names(scope.types, after.catalog, *others)
+    return changes_of(after, scope)
+
+
+def _catalog_at_head(state: Snapshot) -> list[Catalog]:
+    try:
+        return [state.root.catalog(state.root.branches.head(state.branch).entry.schema)]
+    except BranchNotFoundError:
+        return []
 
 
 def commit_changes_page(
@@ -160,7 +179,7 @@ def commit_changes_page(
         if position.scope != selected:
             raise ChangeCursorRejectedError("it was made for a different filter scope")
         start = position.delivered
-    changes = changes_of(state, scope)
+    changes = changes_of_types(state, scope)
     taken = taken_by(room, changes, start)
     delivered = start + len(taken)
     more = delivered < len(changes)
@@ -189,11 +208,13 @@ def parent_of(state: Snapshot) -> Snapshot:
     return state.at(parent)
 
 
-def _refuse_schema_boundary(before: Snapshot, after: Snapshot) -> None:
-    """Two images are comparable only while the shape of every type, and the set of types in use, stay the same."""
+def _refuse_schema_boundary(before: Snapshot, after: Snapshot, scope: ChangeScope) -> None:
+    """Two images are comparable only while the shape of every type, and the set of types in use, stay the same. Types
+    that the scope does not select do not matter: nobody sees an image of them."""
     if before.entry.schema == after.entry.schema:
         return
-    for pair in paired_types(before, after):
+    selected = (pair for pair in paired_types(before, after) if scope.selects_type(pair.type.kind, pair.type.name))
+    for pair in selected:
         if _is_boundary(pair, before if pair.after is None else after):
             raise ChangeSchemaBoundaryError(after.commit_id, pair.type.name)
 

@@ -12,11 +12,14 @@ from omnigraph.engine.history.type_delta import TypeDelta
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
+from omnigraph.language.catalog import check_type_names
 from omnigraph.storage.identifiers import MAIN
 
 
 def diff(before: Snapshot, after: Snapshot, scope: ChangeScope = EVERYTHING) -> ChangeSet:
     """The net difference of two states, of any branches, in any direction."""
+    if scope.types:
+        check_type_names(scope.types, before.catalog, after.catalog)
     changes: list[EntityChange] = []
     try:
         for delta in deltas(before, after, scope):

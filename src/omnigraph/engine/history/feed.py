@@ -7,7 +7,8 @@ the cursor that continues it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from omnigraph.errors import (
     ChangeFeedGapError,
     ChangeSchemaBoundaryError,
 )
+from omnigraph.language.catalog import check_type_names
 from omnigraph.storage.identifiers import version_in
 from omnigraph.storage.log.branches import BranchHead
 from omnigraph.storage.models import LogEntry
@@ -36,6 +38,7 @@ DEFAULT_COMMITS, MOST_COMMITS = 128, 512
 
 _NOW, _BEGINNING, _AFTER = "now", "beginning", "after:"
 _ENTRIES_AT_ONCE = 16
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +58,22 @@ def poll_changes(workspace: Workspace, request: PollRequest) -> ChangePoll:
     budget = checked_limit("change_feed_commits_per_poll", request.max_commits, DEFAULT_COMMITS, MOST_COMMITS)
     head = workspace.head(request.branch)
     place = _beginning_of(workspace, head, request)
+    _check_types(workspace.root, head, request.scope, place)
     try:
         return _Walk(workspace, head, request.scope, room).run(place, budget)
     except ChangeFeedGapError as gap:
         raise ChangeFeedGapError(gap.first_unreadable_commit_id, request.cursor) from gap
+
+
+def wait_for_changes(workspace: Callable[[], Workspace], request: PollRequest, seconds: float) -> ChangePoll:
+    """A poll that has something to say, or the last one within some seconds. Each look costs what a poll costs."""
+    deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    poll = poll_changes(workspace(), request)
+    while not poll.blocks and poll.caught_up and (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        poll = poll_changes(workspace(), replace(request, start=None, page_token=None, cursor=poll.cursor))
+    return poll
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,8 @@ def begin_baseline(workspace: Workspace, branch: str, scope: ChangeScope) -> Cap
     """Whoever writes the lines hands out the record only after the last of them was taken."""
     workspace.refuse_narrowed("a baseline")
     head = workspace.head(branch)
+    if scope.types:
+        check_type_names(scope.types, workspace.root.catalog(head.entry.schema))
     record = ChangeBaseline(head.entry.commit.id, _cursor(workspace.root, head, scope, head.entry))
     return CapturedBaseline(Snapshot(workspace, head.ref.branch, head.entry), scope, record)
 
@@ -181,6 +198,18 @@ def _beginning_of(workspace: Workspace, head: BranchHead, request: PollRequest) 
     if start.startswith(_AFTER):
         return _Place(_version_on_chain(root, head, start.removeprefix(_AFTER)) + 1, 0, newest)
     raise BadRequestError(f"unknown start '{start}'; use now, beginning or after:<commit id>")
+
+
+def _check_types(root: GraphRoot, head: BranchHead, scope: ChangeScope, place: _Place) -> None:
+    """Types are those of the head. One that is gone by now may still have changes where the poll begins."""
+    if not scope.types:
+        return
+    now = root.catalog(head.entry.schema)
+    try:
+        check_type_names(scope.types, now)
+    except BadRequestError:
+        (first,) = log_walk.at_versions(root, head.ref, [min(max(1, place.version - 1), head.entry.version)])
+        check_type_names(scope.types, now, root.catalog(first.schema))
 
 
 def _version_on_chain(root: GraphRoot, head: BranchHead, commit_id: str) -> int:

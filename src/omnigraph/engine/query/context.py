@@ -62,15 +62,17 @@ class ReadContext:
     share: float = 1.0
     """How much of all its input a plan works on now. What pays is judged for all of it."""
     scores: dict[ir.Ranking, NodeScores] = field(default_factory=dict)
+    query_vectors: dict[ir.NearestRank, NDArray[np.float32]] = field(default_factory=dict)
+    """What a ranking compares with: a text is embedded once, however often the ranking is asked for more."""
     sighted: dict[int, tuple[RowSpace, Mask]] = field(default_factory=dict)
     """By the id of a narrowed type, the rows that were looked at and which of them are seen; `sight` keeps it."""
     _marks: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _tables: dict[int, Table] = field(default_factory=dict)
 
     def table(self, owner: NodeType | EdgeType) -> Table:
-        """The table of a type at the snapshot, held open for the whole query."""
+        """The table of a type at the snapshot, held open for the whole query, whose limits its reads keep."""
         if (found := self._tables.get(owner.id)) is None:
-            found = self._tables[owner.id] = self.snapshot.table_of(owner)
+            found = self._tables[owner.id] = self.snapshot.table_of(owner).watched(self.budget.step)
         return found
 
     def named_of(self, variable: str) -> list[ir.PropertyValue]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.lint import SchemaSource, lint_queries
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.spelling import spell_parameter_type
@@ -36,6 +36,19 @@ def declaration(source: str, name: str, path: str | None = None) -> Declaration:
         found.instruction,
         tuple((p.name, spell_parameter_type(p).removesuffix("?"), p.nullable) for p in found.parameters),
     )
+
+
+def declared_types(source: str, name: str | None) -> dict[str, str]:
+    """The types that a query of a text declares for its parameters, as they are written there without `?`. Nothing for
+    a text that does not parse, or does not have such a query: running it says why."""
+    try:
+        queries = parse_queries(source).queries
+    except CompileError:
+        return {}
+    chosen = [query for query in queries if name is None or query.name.text == name]
+    if len(chosen) != 1:
+        return {}
+    return {p.name: spell_parameter_type(p).removesuffix("?") for p in chosen[0].parameters}
 
 
 def check(snapshot: Snapshot, source: str, name: str, path: str) -> tuple[str, ...]:

@@ -81,10 +81,19 @@ class MemoryBudget:
         self.held = 0
         self.peak = 0
 
-    def step(self, nbytes: int) -> None:
-        """About to have this much at once, beside what is held."""
+    @property
+    def room(self) -> int:
+        """What is left for a step."""
+        return max(0, self.limit - self.held)
+
+    def check(self) -> None:
+        """Raise if the query is over."""
         if self._cancellation is not None:
             self._cancellation.check()
+
+    def step(self, nbytes: int) -> None:
+        """About to have this much at once, beside what is held."""
+        self.check()
         needed = self.held + nbytes
         if needed > self.limit:
             raise ResourceLimitError(

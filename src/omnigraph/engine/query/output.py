@@ -1,4 +1,4 @@
-"""Read output as text for people and pipes: table, kv, csv, jsonl, json.
+"""Read output as text for people and pipes: table, kv, csv, ndjson, jsonl, json.
 
 Pure functions over a read output as HTTP and the engine give it, so that a served answer and an embedded one look
 the same. Called by the CLI; all it knows of a terminal is the width it is given.
@@ -7,18 +7,27 @@ the same. Called by the CLI; all it knows of a terminal is the width it is given
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from omnigraph.api import wire
-from omnigraph.api.cell_text import cell_text, compact_json, cut_to_width, first_piece, one_line, padded, text_width
+from omnigraph.api.cell_text import (
+    cell_text,
+    compact_json,
+    counted,
+    csv_line,
+    cut_to_width,
+    first_piece,
+    one_line,
+    padded,
+    text_width,
+)
 from omnigraph.api.enums import CellLayout, ReadFormat
 from omnigraph.api.query import ReadHeader, ReadOutput
 
 NO_ROWS: Final = "(no rows)"
 _NARROWEST_COLUMN: Final = 8
-_QUOTED_IN_CSV: Final = frozenset(',"\r\n')
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +37,11 @@ class TableStyle:
 
 
 def render_read(output: ReadOutput, format_: ReadFormat, style: TableStyle | None = None) -> str:
-    """The whole text, with one newline at its end."""
+    """The whole text, with one newline at its end; nothing at all where there is not one line."""
     if format_ is ReadFormat.TABLE:
         return _table(output, style or TableStyle()) + "\n"
-    return _RENDERERS[format_](output) + "\n"
+    text = _RENDERERS[format_](output)
+    return text + "\n" if text else text
 
 
 def columns_of(output: ReadOutput) -> list[str]:
@@ -42,7 +52,7 @@ def columns_of(output: ReadOutput) -> list[str]:
 def _headline(output: ReadOutput) -> str:
     target = output.target
     where = f"branch {target.branch}" if target.branch else f"snapshot {target.snapshot}"
-    return f"{output.row_count} rows from {where} via {output.query_name}"
+    return f"{counted(output.row_count, 'row')} from {where} via {output.query_name}"
 
 
 # ---- table ----------------------------------------------------------------------------------------------
@@ -101,26 +111,15 @@ def _kv(output: ReadOutput) -> str:
 
 def _csv(output: ReadOutput) -> str:
     columns = columns_of(output)
-    return "\n".join((csv_line(columns), *(csv_row(columns, row) for row in output.rows)))
-
-
-def csv_row(columns: Sequence[str], row: Mapping[str, Any]) -> str:
-    return csv_line([cell_text(row.get(column)) for column in columns])
-
-
-def csv_line(cells: Sequence[str]) -> str:
-    """One line of CSV, without its line end."""
-    return ",".join(map(_csv_cell, cells))
-
-
-def _csv_cell(text: str) -> str:
-    if _QUOTED_IN_CSV.isdisjoint(text):
-        return text
-    return '"' + text.replace('"', '""') + '"'
+    return "\n".join((csv_line(columns), *(csv_line([row.get(column) for column in columns]) for row in output.rows)))
 
 
 def _jsonl(output: ReadOutput) -> str:
     return "\n".join(map(compact_json, (wire.to_builtins(ReadHeader.of(output)), *output.rows)))
+
+
+def _ndjson(output: ReadOutput) -> str:
+    return "\n".join(map(compact_json, output.rows))
 
 
 def _json(output: ReadOutput) -> str:
@@ -130,6 +129,7 @@ def _json(output: ReadOutput) -> str:
 _RENDERERS: Final[dict[ReadFormat, Callable[[ReadOutput], str]]] = {
     ReadFormat.KV: _kv,
     ReadFormat.CSV: _csv,
+    ReadFormat.NDJSON: _ndjson,
     ReadFormat.JSONL: _jsonl,
     ReadFormat.JSON: _json,
 }

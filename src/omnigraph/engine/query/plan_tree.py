@@ -25,9 +25,17 @@ def inputs_of(plan: ir.ReadOperator) -> tuple[ir.ReadOperator, ...]:
 
 
 def operators_in(plan: ir.ReadOperator) -> Iterator[ir.ReadOperator]:
-    yield plan
-    for below in inputs_of(plan):
-        yield from operators_in(below)
+    """Every operator, each before its inputs."""
+    return (operator for operator, _ in leveled(plan))
+
+
+def leveled(plan: ir.ReadOperator) -> Iterator[tuple[ir.ReadOperator, int]]:
+    """The same, each with how many operators are above it. A loop, because a plan may be as deep as a query is long."""
+    waiting = [(plan, 0)]
+    while waiting:
+        operator, depth = waiting.pop()
+        yield operator, depth
+        waiting += [(below, depth + 1) for below in reversed(inputs_of(operator))]
 
 
 def binders(plan: ir.ReadOperator) -> Iterator[tuple[str, NodeType | EdgeType]]:
@@ -63,14 +71,15 @@ def values_in(plan: ir.ReadOperator) -> Iterator[ir.Value]:
 
 def property_values(part: object) -> Iterator[ir.PropertyValue]:
     """Every property that a plan names, wherever it stands: in values, predicates, rankings, sort keys."""
-    if isinstance(part, ir.PropertyValue):
-        yield part
-    elif isinstance(part, tuple):
-        for item in part:
-            yield from property_values(item)
-    elif isinstance(part, Struct) and type(part).__module__ == ir.__name__:
-        for name in part.__struct_fields__:
-            yield from property_values(getattr(part, name))
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ir.PropertyValue):
+            yield part
+        elif isinstance(part, tuple):
+            waiting += reversed(part)
+        elif isinstance(part, Struct) and type(part).__module__ == ir.__name__:
+            waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]
 
 
 def label(plan: ir.ReadOperator) -> str:
@@ -89,8 +98,9 @@ def label(plan: ir.ReadOperator) -> str:
         case ir.AntiJoin():
             return "AntiJoin on " + ", ".join(f"${v}" for v in plan.correlated)
         case ir.Rank():
-            kept = "" if plan.keep is None else f", best {plan.keep}"
-            return f"Rank by {_rank(plan.rank)}{kept}"
+            return f"Rank by {_rank(plan.rank)}"
+        case ir.BestNodes():
+            return f"BestNodes {plan.count} of ${plan.variable}"
         case ir.Fuse():
             return f"Fuse {_rank(plan.rank.first)} and {_rank(plan.rank.second)}, best {plan.limit}"
         case ir.Sort():

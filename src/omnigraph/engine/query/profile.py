@@ -32,14 +32,20 @@ class OperatorProfile:
     @property
     def measured(self) -> contract.OperatorProfile:
         """What was measured, as it is shown to others."""
-        return contract.OperatorProfile(
-            self.operator,
-            self.rows,
-            round(self.seconds * 1000, 3),
-            self.requests,
-            tuple(self.notes),
-            tuple(child.measured for child in self.inputs),
-        )
+        entries = [self]
+        for entry in entries:
+            entries += entry.inputs
+        made: dict[int, contract.OperatorProfile] = {}
+        for entry in reversed(entries):
+            made[id(entry)] = contract.OperatorProfile(
+                entry.operator,
+                entry.rows,
+                round(entry.seconds * 1000, 3),
+                entry.requests,
+                tuple(entry.notes),
+                tuple(made[id(child)] for child in entry.inputs),
+            )
+        return made[id(self)]
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""

@@ -17,7 +17,7 @@ from omnigraph.api.query import OperatorProfile, ReadTarget
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
 from omnigraph.engine.query.operators.pushdown import split_pushed
-from omnigraph.engine.query.plan_tree import inputs_of, label, property_values
+from omnigraph.engine.query.plan_tree import label, leveled, property_values
 from omnigraph.engine.query.profile import Profiler
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.run import ReadRun
@@ -65,7 +65,7 @@ def run_query(
     options: ReadOptions = DEFAULT_OPTIONS,
 ) -> QueryResult:
     """The whole result."""
-    return stream_query(snapshot, target, asked, options, collecting=True).collected()
+    return stream_query(snapshot, target, asked, options).collected()
 
 
 def stream_query(
@@ -73,22 +73,23 @@ def stream_query(
     target: ReadTarget,
     asked: Asked,
     options: ReadOptions = DEFAULT_OPTIONS,
-    *,
-    collecting: bool = False,
 ) -> QueryStream:
     """The result as it is made. Problems of the query itself show here, before the first batch."""
     plan, context = _prepared(snapshot, asked, options)
     run = ReadRun(plan, context)
-    batches = _charged(run.batches(), context) if collecting else run.batches()
+    batches = run.batches()
     if options.cancellation is not None and options.returns_at_once:
         batches = _watched(batches, options.cancellation)
-    return QueryStream(plan.name, target, snapshot.commit_id, plan.columns, run.schema, context.profiler.root, batches)
+    profile = context.profiler.root
+    return QueryStream(
+        plan.name, target, snapshot.commit_id, plan.columns, run.schema, profile, batches, context.budget
+    )
 
 
 def explain_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> list[str]:
     """The plan as an indented tree, with what goes into the storage scans. Nothing is read."""
     plan, context = _prepared(snapshot, asked, options)
-    return list(_explained(plan.root, context, 0))
+    return [line for operator, depth in leveled(plan.root) for line in _explained(operator, context, depth)]
 
 
 def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAULT_OPTIONS) -> OperatorProfile:
@@ -103,7 +104,7 @@ def profile_query(snapshot: Snapshot, asked: Asked, options: ReadOptions = DEFAU
 def _prepared(snapshot: Snapshot, asked: Asked, options: ReadOptions) -> tuple[ir.ReadPlan, ReadContext]:
     source, name, params = asked
     catalog = options.catalog or snapshot.catalog
-    plan = compile_queries(source, catalog).query(name).read_plan
+    plan = compile_queries(source, catalog, limits=snapshot.resources.limits.query).query(name).read_plan
     lens = snapshot.lens if snapshot.lens.is_open else snapshot.lens.on(catalog)
     named = () if lens.is_open else tuple(property_values(plan.root))
     _refuse_hidden(named, lens)
@@ -147,13 +148,6 @@ def _refuse_hidden(named: Iterable[ir.PropertyValue], lens: Lens) -> None:
             raise PolicyError(f"policy: '{value.owner.name}.{value.prop.name}' is hidden from you; leave it out")
 
 
-def _charged(batches: Iterator[pa.RecordBatch], context: ReadContext) -> Iterator[pa.RecordBatch]:
-    """A collected result counts against the query's memory like anything else it keeps."""
-    for batch in batches:
-        context.budget.hold(batch.nbytes)
-        yield batch
-
-
 def _watched(batches: Iterator[pa.RecordBatch], cancellation: Cancellation) -> Iterator[pa.RecordBatch]:
     """A query that is cancelled returns at once, however long the step that runs now."""
     while (batch := cancellation.waiting_for(lambda: next(batches, None))) is not None:
@@ -173,5 +167,3 @@ def _explained(plan: ir.ReadOperator, context: ReadContext, depth: int) -> Itera
         case ir.Expand():
             by_cost = context.mode is TraversalMode.AUTO
             yield f"{indent}    neighbours: {'lookups or topology, by cost' if by_cost else context.mode}"
-    for below in inputs_of(plan):
-        yield from _explained(below, context, depth + 1)

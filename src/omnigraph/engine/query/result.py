@@ -7,15 +7,16 @@ library that takes one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.api.arrow_rows import ArrowBatches, ArrowRows, json_rows
+from omnigraph.api.arrow_rows import ArrowBatches, ArrowRows, json_rows, rendering_parts
 from omnigraph.api.enums import Integers
 from omnigraph.api.query import ReadTarget
 from omnigraph.api.result_table import Columns
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.profile import OperatorProfile
 from omnigraph.language.query.ir import OutputColumn
 
@@ -37,6 +38,7 @@ class QueryResult(ArrowRows):
 
     @property
     def typed_columns(self) -> Columns:
+        """The columns with their types, as the schema language writes them."""
         return _typed(self.output)
 
 
@@ -54,9 +56,12 @@ class QueryStream(ArrowBatches):
     schema: pa.Schema
     profile: OperatorProfile
     _batches: Iterator[pa.RecordBatch]
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
+    """What the query may use: code that renders its rows asks it too."""
 
     @property
     def typed_columns(self) -> Columns:
+        """The columns with their types, as the schema language writes them."""
         return _typed(self.output)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -65,7 +70,9 @@ class QueryStream(ArrowBatches):
     def rows(self, integers: Integers = Integers.NATIVE) -> Iterator[dict[str, Any]]:
         """A dictionary per row, one after another."""
         for batch in self._batches:
-            yield from json_rows(batch, self.columns, integers)
+            for part in rendering_parts(batch):
+                self.budget.check()
+                yield from json_rows(part, self.columns, integers)
 
     def reader(self) -> pa.RecordBatchReader:
         """For everything that consumes Arrow streams: DuckDB, Polars, a Flight server, a Parquet writer."""
@@ -76,8 +83,12 @@ class QueryStream(ArrowBatches):
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def collected(self) -> QueryResult:
-        """Everything that is left of it, in memory."""
-        table = pa.Table.from_batches(self._batches, self.schema)
+        """Everything that is left of it, in memory: it counts against that of the query like all that it keeps."""
+        batches = []
+        for batch in self._batches:
+            self.budget.hold(batch.nbytes)
+            batches.append(batch)
+        table = pa.Table.from_batches(batches, self.schema)
         return QueryResult(self.query_name, self.target, self.graph_commit_id, self.output, table, self.profile)
 
 

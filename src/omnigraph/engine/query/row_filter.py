@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from omnigraph.engine.query.context import scalar_constant
 from omnigraph.engine.query.values.bindings import Mask
-from omnigraph.engine.query.values.compare import compared
+from omnigraph.engine.query.values.compare import compared_sides
 from omnigraph.engine.query.values.properties import one_array
 from omnigraph.engine.rows.kernels.coerce import coerce
 from omnigraph.errors import BadRequestError
@@ -22,8 +22,8 @@ from omnigraph.storage.identifiers import now_micros
 def satisfied(test: RowFilter, rows: pa.Table, now: int) -> Mask:
     """Which rows satisfy a filter at a moment, in milliseconds. Columns are those of the table."""
     if isinstance(test, ir.Compare):
-        left, right = (_values(side, rows, now) for side in (test.left, test.right))
-        return compared(left, test.operator, right)
+        left, right = (_value(side, rows, now) for side in (test.left, test.right))
+        return compared_sides(left, test.operator, right, rows.num_rows)
     masks = [satisfied(part, rows, now) for part in test.tests]
     if isinstance(test, AllOf):
         return np.logical_and.reduce(masks) if masks else np.ones(rows.num_rows, dtype=bool)
@@ -35,11 +35,11 @@ def shows_row(lens: TypeLens, values: Mapping[str, object]) -> bool:
     return bool(satisfied(lens.rows, _row(lens.type, values), now_micros() // 1000)[0])
 
 
-def _values(value: ir.Value, rows: pa.Table, now: int) -> pa.Array:
+def _value(value: ir.Value, rows: pa.Table, now: int) -> pa.Array | pa.Scalar:
     if isinstance(value, ir.PropertyValue):
         return one_array(rows.column(value.prop.column))
     assert isinstance(value, ir.Constant | ir.ParameterValue | ir.Now)
-    return pa.repeat(scalar_constant(value, {ir.NOW_PARAMETER: now}), rows.num_rows)
+    return scalar_constant(value, {ir.NOW_PARAMETER: now})
 
 
 def _row(type_: TableType, values: Mapping[str, object]) -> pa.Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -19,17 +20,24 @@ from omnigraph.engine.query.operators.expand import expand
 from omnigraph.engine.query.operators.filter import filtered
 from omnigraph.engine.query.operators.order import sorted_rows, sorted_table
 from omnigraph.engine.query.operators.project import output_schema, projected
-from omnigraph.engine.query.operators.ranking import fused, leaves_out_unseen, rank_rows, rank_scan
-from omnigraph.engine.query.operators.scan import scan, scan_candidates
+from omnigraph.engine.query.operators.ranking import best_nodes, fused, leaves_out_unseen, rank_rows, rank_scan
+from omnigraph.engine.query.operators.scan import names_one_node, scan, scan_candidates
 from omnigraph.engine.query.plan_tree import binders, label, values_in
+from omnigraph.engine.query.profile import OperatorProfile
 from omnigraph.engine.query.values.bindings import Bindings, concatenated
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
+from omnigraph.storage.ordered import contained, distinct
+from omnigraph.storage.tables.rows import RowIds
 
 # Rows that go through a plan together: few at first, since each may become many and a limit may end it soon.
 _FIRST_PIECE = 4_096
 _PIECE = 1 << 20
 _GROWTH = 8
+# A start is worth looking at when so small a share of the ranked nodes' number satisfies its predicates.
+_FEW_SHARE = 16
+# From this share of a type on, ranking all of it costs no more.
+_WHOLE_SHARE = 4
 
 _ONE_EMPTY_ROW = Bindings({}, 1)
 
@@ -70,7 +78,7 @@ class ReadRun:
                     count = plan.count if limit is None else min(limit, plan.count)
                     table = self._table(plan.input, count).slice(0, count)
                 case ir.Sort():
-                    table = sorted_table(plan.keys, self._table(plan.input), limit)
+                    table = sorted_table(plan.keys, self._table(plan.input), limit, self._context.budget)
                 case ir.Aggregate():
                     read = [c.value for c in plan.columns if not _counts_rows(c.value)]
                     values = [v.argument if isinstance(v, ir.AggregateValue) else v for v in read]
@@ -86,38 +94,46 @@ class ReadRun:
     def _rows(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, folding: bool = False, limit: int | None = None
     ) -> Bindings:
-        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough."""
-        if (given := self._given.get(id(plan))) is not None:
-            return given
-        self._context.cancellation.check()
-        with self._context.profiler.operator(plan, label(plan)) as entry:
-            rows = self._operator(plan, frozenset(needed), folding, limit)
-            self._context.budget.step(rows.nbytes)
-            entry.rows += rows.length
-            return rows
+        """The rows of an operator, binding at least `needed`. `limit`: so many of the first rows are enough.
 
-    def _operator(self, plan: ir.ReadOperator, needed: frozenset[str], folding: bool, limit: int | None) -> Bindings:
+        Operators on top of each other are walked in a loop, down to the leaf and up again: a long chain of traversals
+        needs no deep stack.
+        """
+        waiting: list[tuple[ir.ReadOperator, frozenset[str], ExitStack, OperatorProfile]] = []
+        operator, wanted = plan, frozenset(needed)
+        with ExitStack() as unfinished:
+            while (given := self._given.get(id(operator))) is None:
+                self._context.cancellation.check()
+                running = unfinished.enter_context(ExitStack())
+                entry = running.enter_context(self._context.profiler.operator(operator, label(operator)))
+                waiting.append((operator, wanted, running, entry))
+                if (below := _below(operator, wanted)) is None:
+                    break
+                operator, wanted = below
+            rows = given
+            for operator, wanted, running, entry in reversed(waiting):
+                if rows is None:
+                    rows = self._leaf(operator, wanted, limit if operator is plan else None)
+                else:
+                    rows = self._extended(operator, rows, wanted, folding)
+                self._context.budget.step(rows.nbytes)
+                entry.rows += rows.length
+                running.close()
+        assert rows is not None
+        return rows
+
+    def _leaf(self, plan: ir.ReadOperator, needed: frozenset[str], limit: int | None) -> Bindings:
+        """The rows of an operator that has no input, or needs all of it at once."""
         context = self._context
         match plan:
             case ir.Scan():
                 return scan(plan, self._values, context, limit=limit)
             case ir.Outer():
                 return _ONE_EMPTY_ROW
-            case ir.Expand():
-                below = needed | {n for p in plan.predicates for n in ir.predicate_variables(p)}
-                below -= {plan.edge_variable, plan.destination}
-                below |= {plan.source, plan.destination} if plan.closing else {plan.source}
-                rows = self._rows(plan.input, below, folding=folding)
-                return expand(plan, rows, needed, folding, context)
-            case ir.Filter():
-                below = needed | {n for p in plan.predicates for n in ir.predicate_variables(p)}
-                return filtered(self._rows(plan.input, below, folding=folding), plan.predicates, context)
-            case ir.CrossJoin():
-                return self._crossed(plan, needed, folding)
-            case ir.AntiJoin():
-                return self._without(plan, needed, folding)
             case ir.Rank():
                 return self._ranked(plan, needed, limit)
+            case ir.BestNodes():
+                return self._of_best_nodes(plan, needed)
             case ir.Fuse():
                 both = needed | {plan.variable}
                 first, second = self._rows(plan.first, both), self._rows(plan.second, both)
@@ -128,8 +144,20 @@ class ReadRun:
                 return self._limited(plan, needed)
         raise AssertionError(f"{type(plan).__name__} yields no bindings")
 
-    def _crossed(self, plan: ir.CrossJoin, needed: frozenset[str], folding: bool) -> Bindings:
-        left = self._rows(plan.left, needed, folding=folding)
+    def _extended(self, plan: ir.ReadOperator, rows: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
+        """The rows of an operator that extends, keeps or drops each of `rows`, those of its input."""
+        match plan:
+            case ir.Expand():
+                return expand(plan, rows, needed, folding, self._context)
+            case ir.Filter():
+                return filtered(rows, plan.predicates, self._context)
+            case ir.CrossJoin():
+                return self._crossed(plan, rows, needed, folding)
+            case ir.AntiJoin():
+                return self._without(plan, rows)
+        raise AssertionError(f"{type(plan).__name__} extends no rows")
+
+    def _crossed(self, plan: ir.CrossJoin, left: Bindings, needed: frozenset[str], folding: bool) -> Bindings:
         # The right side does not depend on the left one, so pieces of the left share it.
         right = self._kept.get(id(plan.right))
         if right is None:
@@ -141,15 +169,15 @@ class ReadRun:
         right = right.only(needed)
         width = len(left.rows) + len(right.rows) + 2
         self._context.budget.step(left.length * right.length * 8 * width)
-        rows = left.take(np.repeat(np.arange(left.length), right.length))
-        other = right.take(np.tile(np.arange(right.length), left.length))
+        check = self._context.cancellation.check
+        rows = left.each(np.full(left.length, right.length), check)
+        other = right.times(left.length, check)
         rows = rows.binding(other.rows)
         return rows if other.weights is None else rows.weighted(other.weights)
 
-    def _without(self, plan: ir.AntiJoin, needed: frozenset[str], folding: bool) -> Bindings:
+    def _without(self, plan: ir.AntiJoin, rows: Bindings) -> Bindings:
         """Rows are numbered in a column of their own, which travels through the inner plan like a variable; the
         numbers that come out have a solution."""
-        rows = self._rows(plan.input, needed | set(plan.correlated), folding=folding)
         if not rows.length:
             return rows
         self._depth += 1
@@ -168,11 +196,7 @@ class ReadRun:
 
     def _ranked(self, plan: ir.Rank, needed: frozenset[str], limit: int | None) -> Bindings:
         if isinstance(plan.input, ir.Scan):
-            keep = plan.keep if plan.keep is not None else limit
-            rows, filter_ = scan_candidates(plan.input, self._context, sighted=not leaves_out_unseen(plan.rank))
-            if filter_ is not None:
-                self._context.profiler.note(f"prefilter: {filter_}")
-            return rank_scan(plan, keep, rows, filter_, self._context)
+            return next(self._ranked_parts(plan, plan.input, limit))
         return rank_rows(plan, self._rows(plan.input, needed | {plan.rank.field.variable}), self._context)
 
     def _sorted(self, plan: ir.Sort, needed: frozenset[str], limit: int | None) -> Bindings:
@@ -192,6 +216,71 @@ class ReadRun:
                 break
         return concatenated(parts)
 
+    def _of_best_nodes(self, plan: ir.BestNodes, needed: frozenset[str]) -> Bindings:
+        parts: list[Bindings] = []
+        # A piece holds whole nodes, so the last of them has all its rows.
+        for rows in self._pieces(plan.input, needed | {plan.variable}, limit=plan.count):
+            parts.append(rows)
+            if (found := best_nodes(concatenated(parts), plan.variable, plan.count)) is not None:
+                return found
+        return concatenated(parts)
+
+    # ---- ranked nodes -----------------------------------------------------------------------------------
+
+    def _ranked_parts(self, plan: ir.Rank, nodes: ir.Scan, limit: int | None) -> Iterator[Bindings]:
+        """The nodes of a ranking in its order. With a limit as many at first, and more with every part: what is above
+        may drop any of them, and takes what it needs. Together the parts are the whole ranking."""
+        context = self._context
+        near = self._near_nodes(plan, nodes, known=True)
+        if near is not None:
+            yield rank_scan(plan, None, near, None, context)
+            return
+        rows, filter_ = scan_candidates(nodes, context, sighted=not leaves_out_unseen(plan.rank))
+        if filter_ is not None:
+            context.profiler.note(f"prefilter: {filter_}")
+        keep, given = limit, 0
+        while True:
+            context.cancellation.check()
+            ranked = rank_scan(plan, keep, rows, filter_, context)
+            yield ranked.slice(given, ranked.length)
+            if keep is None or ranked.length < keep:
+                return
+            if not given and (near := self._near_nodes(plan, nodes, known=False)) is not None:
+                # What was given is all that ranks before the rest of them.
+                others = near[~contained(near, ranked.rows[nodes.variable])]
+                yield rank_scan(plan, None, others, None, context, some=True)
+                return
+            given, keep = ranked.length, keep * _GROWTH
+            if keep * _WHOLE_SHARE >= context.table(nodes.type).state.rows:
+                keep = None
+
+    def _near_nodes(self, plan: ir.Rank, nodes: ir.Scan, *, known: bool) -> RowIds | None:
+        """All nodes of a ranking that can have rows, found from another variable; None when that is not worth it.
+
+        It is when few nodes of that variable satisfy its predicates: with `known` a single one, which its key names,
+        else a small share, for which they are asked.
+        """
+        context = self._context
+        total = context.table(nodes.type).state.rows
+        for start in plan.starts:
+            root = _row_wise_leaf(start)
+            assert isinstance(root, ir.Scan)
+            if names_one_node(root) is not known:
+                continue
+            if not known:
+                few = total // _FEW_SHARE
+                found = scan(root, self._values, context, limit=few + 1)
+                if found.length > few:
+                    continue
+                self._given[id(root)] = found
+            reached = self._rows(start, {nodes.variable}, folding=True).rows[nodes.variable]
+            self._given.pop(id(root), None)
+            near = distinct(reached)
+            if len(near) * _WHOLE_SHARE <= total:
+                context.profiler.note(f"candidates: {len(near)} nodes, reached from ${root.variable}")
+                return near
+        return None
+
     # ---- pieces -----------------------------------------------------------------------------------------
 
     def _pieces(
@@ -203,23 +292,39 @@ class ReadRun:
         if leaf is None or leaf is plan:
             yield self._rows(plan, needed, limit=limit)
             return
-        whole = self._rows(leaf, self._owners.keys())
-        size, start = _FIRST_PIECE, 0
-        while True:
-            piece = self._given[id(leaf)] = whole.slice(start, start + size)
-            if limit is None and whole.length:
-                self._context.share = piece.length / whole.length
-            rows = self._rows(plan, needed)
-            yield rows
-            # As many rows come out of a piece as may go in, however many each of them becomes.
-            start, size = (
-                start + size,
-                min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length))),
-            )
-            if start >= whole.length:
-                break
+        size = _FIRST_PIECE
+        for whole in self._leaf_parts(leaf, limit):
+            start = 0
+            while True:
+                piece = self._given[id(leaf)] = whole.slice(start, start + size)
+                if limit is None and whole.length:
+                    self._context.share = piece.length / whole.length
+                rows = self._rows(plan, needed)
+                del self._given[id(leaf)]
+                yield rows
+                # As many rows come out of a piece as may go in, however many each of them becomes.
+                start, size = (
+                    start + size,
+                    min(_PIECE, size * _GROWTH, max(1, piece.length * _PIECE // max(1, rows.length))),
+                )
+                if start >= whole.length:
+                    break
         self._context.share = 1.0
-        del self._given[id(leaf)]
+
+    def _leaf_parts(self, leaf: ir.ReadOperator, limit: int | None) -> Iterator[Bindings]:
+        """The rows of the leaf of row-wise operators: all at once, or as many as a limit turns out to need."""
+        if limit is None or not isinstance(leaf, ir.Rank) or not isinstance(leaf.input, ir.Scan):
+            yield self._rows(leaf, self._owners.keys())
+            return
+        parts = self._ranked_parts(leaf, leaf.input, limit)
+        while True:
+            with self._context.profiler.operator(leaf, label(leaf)) as entry:
+                part = next(parts, None)
+                if part is None:
+                    return
+                self._context.budget.step(part.nbytes)
+                entry.rows += part.length
+            yield part
 
 
 def _counts_rows(value: ir.Value | ir.AggregateValue) -> bool:
@@ -229,6 +334,22 @@ def _counts_rows(value: ir.Value | ir.AggregateValue) -> bool:
         and value.function is AggregateFunction.COUNT
         and isinstance(value.argument, ir.NodeId)
     )
+
+
+def _below(plan: ir.ReadOperator, needed: frozenset[str]) -> tuple[ir.ReadOperator, frozenset[str]] | None:
+    """The input whose rows an operator extends one by one, and the variables that have to be bound there."""
+    match plan:
+        case ir.Expand():
+            below = needed | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+            below -= {plan.edge_variable, plan.destination}
+            return plan.input, below | ({plan.source, plan.destination} if plan.closing else {plan.source})
+        case ir.Filter():
+            return plan.input, needed | {name for p in plan.predicates for name in ir.predicate_variables(p)}
+        case ir.CrossJoin():
+            return plan.left, needed
+        case ir.AntiJoin():
+            return plan.input, needed.union(plan.correlated)
+    return None
 
 
 def _outer_leaf(plan: ir.ReadOperator) -> ir.Outer | None:

@@ -2,9 +2,9 @@
 
 Exports, baselines, change images, entity reads, bulk exports and quarantines all write entities here, so that a line
 of any of them is a record that `load` takes back. Nothing is lost: integers keep their full width, a Date is its epoch
-day, a DateTime its epoch millisecond, F32 is widened, lists and vectors are arrays, a managed blob is `base64:` and
-its bytes, an external one its URI. A number that is not finite has no JSON form and is refused. Query results have
-another, friendlier form (`omnigraph.api.row_values`).
+day and a DateTime its epoch millisecond, or both are texts of ISO 8601 where an export asks for them, F32 is widened,
+lists and vectors are arrays, a managed blob is `base64:` and its bytes, an external one its URI. A number that is not
+finite has no JSON form and is refused. Query results have another, friendlier form (`omnigraph.api.row_values`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import Dates
+from omnigraph.api.row_values import rendered
 from omnigraph.engine.rows.kernels.scalars import MANAGED_PREFIX
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Property, TableType
@@ -27,20 +29,20 @@ from omnigraph.language.violations import Sentence
 _encode = msgspec.json.Encoder().encode
 
 
-def property_values(type_: TableType, rows: pa.Table) -> list[dict[str, Any]]:
+def property_values(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -> list[dict[str, Any]]:
     """Per row, every declared property by name; null where it is null. `rows` are in `columns.rows_schema`."""
     names = list(type_.properties)
-    columns = [_json_values(type_, prop, rows) for prop in type_.property_list]
+    columns = [_json_values(type_, prop, rows, dates) for prop in type_.property_list]
     if not names:
         return [{} for _ in range(rows.num_rows)]
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def record_lines(type_: TableType, rows: pa.Table) -> Iterator[bytes]:
+def record_lines(type_: TableType, rows: pa.Table, dates: Dates = Dates.EPOCH) -> Iterator[bytes]:
     """Per row, the entity as a graph record, without a line end."""
     # As `graph_record`, with one dictionary less per row: exports write millions of them.
     names = ["id", *type_.properties]
-    columns = [rows.column("id").to_pylist(), *(_json_values(type_, prop, rows) for prop in type_.property_list)]
+    columns = [rows.column("id").to_pylist(), *(_json_values(type_, prop, rows, dates) for prop in type_.property_list)]
     data = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     name = type_.name
     if type_.kind == "node":
@@ -71,12 +73,14 @@ def blob_text(data: bytes) -> str:
     return MANAGED_PREFIX + base64.b64encode(data).decode()
 
 
-def _json_values(type_: TableType, prop: Property, rows: pa.Table) -> list[Any]:
+def _json_values(type_: TableType, prop: Property, rows: pa.Table, dates: Dates = Dates.EPOCH) -> list[Any]:
     column = rows.column(prop.column)
     if prop.type.is_blob:
         return [_blob_cell(cell) for cell in column.to_pylist()]
     if prop.type.scalar in FLOATS or prop.type.is_vector:
         _refuse_non_finite(type_, prop, rows)
+    if dates is Dates.ISO and prop.type.scalar in _EPOCH:
+        return rendered(column)
     if (as_number := _EPOCH.get(prop.type.scalar)) is not None:
         column = column.cast(pa.list_(as_number) if prop.type.list else as_number)
     values: list[Any] = column.to_pylist()

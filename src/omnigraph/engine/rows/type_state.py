@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import BlobDescriptors
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import RowIds
+
+_FIRST_ROWS: Final = 64
+_BATCH_BYTES: Final = 32 << 20
 
 
 def type_of(catalog: Catalog, type_key: str) -> TableType | None:
@@ -122,9 +126,15 @@ class TypeState:
         return pa.table(columns, schema=schema)
 
     def batches(self, row_ids: RowIds, size: int, *, blobs: bool = True) -> Iterator[pa.Table]:
-        """The same rows, so many at a time."""
-        for start in range(0, len(row_ids), size):
-            yield self.rows(row_ids[start : start + size], blobs=blobs)
+        """The same rows, so many at a time; fewer where they are large, because Arrow holds no more than 2 GiB of text
+        in one array. How large they are the first few tell."""
+        start = nbytes = 0
+        count = min(size, _FIRST_ROWS)
+        while start < len(row_ids):
+            rows = self.rows(row_ids[start : start + count], blobs=blobs)
+            yield rows
+            start, nbytes = start + rows.num_rows, nbytes + rows.nbytes
+            count = max(1, min(size, start * _BATCH_BYTES // max(1, nbytes)))
 
     def _blob_cells(self, column: str, row_ids: RowIds, descriptors: pa.ChunkedArray) -> pa.Array:
         described = BlobDescriptors.of(descriptors)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, Retention
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.progress import Progress
@@ -55,7 +56,7 @@ def _reason(policy: MaintenancePolicy, table: TableCondition) -> str | None:
     if table.small_fragments > policy.small_fragments:
         return f"{table.small_fragments} small fragments"
     if table.uncovered_rows > policy.uncovered_rows:
-        return f"{table.uncovered_rows} rows outside an index"
+        return f"{counted(table.uncovered_rows, 'row')} outside an index"
     if table.deleted_rows > policy.deleted_share * (table.rows + table.deleted_rows):
         return f"{table.deleted_rows} deleted rows beside {table.rows}"
     return None

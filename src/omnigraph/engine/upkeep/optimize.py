@@ -22,6 +22,7 @@ from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan,
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
+from omnigraph.language.source import did_you_mean
 from omnigraph.storage.tables.upkeep import UpkeepWork
 
 _TABLES_AT_ONCE: Final = 4
@@ -90,7 +91,8 @@ class _Upkeep:
         if self.only is None:
             return known
         if unknown := sorted(set(self.only) - known.keys()):
-            raise BadRequestError(f"unknown type '{unknown[0]}'; write node:<Type> or edge:<Type>")
+            hint = did_you_mean(unknown[0], known) or "write node:<Type> or edge:<Type>"
+            raise BadRequestError(f"unknown type '{unknown[0]}'; {hint}")
         return {key: type_ for key, type_ in known.items() if key in self.only}
 
     def _round(

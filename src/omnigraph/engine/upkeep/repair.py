@@ -2,7 +2,8 @@
 
 Everything that verify looks at is looked at, and each thing that is wrong gets a row. Three things can be put right:
 
-* An index is derived from its rows: a damaged one is built again with `confirm`.
+* An index is derived from its rows: a damaged one is built again with `confirm`. So is a stored topology: it is
+  removed, and the next traversal that needs it makes it again.
 * Rows that another tool appended to a table are not in the graph, because OmniGraph never reads the attached head that
   such tools move. With `confirm` and `force` they are loaded like any other input, in one commit.
 * A newest log entry that breaks off on a local disk keeps its whole branch from being read. Earlier versions could
@@ -40,6 +41,7 @@ from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.attached_head import AttachedHead, attached_head
+from omnigraph.storage.topology import TopologyFiles
 
 _DAMAGED: Final = "__manifest/damaged"
 
@@ -66,11 +68,13 @@ def repair(
     main = next(log for log in found.logs if log.ref.branch == MAIN)
     tables = [] if main.head is None else _tables_of_main(workspace, main.head, found)
     told |= {problem.path or problem.reason for finding, problems in tables for problem in problems}
+    told |= {problem.path for problem in found.topologies.values()}
     others = [
         replace(_graph_row(main), error=problem.reason)
         for problem in found.report.problems
         if (problem.path or problem.reason) not in told
     ]
+    others += [_topology_row(workspace.root, main, *damage, confirm) for damage in found.topologies.items()]
     version, rows = None, [finding.row for finding, _ in tables]
     if confirm:
         version, rows = _act(workspace, [finding for finding, _ in tables], force=force, actor=actor)
@@ -123,6 +127,15 @@ def _first_problem(found: Examination, head: LogEntry | None) -> str | None:
     states = [] if head is None else head.tables.values()
     problems = (p for s in states for p in found.tables[s.path, s.version].problems)
     return next((problem.reason for problem in problems), None)
+
+
+def _topology_row(root: GraphRoot, main: CheckedLog, folder: str, problem: Problem, confirm: bool) -> TableRepaired:
+    row = _graph_row(main)
+    if not confirm:
+        offer = "a topology is derived from its edges; confirm removes it, and it is made again when it is needed"
+        return replace(row, action=Action.PREVIEW, error=f"{problem.reason}; {offer}")
+    TopologyFiles(root.objects).remove(folder)
+    return replace(row, action=Action.HEALED, error=f"{problem.reason}; the build was removed")
 
 
 # The tables
@@ -207,7 +220,8 @@ def _act(
         try:
             lines = "\n".join(line for finding in wanted for line in _records(finding))
             request = LoadRequest(reopenable(lines), LoadMode.APPEND, MAIN, actor=actor)
-            version = load(workspace, request).commit.graph_manifest_version
+            if (commit := load(workspace, request).commit) is not None:
+                version = commit.graph_manifest_version
         except OmniGraphError as error:
             refusal = str(error)
     return version, [_acted(finding, unhealed if finding.damaged_segments else refusal) for finding in found]

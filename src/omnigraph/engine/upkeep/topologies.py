@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
+from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey, shape_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.storage.topology import TopologyFiles
 
@@ -26,8 +26,8 @@ def refresh_topologies(snapshot: Snapshot) -> None:
         ends = tables[f"node:{edge.from_type}"], tables[f"node:{edge.to_type}"]
         builds: dict[Shape, list[str]] = {}
         for folder in files.folders(state.table_id):
-            if (description := files.describe(folder)) is not None:
-                builds.setdefault(Shape(description.shape), []).append(folder)
+            # By its name: a build of an earlier version, or a damaged one, was used too, and is made again.
+            builds.setdefault(shape_of(folder), []).append(folder)
         for shape, folders in builds.items():
             key = TopologyKey(root.identity.graph_id, shape, state, *ends)
             PROCESS_TOPOLOGIES.store(root, key)

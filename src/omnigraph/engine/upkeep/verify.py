@@ -16,13 +16,16 @@ import msgspec
 
 from omnigraph.api.upkeep import Problem, Verification
 from omnigraph.engine.progress import Progress, Tally
+from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import IntegrityError, OmniGraphError
 from omnigraph.storage.log.log import slot_path
-from omnigraph.storage.models import BranchRef, LogEntry, TableState, Tombstone
+from omnigraph.storage.models import BranchRef, LogEntry, ParentLink, TableState, Tombstone
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import TableReader
 from omnigraph.storage.tables.integrity import DamagedFile, check_version
+from omnigraph.storage.tables.lance_errors import manifest_path
+from omnigraph.storage.topology import TopologyFiles
 
 _ENTRIES_AT_ONCE = 256
 _LOGS_AT_ONCE = 8
@@ -33,8 +36,9 @@ _ROUNDS = 3
 class CheckedLog:
     """The log of one branch: its newest commit that can be read, the version it should reach, and what is wrong.
 
-    `head` is None when the branch was deleted meanwhile, or has no commit left to read. `torn` is the newest slot when
-    what stands there is no object of any format, which is how a write that never ended looks.
+    `head` is None when the branch was deleted meanwhile, or has no commit left to read. `commits` are those of its own
+    log by version, `links` the parents in other logs, each with the entry that names it. `torn` is the newest slot
+    when the file is not an object of any format, which is how a write that never ended looks.
     """
 
     ref: BranchRef
@@ -42,22 +46,27 @@ class CheckedLog:
     newest: int
     schemas: frozenset[str]
     problems: tuple[Problem, ...]
+    commits: Mapping[int, str]
+    links: Mapping[ParentLink, str]
     torn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Everything that was looked at. `tables` are the versions that heads name, by folder and version."""
+    """Everything that was looked at. `tables` are the versions that heads name, by folder and version; `topologies` the
+    damaged ones among the stored builds, by folder."""
 
     logs: tuple[CheckedLog, ...]
     tables: Mapping[tuple[str, str], TableProblems]
     of_graph: tuple[Problem, ...]
+    topologies: Mapping[str, Problem]
 
     @property
     def report(self) -> Verification:
         problems = [*self.of_graph]
         problems += [problem for log in self.logs for problem in log.problems]
         problems += [problem for table in self.tables.values() for problem in table.problems]
+        problems += self.topologies.values()
         files = sum(table.files for table in self.tables.values())
         return Verification(len(self.logs), len(self.tables), files, tuple(problems))
 
@@ -88,24 +97,28 @@ def _examined(root: GraphRoot, progress: Progress | None) -> Examination:
 
     with ThreadPoolExecutor(_LOGS_AT_ONCE, thread_name_prefix="omnigraph-verify") as threads:
         logs = list(threads.map(log_of, refs))
-    states: dict[tuple[str, str], tuple[str, TableState]] = {}
+    problems += _broken_links(root, logs)
+    states: dict[tuple[str, str], tuple[str, TableState, frozenset[str]]] = {}
     digests: dict[str, str] = {}
     for log in logs:
         digests = dict.fromkeys(log.schemas, log.ref.branch) | digests
+        columns = _columns(root, log.head)
         for type_key, state in log.head.tables.items() if log.head is not None else ():
-            states.setdefault((state.path, state.version), (f"{type_key} on branch {log.ref.branch}", state))
+            where, wanted = f"{type_key} on branch {log.ref.branch}", columns.get(type_key, frozenset())
+            states.setdefault((state.path, state.version), (where, state, wanted))
     for digest, branch in digests.items():
         problems += _schema_problems(root, f"branch {branch}", digest)
     reader = TableReader(root.location)
     looked_at = Tally(progress, "checking tables", len(states))
 
-    def table_of(item: tuple[str, TableState]) -> TableProblems:
+    def table_of(item: tuple[str, TableState, frozenset[str]]) -> TableProblems:
         checked = _check_table(root, reader, *item)
         looked_at.add(what=f"checking {item[0]}")
         return checked
 
     checked = root.workers.map(table_of, states.values())
-    return Examination(tuple(logs), dict(zip(states, checked, strict=True)), tuple(problems))
+    tables = dict(zip(states, checked, strict=True))
+    return Examination(tuple(logs), tables, tuple(problems), _damaged_topologies(root))
 
 
 def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
@@ -114,7 +127,9 @@ def _live_refs(root: GraphRoot) -> tuple[list[BranchRef], list[Problem]]:
     try:
         refs = root.branches.all()
     except OmniGraphError as damage:
-        problems.append(_problem("branches", damage))
+        problems += [_problem(f"branch {name}", error) for name, error in _blank_refs(root)]
+        if str(damage) not in {problem.reason for problem in problems}:
+            problems.append(_problem("branches", damage))
         for name in _named(root):
             try:
                 refs.append(root.branches.head(name).ref)
@@ -137,6 +152,13 @@ def _orphans(known: Iterable[BranchRef], refs: Iterable[BranchRef]) -> list[tupl
     return [(ref, point.branch_id) for ref in refs for point in ref.lineage if point.branch_id not in ids]
 
 
+def _blank_refs(root: GraphRoot) -> list[tuple[str, IntegrityError]]:
+    try:
+        return root.branches.damaged()
+    except OmniGraphError:
+        return []  # refs can't be listed, which is reported already
+
+
 def _named(root: GraphRoot) -> list[str]:
     try:
         return root.branches.names()[1:]
@@ -154,6 +176,8 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
     newest = max(slots, default=first - 1)
     problems: list[Problem] = []
     schemas: set[str] = set()
+    commits: dict[int, str] = {}
+    links: dict[ParentLink, str] = {}
     last: LogEntry | None = None
     if ref.fork is not None:
         point = _read(root, ref.fork.branch_id, ref.fork.version)
@@ -177,11 +201,40 @@ def _check_log(root: GraphRoot, ref: BranchRef) -> CheckedLog:
                 problems.append(Problem(where, f"{path}: is not a child of the commit before it", path))
             last = found
             schemas.add(found.schema)
+            commits[version] = found.commit.id
+            links |= {link: path for link in found.commit.parents if link.branch_id != ref.branch_id}
     if newest < first and ref.fork is None:
         problems.append(_missing(where, ref.branch_id, first, "the first commit of the graph"))
     if last is not None:
         schemas.add(last.schema)
-    return CheckedLog(ref, None if buried else last, newest, frozenset(schemas), tuple(problems), torn)
+    head = None if buried else last
+    return CheckedLog(ref, head, newest, frozenset(schemas), tuple(problems), commits, links, torn)
+
+
+def _broken_links(root: GraphRoot, logs: Iterable[CheckedLog]) -> Iterator[Problem]:
+    """Entries of other logs that commits name as their parents, and that are gone or another commit now.
+
+    A branch reports its fork point itself. Logs outlive their branches, so whatever was a parent once still stands.
+    """
+    commits = {log.ref.branch_id: log.commits for log in logs}
+    for log in logs:
+        for link, child in log.links.items():
+            fork = log.ref.fork
+            if fork is not None and (fork.branch_id, fork.version) == (link.branch_id, link.version):
+                continue
+            if commits.get(link.branch_id, {}).get(link.version) == link.commit_id:
+                continue
+            found = _read(root, link.branch_id, link.version)  # or it was published after its log was read
+            if isinstance(found, LogEntry) and found.commit.id == link.commit_id:
+                continue
+            path, where = slot_path(link.branch_id, link.version), f"branch {log.ref.branch}"
+            if isinstance(found, OmniGraphError):
+                if link.branch_id not in commits:  # a log that was checked has reported it
+                    yield _problem(where, found)
+            else:
+                what = "is missing" if found is None else "is another commit"
+                reason = f"{path}: {what}, and {child} names commit {link.commit_id} there as a parent"
+                yield Problem(where, reason, path)
 
 
 def _is_torn(root: GraphRoot, path: str) -> bool:
@@ -225,6 +278,17 @@ def _schema_problems(root: GraphRoot, where: str, digest: str) -> Iterable[Probl
         yield _problem(where, error)
 
 
+def _damaged_topologies(root: GraphRoot) -> dict[str, Problem]:
+    files = TopologyFiles(root.objects)
+    folders = files.all_folders()
+    found = zip(folders, root.workers.map(files.damage, folders), strict=True)
+    return {
+        folder: Problem("topology", f"{damage[0]}: {damage[1]}", damage[0])
+        for folder, damage in found
+        if damage is not None
+    }
+
+
 # Tables
 
 
@@ -244,7 +308,21 @@ class TableProblems:
         )
 
 
-def _check_table(root: GraphRoot, reader: TableReader, where: str, state: TableState) -> TableProblems:
+def _columns(root: GraphRoot, head: LogEntry | None) -> dict[str, frozenset[str]]:
+    """The columns that each table of a head must have, by type key."""
+    try:
+        types = {} if head is None else table_types(root.catalog(head.schema))
+    except OmniGraphError:
+        return {}  # the schema is reported by itself
+    return {
+        type_key: frozenset((*type_.system_columns, *(prop.column for prop in type_.property_list)))
+        for type_key, type_ in types.items()
+    }
+
+
+def _check_table(
+    root: GraphRoot, reader: TableReader, where: str, state: TableState, columns: frozenset[str]
+) -> TableProblems:
     """What is wrong with a table version. A new `reader` believes nothing that the handle remembers."""
     try:
         checked = check_version(reader, root.objects, state)
@@ -254,4 +332,7 @@ def _check_table(root: GraphRoot, reader: TableReader, where: str, state: TableS
     if (checked.rows, checked.fragments) != (state.rows, state.fragments):
         replaced = f"holds {checked.rows} rows, the log says {state.rows}: the version was replaced by another tool"
         problems.append(Problem(where, f"{state.path}: {replaced}", state.path))
+    elif missing := sorted(columns - checked.columns):
+        path = manifest_path(state)
+        problems.append(Problem(where, f"{path}: the manifest lacks the column {', '.join(missing)}", path))
     return TableProblems(checked.files, tuple(problems), checked.damaged)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.api.limits import Limits
-from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_model, document_vectors
+from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_embedder, document_vectors
 from omnigraph.engine.rows.columns import rows_schema
 from omnigraph.engine.rows.kernels import RejectedRow, Stage
 from omnigraph.engine.rows.vector_cells import fillable, fillable_catalog, with_vectors, without_vector
@@ -90,7 +90,7 @@ class OnWriteVectors:
             if not prop.type.nullable:
                 _refuse_missing_texts(change, prop, source, where)
             if where.any():
-                check_model(self._client(change, prop).model, change.type.name, prop)
+                check_embedder(self._client(change, prop), change.type.name, prop)
                 texts = change.rows.column(source.column).filter(pa.array(where)).to_pylist()
                 yield _Target(prop.column, prop.type.dimension or 0, where, texts)
 

@@ -8,6 +8,7 @@ together with the commit, never before it.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -17,9 +18,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.api.enums import LoadMode, PolicyAction
+from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.load import LoadReceipt
-from omnigraph.engine.rows.kernels import DecodedInput, Grammar, TypedRows, decode
+from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.snapshot import Snapshot
@@ -30,12 +31,20 @@ from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
 from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.constraints.identity import refuse_repeated_ids, taken_id
 from omnigraph.engine.write.embedding import OnWriteVectors
-from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import (
+    EarlierWrite,
+    Intent,
+    PublishedCommit,
+    PublishPlan,
+    WriteTxn,
+    earlier_write,
+)
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.engine.write.request_digest import RequestDigest
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
+from omnigraph.language.query.lens import OPEN
 from omnigraph.storage.location import Location
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
@@ -149,15 +158,16 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
     attempt = _Load(workspace, request, OnWriteVectors(workspace.embedder, workspace.limits, request.embed))
     published = attempt.vectors.computing(lambda: _published(workspace, request, attempt))
-    if published is None:
-        raise AssertionError("a load always has a plan")
-    return _receipt(published)
+    return attempt.receipt_of_nothing() if published is None else _receipt(published)
 
 
 def _published(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
     try:
+        captured = workspace.begin(request.branch, attempt.intent())
+        if (earlier := earlier_write(captured)) is not None:
+            return earlier.answer(captured, attempt.digest_of_repeat(captured, earlier))
         # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
-        attempt.read_input(workspace.snapshot(request.branch))
+        attempt.read_input(captured.snapshot)
         return workspace.commit(request.branch, attempt.prepare, attempt.intent())
     except BranchNotFoundError:
         if request.base is None:
@@ -171,7 +181,9 @@ def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Lo
     attempt.read_input(workspace.state_of(base))
     try:
         creating = replace(attempt, creates_branch=True)
-        return workspace.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
+        published = workspace.commit_on_new_branch(request.branch, base, creating.prepare, attempt.intent())
+        attempt.creates_branch = True
+        return published
     except ConflictError:
         if request.branch.strip() not in workspace.root.branches.names():
             raise
@@ -195,8 +207,28 @@ class _Load:
         key = self.request.idempotency_key
         return Intent(kind="load", actor=self.request.actor, idempotency_key=key, request_digest=self._digest)
 
-    def prepare(self, txn: WriteTxn) -> PublishPlan:
+    def digest_of_repeat(self, txn: WriteTxn, earlier: EarlierWrite) -> str:
+        """What the input is known by, whatever became of the schema since the earlier write.
+
+        Rows are known by their typed values, so they are typed by the schema of that commit, which took them.
+        """
+        if not isinstance(self.request.input, RowInput):
+            digest = self._new_digest()
+            pieces = digest.watching(self.request.input())
+            if not isinstance(pieces, bytes):
+                deque(pieces, maxlen=0)
+            return digest.text
+        try:
+            self.read_input(Snapshot(txn.resources, txn.ref.branch, earlier.entry, OPEN))
+        except BadRequestError as error:
+            raise earlier.other_request() from error
+        return self._digest or ""
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+        """The plan; None where there is nothing to load. An overwrite by no rows of a type empties it."""
         decoded, minted = self.read_input(txn.snapshot)
+        if not decoded.by_type:
+            return None
         mode = self.request.mode
         change = GraphChange({key: self._type_change(typed, minted) for key, typed in decoded.by_type.items()})
         order = [change.by_type[key] for key in sorted(change.by_type)]
@@ -235,26 +267,28 @@ class _Load:
 
     def _decode(self, catalog: Catalog, mint: Mint, minted: list[pa.Array]) -> DecodedInput:
         request, limits = self.request, self.workspace.limits
-        keyed = request.idempotency_key is not None
-        asked = ("load", request.branch.strip(), request.mode)
-        embedding = ("embed",) if request.embed else ()
+        digest = None if request.idempotency_key is None else self._new_digest()
         if isinstance(request.input, RowInput):
             decoded = request.input.decode(catalog, limits, mint)
             if request.mode is not LoadMode.OVERWRITE and not any(map(len, decoded.by_type.values())):
                 decoded = DecodedInput({})  # no rows say nothing, unless they are to be all there is
-            if keyed:
-                digest = RequestDigest(*asked, "rows", request.input.type_name, *embedding)
+            if digest is not None:
                 for typed in decoded.by_type.values():
                     digest.add_rows(typed.rows, made_up=pa.chunked_array(minted, pa.string()))
         else:
             data = request.input()
-            if keyed:
-                digest = RequestDigest(*asked, request.grammar.name, *embedding)
+            if digest is not None:
                 data = digest.watching(data)
             decoded = decode(data, catalog, request.grammar, limits=limits, mint=mint)
-        if keyed:
+        if digest is not None:
             self._digest = digest.text
         return decoded
+
+    def _new_digest(self) -> RequestDigest:
+        """The digest of everything that was asked for but the input, which is added as it is read."""
+        request = self.request
+        what = ("rows", request.input.type_name) if isinstance(request.input, RowInput) else (request.grammar.name,)
+        return RequestDigest("load", request.branch.strip(), request.mode, *what, *(["embed"] if request.embed else []))
 
     def _type_change(self, typed: TypedRows, minted: pa.ChunkedArray) -> TypeChange:
         keyed = isinstance(typed.type, NodeType) and bool(typed.type.key)
@@ -269,17 +303,34 @@ class _Load:
             origin=Origin(self.request.unit, lines),
         )
 
+    def receipt_of_nothing(self) -> LoadReceipt:
+        """The receipt of a load without rows. A branch that was to be created is."""
+        lost = 0 if self.request.grammar is Grammar.LENIENT else None
+        return LoadReceipt.of(
+            branch=self.request.branch.strip(),
+            base_branch=self.request.base,
+            branch_created=self.creates_branch,
+            mode=self.request.mode,
+            nodes_loaded={},
+            edges_loaded={},
+            actor_id=self.request.actor,
+            commit=None,
+            values_nulled=lost,
+            values_dropped=lost,
+        )
+
     def _receipt_details(self, decoded: DecodedInput) -> str:
         loaded = [(typed.type, len(typed)) for typed in decoded.by_type.values()]
-        return json.dumps(
-            {
-                "base_branch": self.request.base,
-                "branch_created": self.creates_branch,
-                "mode": self.request.mode.value,
-                "nodes": {t.name: count for t, count in loaded if isinstance(t, NodeType)},
-                "edges": {t.name: count for t, count in loaded if isinstance(t, EdgeType)},
-            }
-        )
+        details: dict[str, Any] = {
+            "base_branch": self.request.base,
+            "branch_created": self.creates_branch,
+            "mode": self.request.mode.value,
+            "nodes": {t.name: count for t, count in loaded if isinstance(t, NodeType)},
+            "edges": {t.name: count for t, count in loaded if isinstance(t, EdgeType)},
+        }
+        if decoded.lost is not None:
+            details |= {"values_nulled": decoded.lost.nulled, "values_dropped": decoded.lost.dropped}
+        return json.dumps(details)
 
 
 def _last_per_id(typed: TypedRows) -> tuple[pa.Table, pa.Array]:
@@ -319,4 +370,6 @@ def _receipt(published: PublishedCommit) -> LoadReceipt:
         edges_loaded=details["edges"],
         commit=receipt_of(published.entry),
         replayed=published.replayed,
+        values_nulled=details.get("values_nulled"),
+        values_dropped=details.get("values_dropped"),
     )

@@ -95,6 +95,7 @@ class WriteTxn:
 
     def stage(self, jobs: Mapping[str, Callable[[TableState], StagedTable]]) -> dict[str, StagedTable]:
         """Run one staging job per table, all in parallel, each on the table's version in the captured head."""
+        self.root.guard.begin()
         self.root.trace.reached("stage.before")
         futures = {key: self.root.workers.submit(job, self.state(key)) for key, job in jobs.items()}
         staged = {key: future.result() for key, future in futures.items()}
@@ -169,12 +170,31 @@ def refuse_other_head(txn: WriteTxn) -> None:
         raise PreconditionFailedError(txn.ref.branch, expected, found)
 
 
-def already_published(txn: WriteTxn) -> PublishedCommit | None:
-    """The commit an earlier write with this idempotency key made, if the captured head remembers it.
+@dataclass(frozen=True, slots=True)
+class EarlierWrite:
+    """The commit that an earlier write with the same idempotency key made."""
 
-    IdempotencyKeyReusedError when that write was asked for something else, or by somebody else where rules say who
-    sees what: a receipt counts what its author saw, and what an author sees decides what a write does.
-    """
+    key: IdempotencyRecord
+    entry: LogEntry
+
+    def answer(self, txn: WriteTxn, request_digest: str | None) -> PublishedCommit:
+        """The commit, for the same request.
+
+        IdempotencyKeyReusedError when the earlier write was asked for something else, or by somebody else where rules
+        say who sees what: a receipt counts what its author saw, and what an author sees decides what a write does.
+        """
+        foreign = txn.resources.gate is not None and self.entry.commit.actor != txn.intent.actor
+        if foreign or self.key.request not in (None, request_digest):
+            raise self.other_request()
+        txn.root.log.confirm(self.entry.branch_id, self.entry.version)
+        return PublishedCommit(txn.ref.branch, self.entry, replayed=True)
+
+    def other_request(self) -> IdempotencyKeyReusedError:
+        return IdempotencyKeyReusedError(self.key.key, self.key.commit_id)
+
+
+def earlier_write(txn: WriteTxn) -> EarlierWrite | None:
+    """What was written under the idempotency key of this write, if the captured head remembers it."""
     key = txn.intent.idempotency_key
     record = txn.base.with_key(key) if key is not None else None
     if record is None:
@@ -183,11 +203,13 @@ def already_published(txn: WriteTxn) -> PublishedCommit | None:
     entry = txn.root.log.entry(place.branch_id, place.version)
     if not isinstance(entry, LogEntry) or entry.commit.id != record.commit_id:
         return None  # the key was used on a line of history that this branch does not share
-    governed = txn.resources.gate is not None
-    if record.request not in (None, txn.intent.request_digest) or (governed and entry.commit.actor != txn.intent.actor):
-        raise IdempotencyKeyReusedError(record.key, record.commit_id)
-    txn.root.log.confirm(place.branch_id, place.version)
-    return PublishedCommit(txn.ref.branch, entry, replayed=True)
+    return EarlierWrite(record, entry)
+
+
+def already_published(txn: WriteTxn) -> PublishedCommit | None:
+    """The commit that an earlier write with this idempotency key made; see `EarlierWrite.answer`."""
+    earlier = earlier_write(txn)
+    return None if earlier is None else earlier.answer(txn, txn.intent.request_digest)
 
 
 def commit(

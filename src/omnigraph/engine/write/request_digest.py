@@ -15,13 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.errors import BadRequestError
+
 
 class RequestDigest:
     """Built from the kind of a write and its parts, in an order that the kind fixes."""
 
     def __init__(self, kind: str, *parts: Any) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
-        self._hash.update(msgspec.json.encode([kind, *parts], order="deterministic", enc_hook=repr))
+        try:
+            self._hash.update(msgspec.json.encode([kind, *parts], order="deterministic", enc_hook=repr))
+        except RecursionError:
+            raise BadRequestError("a parameter of the request is nested too deeply") from None
 
     def watching(self, pieces: bytes | Iterable[bytes]) -> bytes | Iterable[bytes]:
         """The same input, whose bytes become part of the digest as they are read."""

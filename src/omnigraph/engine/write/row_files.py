@@ -19,18 +19,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from omnigraph.api.given_rows import BATCH_ROWS, directory_error
 from omnigraph.api.limits import Limits
+from omnigraph.api.local_files import compression_of, local_pieces, without_compression
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader
 from omnigraph.engine.rows.kernels.framing import Meter, strict_blocks
 from omnigraph.engine.rows.kernels.plain import PlainEdge, PlainNode
 from omnigraph.engine.rows.kernels.rows_of_type import RowBlock
+from omnigraph.engine.write.received_arrow import received_batches
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.input_objects import object_pieces
 from omnigraph.storage.location import Location
-
-BATCH_ROWS: Final = 1 << 16
-_PIECE_BYTES: Final = 4 << 20
 
 
 class RowFormat(StrEnum):
@@ -39,6 +39,8 @@ class RowFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     NDJSON = "ndjson"
+    ARROW = "arrow"
+    """An Arrow stream as it came over HTTP."""
 
 
 _BY_SUFFIX: Final = {
@@ -50,7 +52,8 @@ _BY_SUFFIX: Final = {
     ".jsonl": RowFormat.NDJSON,
     ".json": RowFormat.NDJSON,
 }
-_SPELLINGS: Final = {**{f.value: f for f in RowFormat}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
+_FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.NDJSON)
+_SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
 
 Pieces = Callable[[], Iterable[bytes]]
 
@@ -69,12 +72,19 @@ class RowFile:
     @property
     def unit(self) -> str:
         """What the numbers of rows count: lines of a text, rows of a table."""
-        return "row" if self.format is RowFormat.PARQUET else "line"
+        return "row" if self.format in (RowFormat.PARQUET, RowFormat.ARROW) else "line"
 
     def blocks(self, limits: Limits) -> Iterator[RowBlock]:
         """The rows, read from the beginning whenever this is called."""
-        read = {RowFormat.CSV: self._csv, RowFormat.NDJSON: self._ndjson, RowFormat.PARQUET: self._parquet}
-        return read[self.format](limits)
+        match self.format:
+            case RowFormat.CSV:
+                return self._csv(limits)
+            case RowFormat.NDJSON:
+                return self._ndjson(limits)
+            case RowFormat.PARQUET:
+                return self._parquet(limits)
+            case RowFormat.ARROW:
+                return received_batches(self.name, self.path or "", limits)
 
     def _csv(self, limits: Limits) -> Iterator[RowBlock]:
         self.csv.check()
@@ -116,42 +126,46 @@ def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, grap
         return RowFile(text, found, lambda: object_pieces(path, graph), dialect)
     path = os.path.expanduser(path)
     if os.path.isdir(path):
-        raise BadRequestError(f"'{text}' is a directory; load its files one by one, or with Spark (`omnigraph load`)")
-    return RowFile(text, found, lambda: _local_pieces(path), dialect, path)
+        raise directory_error(text)
+    return _local(text, path, found, dialect)
+
+
+def local_row_file(path: str, format: str | None, csv: CsvDialect | None) -> RowFile:
+    """A file on this machine, by its own name."""
+    found = format_named(format) if format is not None else format_of(path)
+    return _local(path, path, found, csv or usual_dialect(path))
+
+
+def _local(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
+    # Only a file that is not compressed can be read at any place.
+    return RowFile(name, format, lambda: local_pieces(path), csv, None if compression_of(path) else path)
+
+
+def received_file(path: Path, name: str | None, format: RowFormat, csv: CsvDialect | None) -> RowFile:
+    """A body that was received into a local file, under the name that its sender has for it."""
+    shown = "the body" if name is None else name
+    return RowFile(shown, format, lambda: local_pieces(str(path)), csv or usual_dialect(shown), str(path))
 
 
 def usual_dialect(path: str) -> CsvDialect:
     """How CSV of that name is written, when nobody says otherwise."""
-    return CsvDialect(delimiter="\t" if path.lower().endswith(".tsv") else ",")
+    return CsvDialect(delimiter="\t" if without_compression(path).lower().endswith(".tsv") else ",")
 
 
 def format_named(name: str) -> RowFormat:
     found = _SPELLINGS.get(name.lower())
     if found is None:
-        hint = did_you_mean(name, _SPELLINGS) or f"use one of: {', '.join(RowFormat)}"
+        hint = did_you_mean(name, _SPELLINGS) or f"use one of: {', '.join(_FILES)}"
         raise BadRequestError(f"unknown row format '{name}'; {hint}")
     return found
 
 
 def format_of(path: str) -> RowFormat:
     """The format that the name of a file tells."""
-    stem, suffix = os.path.splitext(path)
-    found = _BY_SUFFIX.get(suffix.lower())
-    if found is None and os.path.splitext(stem)[1].lower() in _BY_SUFFIX:
-        raise BadRequestError(f"'{path}' is compressed: unpack it, or load it on Spark (`omnigraph load`)")
+    found = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
     if found is None:
         raise BadRequestError(f"the name '{path}' does not tell a format; say format='csv', 'parquet' or 'ndjson'")
     return found
-
-
-def _local_pieces(path: str) -> Iterator[bytes]:
-    try:
-        with open(path, "rb") as file:
-            yield from iter(lambda: file.read(_PIECE_BYTES), b"")
-    except FileNotFoundError:
-        raise NotFoundError(f"'{path}' does not exist") from None
-    except OSError as error:
-        raise BadRequestError(f"can't read '{path}': {error.strerror or error}") from None
 
 
 def _metered(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:

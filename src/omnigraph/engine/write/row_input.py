@@ -12,27 +12,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
+from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.api.given_rows import BATCH_ROWS, GivenRecords, given_rows, open_file_name
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint
 from omnigraph.engine.rows.kernels.rows import DecodedInput
 from omnigraph.engine.rows.kernels.rows_of_type import RowBlock, decode_rows
-from omnigraph.engine.write.row_files import BATCH_ROWS, RowFile, format_named, format_of, row_file, usual_dialect
+from omnigraph.engine.write.row_files import (
+    RowFile,
+    RowFormat,
+    format_named,
+    format_of,
+    received_file,
+    row_file,
+    usual_dialect,
+)
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.location import Location
 
 _RECORDS_PER_BLOCK: Final = 8192
 _IN_MEMORY: Final = 64 << 20
-_TAKEN: Final = (
-    "an Arrow table or reader, a pandas or Polars frame, a list or iterator of dictionaries, or the path of a csv, "
-    "parquet or ndjson file"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +62,17 @@ class RowInput:
     def decode(self, catalog: Catalog, limits: Limits, mint: Mint) -> DecodedInput:
         """The rows as the type has them, or the first reason why one can't be taken."""
         type_ = catalog.type_named(self.type_name)
-        return decode_rows(type_, self.blocks(limits), unit=self.unit, limits=limits, mint=mint, file=self.file)
+        return decode_rows(
+            type_, self.blocks(limits), catalog=catalog, unit=self.unit, limits=limits, mint=mint, file=self.file
+        )
 
 
 def row_input(
     data: Any, type_name: str, *, format: str | None = None, csv: CsvDialect | None = None, graph: Location
 ) -> RowInput:
     """The rows that a caller gave. `format` and `csv` say how a file is written, where its name does not tell."""
+    if isinstance(data, RowInput):
+        return data
     if isinstance(data, str | PathLike):
         return RowInput.of_file(type_name, row_file(str(data), format, csv, graph))
     if hasattr(data, "read") and not isinstance(data, Mapping):
@@ -72,34 +82,25 @@ def row_input(
     return RowInput(type_name, "row", _blocks_of(data))
 
 
+def received_rows(
+    path: Path, type_name: str, *, name: str | None, format: RowFormat, csv: CsvDialect | None
+) -> RowInput:
+    """Rows that came as one body, under the name that their sender has for them."""
+    file = received_file(path, name, format, csv)
+    if name is None and format is not RowFormat.CSV:
+        return RowInput(type_name, "row", file.blocks)  # the rows of a program, one after another
+    return RowInput.of_file(type_name, file)
+
+
 def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
-    if isinstance(data, pa.RecordBatchReader):
-        kept = _Kept(data)
+    given = given_rows(data)
+    if isinstance(given, GivenRecords):
+        records = _Spooled(iter(given.rows)) if given.once else given.rows
+        return lambda _: _record_blocks(records)
+    if given.once:
+        kept = _Kept(given.read())
         return lambda _: _numbered(kept)
-    if isinstance(data, pa.RecordBatch):
-        data = pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return lambda _: _numbered(data.to_batches(max_chunksize=BATCH_ROWS))
-    if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
-        return _pandas_blocks(data)
-    if hasattr(data, "__arrow_c_stream__"):
-        # Nothing tells a frame, which gives its stream again, from what streams once; so batches are kept.
-        try:
-            stream = _Kept(pa.RecordBatchReader.from_stream(data))
-        except pa.ArrowException as error:
-            raise BadRequestError(f"can't load rows from {_kind(data)}: {str(error).splitlines()[0]}") from None
-        return lambda _: _numbered(stream)
-    if isinstance(data, list | tuple):
-        return lambda _: _record_blocks(data)
-    if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
-        collect = "; collect a lazy frame first" if hasattr(data, "collect") else ""
-        raise BadRequestError(f"can't load rows from {_kind(data)}: give {_TAKEN}{collect}")
-    spooled = _Spooled(iter(data))
-    return lambda _: _record_blocks(spooled)
-
-
-def _kind(data: object) -> str:
-    return f"a single {type(data).__name__}" if isinstance(data, Mapping) else f"'{type(data).__name__}'"
+    return lambda _: _numbered(given.read())
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
@@ -119,29 +120,9 @@ def _record_blocks(records: Iterable[object]) -> Iterator[RowBlock]:
         first += len(block)
 
 
-def _pandas_blocks(frame: Any) -> Callable[[Limits], Iterable[RowBlock]]:
-    """Columns where Arrow can have them; a frame that mixes types within a column is read row by row.
-
-    A named index is a column, as it was before somebody made it the index; one without a name only counts rows.
-    """
-    named = [level for level, name in enumerate(frame.index.names) if name is not None]
-    if named:
-        frame = frame.reset_index(level=named)
-    frame = frame.reset_index(drop=True)
-    try:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        records = frame.astype(object).where(frame.notna(), None).to_dict("records")
-        return lambda _: _record_blocks(records)
-    return lambda _: _numbered(table.to_batches(max_chunksize=BATCH_ROWS))
-
-
 def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile:
     """A file that the caller opened, stdin for one. It is read to its end, and kept until the load is over."""
-    name = getattr(file, "name", None)
-    shown = name if isinstance(name, str) else "the input"
-    if format is None and shown != name:
-        raise BadRequestError(f"say how {shown} is written: format='csv', 'parquet' or 'ndjson'")
+    shown = open_file_name(file, format)
     found = format_of(shown) if format is None else format_named(format)
     copied: list[IO[bytes]] = []
 

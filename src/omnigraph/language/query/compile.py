@@ -10,7 +10,9 @@ import hashlib
 from collections import OrderedDict
 from functools import cached_property
 from threading import Lock
+from typing import TypeAlias
 
+from omnigraph.api.limits import QueryLimits
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
@@ -18,7 +20,7 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check import check_query
 from omnigraph.language.query.lower import lower_query
 from omnigraph.language.query.operation import Operation, describe
-from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.parser import DEFAULT_LIMITS, parse_queries
 from omnigraph.language.query.resolved import ResolvedQuery
 from omnigraph.language.source import SourceText, did_you_mean
 
@@ -30,10 +32,11 @@ CACHE_CHARACTERS = 1 << 20
 class CompiledQuery:
     """One query against one catalog. What was computed once is kept; everything here is immutable."""
 
-    def __init__(self, syntax: ast.Query, catalog: Catalog, source: SourceText) -> None:
+    def __init__(self, syntax: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> None:
         self.syntax = syntax
         self._catalog = catalog
         self._source = source
+        self._limits = limits
 
     @property
     def name(self) -> str:
@@ -54,7 +57,7 @@ class CompiledQuery:
     @cached_property
     def resolved(self) -> ResolvedQuery:
         """Names and types; raises `CompileError` with every type error of the query."""
-        return check_query(self.syntax, self._catalog, self._source)
+        return check_query(self.syntax, self._catalog, self._source, self._limits)
 
     @property
     def parameters(self) -> tuple[ir.QueryParameter, ...]:
@@ -120,6 +123,9 @@ class CompiledFile:
             raise CompileError(found)
 
 
+_Key: TypeAlias = tuple[str | None, bytes, str, QueryLimits]
+
+
 class _RecentlyUsed:
     """A bounded memory of compiled files. Entries are immutable, so sharing them between threads is safe."""
 
@@ -127,10 +133,10 @@ class _RecentlyUsed:
         self._files = files
         self._characters = characters
         self._held = 0
-        self._entries: OrderedDict[tuple[str | None, bytes, str], tuple[CompiledFile, int]] = OrderedDict()
+        self._entries: OrderedDict[_Key, tuple[CompiledFile, int]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: tuple[str | None, bytes, str]) -> CompiledFile | None:
+    def get(self, key: _Key) -> CompiledFile | None:
         with self._lock:
             found = self._entries.get(key)
             if found is None:
@@ -138,7 +144,7 @@ class _RecentlyUsed:
             self._entries.move_to_end(key)
             return found[0]
 
-    def put(self, key: tuple[str | None, bytes, str], compiled: CompiledFile, characters: int) -> None:
+    def put(self, key: _Key, compiled: CompiledFile, characters: int) -> None:
         """Remember a file, and forget the oldest ones that it leaves no room for. One that fills the whole memory is
         not worth what would have to go for it."""
         if characters > self._characters:
@@ -168,16 +174,18 @@ class _RecentlyUsed:
 _cache = _RecentlyUsed(CACHE_SIZE, CACHE_CHARACTERS)
 
 
-def compile_queries(text: str, catalog: Catalog, path: str | None = None) -> CompiledFile:
+def compile_queries(
+    text: str, catalog: Catalog, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS
+) -> CompiledFile:
     """The queries of a text. Raises `CompileError` when it does not parse; `path` only shows in messages.
 
     A text that was compiled against the same schema before comes from memory.
     """
-    key = (path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), catalog.digest)
+    key = (path, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), catalog.digest, limits)
     compiled = _cache.get(key)
     if compiled is None:
         source = SourceText(text, path)
-        parsed = parse_queries(text, path)
-        compiled = CompiledFile(tuple(CompiledQuery(query, catalog, source) for query in parsed.queries))
+        parsed = parse_queries(text, path, limits)
+        compiled = CompiledFile(tuple(CompiledQuery(query, catalog, source, limits) for query in parsed.queries))
         _cache.put(key, compiled, len(text))
     return compiled

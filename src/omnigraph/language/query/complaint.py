@@ -70,12 +70,41 @@ _STRUCTURAL = frozenset(
 )
 
 
-def describe_unexpected(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> tuple[str, str | None]:
-    """The message and the suggestion for a token that can't stand after `before`."""
+NO_NULL = "there is no null literal; pass it as a nullable parameter"
+DISTINCT = "there is no distinct; beside an aggregate there is one row for each value: return { $x.p, count($x) as n }"
+_ANATOMY = "query name() { match { $p: Person } return { $p.name } }"
+_SHELL = "a variable is missing here; a shell replaces $p within double quotes, so put the query in single quotes"
+_PATTERNS = 'use contains or starts_with, which compare exactly, or search($x.p, "words")'
+_ONE_COMPARISON = "a mutation predicate is one comparison: =, !=, <, <=, > or >="
+# What other languages write where a comparison may be, and what is written here. `{}` is the left side.
+_COMPARED = {
+    "in": 'the list comes first: ["a", "b"] contains {}',
+    "like": _PATTERNS,
+    "ilike": _PATTERNS,
+    "matches": _PATTERNS,
+    "between": "write two clauses: {0} >= 1  {0} <= 9",
+}
+_OFFSET = "there is no offset; order by a key and go on after the last one: $x.key > $last"
+_STATEMENTS = frozenset({"match", "return", "insert", "update", "delete"})
+
+
+def null_tests(named: str) -> str:
+    """What to write for a property that is null, or is not. A row filter, which names it without a variable, has no
+    `not`."""
+    if not named.startswith("$"):
+        return f"a row filter can't ask for null; `{named} = {named}` is true where there is a value"
+    return f"`not {{ {named} = {named} }}` keeps rows without a value, `{named} = {named}` those with one"
+
+
+def describe_unexpected(
+    token: Lexeme, before: Sequence[Lexeme], after: Sequence[Lexeme], accepted: Set[str]
+) -> tuple[str, str | None]:
+    """The message and the suggestion for a token that can't stand between `before` and `after`."""
     if token.type == INVALID and token.startswith(('"', "/*")):
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
     found = "the end of the file" if token.type == END and not token else f"'{_shortened(token)}'"
-    return f"expected {_phrase(accepted)}, found {found}", _way_out(token, before, accepted)
+    remedy = _borrowed(token, [str(seen) for seen in before], [str(seen) for seen in after], accepted)
+    return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, accepted)
 
 
 def _shortened(token: str) -> str:
@@ -94,13 +123,62 @@ def _phrase(accepted: Set[str]) -> str:
     return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} or {phrases[-1]}"
 
 
+def _borrowed(token: Lexeme, previous: Sequence[str], after: Sequence[str], accepted: Set[str]) -> str | None:
+    """The remedy for what other languages write, and for what a shell leaves of a query."""
+    word = token.casefold()
+    last = previous[-1] if previous else ""
+    if word == "match" and after[:1] == ["("]:
+        return f"this reads like Cypher; a query is written {_ANATOMY}"
+    if "QUERY" in accepted:
+        return _without_a_query(word)
+    if "COMPARISON" in accepted and (word in _COMPARED or word == "is"):
+        return _compared(word, previous, accepted)
+    if token in (":", ".") and "VAR" in accepted and not last.startswith("$"):
+        return _SHELL
+    if token == "(" and ("match" in (last.casefold(), *previous[-2:-1]) or last == "{"):
+        return f"nodes are written $p: Person, traversals $a knows $b: {_ANATOMY}"
+    if last == "(" and token in ("*", ")") and "AGGREGATE" in accepted:
+        return "count rows by a variable: count($x)" if token == "*" else "name what is aggregated: count($x)"
+    if word in ("offset", "skip") and "RBRACE" in accepted:
+        return _OFFSET
+    if word == "distinct" or last.casefold() == "distinct":
+        return DISTINCT
+    if (last, token) in (("=", "="), ("<", ">")):
+        return "equality is written =" if token == "=" else "inequality is written !="
+    if word == "by" and last == "order":
+        return "sort keys are in braces: order { $x.p desc }"
+    if "where" in (word, last.casefold()) and "WHERE" not in accepted:
+        return "conditions are clauses of match: match { $p: Person  $p.age > 3 }"
+    if token == "-" and last.startswith("$"):
+        return "a traversal is written $a knows $b"
+    if token == "{" and "LPAR" in accepted and previous[-2:-1] == ["query"]:
+        return f"parameters are in parentheses, which may be empty: query {last}() {{"
+    if token != word and word.upper() in accepted & _STRUCTURAL:
+        return f"keywords are written in small letters: {word}"
+    return None
+
+
+def _without_a_query(word: str) -> str | None:
+    if word in _STATEMENTS:
+        return "a statement belongs in a query: query name() { … }"
+    return f"a query is written {_ANATOMY}" if word in ("select", "with", "create", "merge", "optional") else None
+
+
+def _compared(word: str, previous: Sequence[str], accepted: Set[str]) -> str:
+    if "CONTAINS" not in accepted:
+        return _ONE_COMPARISON
+    # The property of a row filter is its name alone.
+    named = "".join(previous[-3:]) if previous[-2:-1] == ["."] else previous[-1] if previous else "$x.p"
+    return null_tests(named) if word == "is" else _COMPARED[word].format(named)
+
+
 def _way_out(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> str | None:
     previous = [str(seen) for seen in before]
     last = previous[-1] if previous else ""
     if token == "-":
         return "there are no negative literals; pass the number as a parameter"
     if token == "null" and "STRING" in accepted:
-        return "there is no null literal; pass it as a nullable parameter"
+        return NO_NULL
     if token == "#":
         return "comments begin with //"
     if token == "'":
@@ -120,7 +198,7 @@ def _way_out(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> str
     if token == "order" and "limit" in previous:
         return "order stands before limit"
     if token in ("contains", "starts_with") and "COMPARISON" in accepted:
-        return "a mutation predicate is one comparison: =, !=, <, <=, > or >="
+        return _ONE_COMPARISON
     if "TYPE_NAME" in accepted and token.type == "IDENT":
         return "type names begin with a capital letter"
     if token.type == "IDENT":

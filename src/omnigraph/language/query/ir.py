@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from omnigraph.language.catalog import EdgeType, NodeType, Property
 from omnigraph.language.query.syntax import AggregateFunction, TextFunction
-from omnigraph.language.types import PropertyType, Scalar
+from omnigraph.language.types import INTEGERS, PropertyType, Scalar
 
 NOW_PARAMETER = "__nanograph_now"
 
@@ -245,8 +245,9 @@ class Expand(Struct, frozen=True):
     """Walk an edge type from the node bound to `source`.
 
     Without `edge_variable`: breadth-first search from `source`; each row is extended by every node whose shortest
-    distance lies in `min_hops..max_hops`, once (a self loop reports its node at the next hop and is not searched
-    again). `min_hops > max_hops` yields nothing: several hops over an edge with different endpoint types.
+    distance lies in `min_hops..max_hops`, once. The start is at distance one from itself if it has a self loop, and
+    is not reported otherwise. `min_hops > max_hops` yields nothing: several hops over an edge with different
+    endpoint types.
     With `edge_variable`: one row per stored edge in `direction`, in edge id order, both variables bound.
 
     `closing`: `destination` is bound already, and the expansion is a test that keeps the rows whose result
@@ -295,19 +296,29 @@ class AntiJoin(Struct, frozen=True):
 class Rank(Struct, frozen=True):
     """The rows in the order of a ranking, best first, ties by the node's id ascending; rows without a rank go.
 
-    Directly above the `Scan` of its variable when that is a scan root: predicates on the variable then choose
-    among all nodes, and `keep` (the limit of a `nearest`) says how many are kept before anything else happens.
-    Otherwise it ranks the rows of the whole match, and `keep` is None.
+    Directly above the `Scan` of its variable when that is a scan root: a `Limit` or `BestNodes` above then asks for
+    as many ranked nodes as it needs. Otherwise it ranks the rows of the whole match.
+    `starts` are other ways to the nodes of such a scan: the traversals that connect its variable, each begun at
+    another variable that has predicates. Every node that has a row in the match has one in each of them.
     """
 
     input: ReadOperator
     rank: NearestRank | Bm25Rank
-    keep: int | None
+    starts: tuple[ReadOperator, ...] = ()
+
+
+class BestNodes(Struct, frozen=True):
+    """The rows of the first `count` nodes that `variable` is bound to. The rows of one node follow each other."""
+
+    input: ReadOperator
+    variable: str
+    count: int
 
 
 class Fuse(Struct, frozen=True):
     """Reciprocal rank fusion. `first` and `second` are the same match, each ranked by its own arm.
 
+    An arm that ranks by `nearest` is cut to the best `limit` nodes of its variable that have rows.
     In each arm the distinct nodes of `variable` are numbered by first appearance r = 0, 1, 2…; a node scores the
     sum over the arms that contain it of 1 / (k + r + 1). Best first; ties keep the order of `first`, then nodes
     found only by `second` in its order. The best `limit` nodes are kept, each with all its rows from `first` (from
@@ -364,7 +375,8 @@ class Project(Struct, frozen=True):
 class AggregateValue(Struct, frozen=True):
     """One aggregate over the rows of a group. Nulls are skipped; all-null gives null, `count` gives 0.
 
-    `count` gives I64, `sum` and `avg` F64 whatever they add, `min` and `max` the type of their argument.
+    `count` gives I64, `sum` of integers an exact I64 and of floats F64, `avg` F64, `min` and `max` the type of their
+    argument.
     """
 
     function: AggregateFunction
@@ -375,10 +387,17 @@ class AggregateValue(Struct, frozen=True):
         match self.function:
             case AggregateFunction.COUNT:
                 return I64
-            case AggregateFunction.SUM | AggregateFunction.AVG:
+            case AggregateFunction.SUM:
+                return type_of_sum(self.argument.type)
+            case AggregateFunction.AVG:
                 return F64.as_nullable()
             case _:
                 return self.argument.type.as_nullable()
+
+
+def type_of_sum(type_: PropertyType) -> PropertyType:
+    """What `sum` gives for numbers of a type."""
+    return (I64 if type_.scalar in INTEGERS else F64).as_nullable()
 
 
 class AggregateColumn(Struct, frozen=True):
@@ -403,7 +422,7 @@ class Aggregate(Struct, frozen=True):
 
 
 ReadOperator: TypeAlias = (
-    Scan | Outer | Expand | CrossJoin | Filter | AntiJoin | Rank | Fuse | Sort | Limit | Project | Aggregate
+    Scan | Outer | Expand | CrossJoin | Filter | AntiJoin | Rank | BestNodes | Fuse | Sort | Limit | Project | Aggregate
 )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import Enum
 from typing import TypeAlias
 
 from omnigraph.calendar import format_datetime
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
-from omnigraph.language.source import LONE_SURROGATE
+from omnigraph.language.source import LONE_SURROGATE, did_you_mean
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import shape_of
 
@@ -23,9 +23,10 @@ BoundValue: TypeAlias = "str | int | float | bool | list[BoundValue] | None"
 
 _DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LONGEST_INTEGER = 20
-_INT64_MAX = 2**63 - 1
+_BEYOND_ALL = 2**65
 _JS_SAFE = 2**53 - 1
 _DEEPEST_ARRAY = 32
+_MOST_NAMED = 5
 
 
 class Host(Enum):
@@ -61,10 +62,21 @@ def bind_parameters(
     for name, type_ in declared.items():
         if name not in bound:
             if not type_.nullable:
-                raise BadRequestError(f"parameter '{name}' not provided; the query needs a {type_}")
+                message = f"parameter '{name}' not provided; the query needs a {type_}"
+                raise BadRequestError(message + _undeclared(name, bound.keys() - declared.keys()))
             bound[name] = None
     bound[NOW_PARAMETER] = format_datetime(now_millis)
     return bound
+
+
+def _undeclared(missing: str, given: Set[str]) -> str:
+    """What was given beside a missing parameter, which may be the same under another name."""
+    if not given:
+        return ""
+    near = next((name for name in sorted(given) if did_you_mean(name, [missing])), None)
+    if near is not None:
+        return f"; '{near}' is given and not declared: did you mean '{missing}'?"
+    return f"; given and not declared: {', '.join(sorted(given)[:_MOST_NAMED])}"
 
 
 def _coerced(value: object, expected: PropertyType, host: Host) -> BoundValue:
@@ -105,7 +117,7 @@ def _integer(value: object, scalar: Scalar, host: Host) -> int:
     if isinstance(value, str) and _DECIMAL.fullmatch(value):
         # Judged by length first: Python refuses to convert texts of many thousand digits.
         significant = value.lstrip("+-").lstrip("0")
-        number = int(value) if len(significant) <= _LONGEST_INTEGER else _INT64_MAX * 4
+        number = int(value) if len(significant) <= _LONGEST_INTEGER else _BEYOND_ALL
     elif isinstance(value, int) and not isinstance(value, bool):
         number = value
         if host is Host.JAVASCRIPT:
@@ -118,8 +130,6 @@ def _integer(value: object, scalar: Scalar, host: Host) -> int:
     low, high = INTEGER_RANGES[scalar]
     if number < low and low == 0:
         raise _UnfitError(f"expected a non-negative {scalar.value}, got {value}")
-    if scalar is Scalar.U64 and number > _INT64_MAX:
-        raise _UnfitError(f"{value} exceeds current engine range (2^63-1)")
     if not low <= number <= high:
         raise _UnfitError(f"{value} exceeds {scalar.value}")
     return number
@@ -138,7 +148,7 @@ def _float(value: object, expected: PropertyType) -> float:
             raise _UnfitError(f"the number exceeds {expected.scalar.value}") from None
         if math.isfinite(number):
             return number
-        raise _UnfitError(f"expected a finite {expected.scalar.value}")
+        raise _UnfitError(f"expected a finite {expected.scalar.value}, got {'NaN' if math.isnan(number) else number}")
     raise _UnfitError(f"expected {expected}, got {shape_of(value)}")
 
 

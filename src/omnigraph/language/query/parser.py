@@ -17,6 +17,7 @@ from lark.lexer import PatternStr
 from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_parser_state import ParserState
 
+from omnigraph.api.limits import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
@@ -28,15 +29,16 @@ from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceTe
 
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.
 MAX_NESTING = 64
+DEFAULT_LIMITS: Final = QueryLimits()
 
 _FILE = "file"
 _ROW_FILTER = "row_filter"
 GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": [_FILE, _ROW_FILTER], "lexer": "basic"}
 
 
-def parse_queries(text: str, path: str | None = None) -> QueryFile:
+def parse_queries(text: str, path: str | None = None, limits: QueryLimits = DEFAULT_LIMITS) -> QueryFile:
     """The queries of one file. Raises `CompileError` with one finding per broken query, in source order."""
-    source = _source(text, path)
+    source = _source(text, path, limits)
     scan = Scan(text)
     whole = _parse(scan.tokens, scan.end, source, _FILE)
     if isinstance(whole, Diagnostic):
@@ -46,7 +48,7 @@ def parse_queries(text: str, path: str | None = None) -> QueryFile:
 
 def parse_row_filter(text: str, path: str | None = None) -> RowTest:
     """Tests of the properties of one row, joined by `and` and `or`. Raises `CompileError`."""
-    source = _source(text, path)
+    source = _source(text, path, DEFAULT_LIMITS)
     scan = Scan(text)
     parsed = _parse(scan.tokens, scan.end, source, _ROW_FILTER)
     if isinstance(parsed, Diagnostic):
@@ -54,8 +56,10 @@ def parse_row_filter(text: str, path: str | None = None) -> RowTest:
     return cast(RowTest, parsed)
 
 
-def _source(text: str, path: str | None) -> SourceText:
+def _source(text: str, path: str | None, limits: QueryLimits) -> SourceText:
     source = SourceText(text, path)
+    remedy = "pass long values as parameters, load many rows with `load`, or raise " + limits.setting("bytes")
+    source.check_size("query_bytes", limits.bytes, remedy)
     surrogate = LONE_SURROGATE.search(text)
     if surrogate is not None:
         message = "the text holds half of a surrogate pair, which no file can"
@@ -118,7 +122,7 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str
                     depth += 1
                     if depth > MAX_NESTING:
                         raise MalformedTokenError(
-                            f"nested deeper than {MAX_NESTING} levels", token.start_pos, token.end_pos
+                            f"brackets are nested deeper than {MAX_NESTING} levels", token.start_pos, token.end_pos
                         )
                 elif token in "})]":
                     depth -= 1
@@ -131,7 +135,8 @@ def _parse(tokens: Sequence[Lexeme], end: Lexeme, source: SourceText, start: str
         position = next((i for i, seen in enumerate(tokens) if seen is token), len(tokens))
         before = tokens[max(0, position - 4) : position]
         accepts: set[str] = run.accepts()  # type: ignore[no-untyped-call]
-        message, suggestion = describe_unexpected(token, before, accepts)
+        after = tokens[position + 1 : position + 2]
+        message, suggestion = describe_unexpected(token, before, after, accepts)
         return source.diagnostic(SYNTAX, message, token.start_pos, token.end_pos, suggestion=suggestion)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
 
+from omnigraph.api.limits import SCHEMA_BYTES
 from omnigraph.language.lexical import structure_of
 from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
@@ -46,6 +47,7 @@ def parse_schema(text: str, path: str | None = None) -> SchemaSyntax:
 
 def parse_recovering(sink: DiagnosticSink) -> Parsed:
     """Parse what can be parsed and report the rest to `sink`."""
+    sink.source.check_size("schema_bytes", SCHEMA_BYTES, "shorten texts and comments, or declare fewer types")
     lone_surrogate = LONE_SURROGATE.search(sink.source.text)
     if lone_surrogate is not None:
         sink.report(PARSE_ERROR, "the text is not valid Unicode: a lone surrogate", lone_surrogate.span())

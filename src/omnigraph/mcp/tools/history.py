@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -53,7 +52,7 @@ def _told(commit: CommitReceipt) -> dict[str, Any]:
     told: dict[str, Any] = {
         "commit": commit.graph_commit_id,
         "version": commit.graph_manifest_version,
-        "at": datetime.fromtimestamp(commit.created_at / 1_000_000, UTC).isoformat(timespec="milliseconds"),
+        "at": commit.created.isoformat(timespec="milliseconds"),
         "branch": commit.graph_branch or MAIN,
         "parent": commit.parent_commit_id,
     }

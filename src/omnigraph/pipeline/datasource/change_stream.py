@@ -20,6 +20,7 @@ from omnigraph.engine.bulk.graph_address import GraphAddress
 from omnigraph.engine.history.changes import changes_of
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
+from omnigraph.language.catalog import check_type_names
 
 CHANGES_SCHEMA: Final = (
     "commit_id string, version long, authored_at timestamp, actor string, op string, kind string, type string, "
@@ -59,6 +60,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         with self._graph.opened() as workspace:
+            check_type_names(self._types, workspace.snapshot(self._branch).catalog)
             if self._start == "now":
                 return {"version": workspace.snapshot(self._branch).version}
             if self._start.startswith(_AFTER):

@@ -24,6 +24,7 @@ from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import load_mode
+from omnigraph.engine.write.publish import Intent, already_published
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
 from omnigraph.pipeline.datasource.change_stream import CHANGES_SCHEMA, ChangeStreamReader
@@ -36,7 +37,7 @@ from omnigraph.pipeline.datasource.read import (
 )
 from omnigraph.pipeline.datasource.spark_types import spark_schema
 from omnigraph.pipeline.datasource.stream_write import TypeStreamWriter
-from omnigraph.pipeline.datasource.write import Sink, TypeWriter
+from omnigraph.pipeline.datasource.write import RepeatedWriter, Sink, TypeWriter
 from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -74,6 +75,9 @@ class OmnigraphDataSource(DataSource):
             return TypeReader(scan)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        key = self.options.get("runKey")
+        if key is not None and self._was_written(key):
+            return RepeatedWriter()
         return TypeWriter(self._sink(overwrite))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -86,6 +90,12 @@ class OmnigraphDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         return TypeStreamWriter(self._sink(False), self.options.get("runKey"))
+
+    def _was_written(self, run_key: str) -> bool:
+        """Whether the branch remembers a write of this name: looked up before the type, which may be gone since."""
+        with self._graph().opened() as workspace:
+            intent = Intent(kind="pipeline", actor=self.options.get("actor"), idempotency_key=run_key)
+            return already_published(workspace.begin(self._branch(), intent)) is not None
 
     def _sink(self, overwrite: bool) -> Sink:
         given = self.options.get("mode")

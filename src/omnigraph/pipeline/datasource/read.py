@@ -81,13 +81,13 @@ def to_spark(
     session = spark or SparkSession.getActiveSession()
     if session is None:
         raise BadRequestError("there is no active Spark session; start one, or pass it")
-    state = graph.workspace.snapshot(branch, snapshot=snapshot)
+    state = graph._workspace.snapshot(branch, snapshot=snapshot)
     return scan_frame(session, type_scan(state, type_named(state, type_name), columns))
 
 
 def register_views(spark: SparkSession, graph: GraphHandle, branch: str | None = None, prefix: str = "") -> list[str]:
     """Temporary views of every type of a branch, all of one snapshot; returns their names."""
-    state = graph.workspace.snapshot(branch)
+    state = graph._workspace.snapshot(branch)
     names = []
     for type_key in state.types():
         type_ = type_named(state, type_key)

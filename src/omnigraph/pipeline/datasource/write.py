@@ -61,11 +61,14 @@ class Sink:
 
     @property
     def type(self) -> TableType:
-        return table_types(Catalog.from_json(self.catalog))[self.type_key]
+        return table_types(self._read_catalog())[self.type_key]
+
+    def _read_catalog(self) -> Catalog:
+        return Catalog.from_json(self.catalog)
 
     def written(self, batches: Iterator[pa.RecordBatch]) -> WrittenRows:
         """Type and write what one task got; the first bad row ends the whole write."""
-        type_ = self.type
+        catalog, type_ = self._read_catalog(), self.type
         readable = fillable(type_, lambda prop: any(step.target == prop.column for step in self.embed))
         fragments: list[str] = []
         parts: list[pa.Table] = []
@@ -73,7 +76,7 @@ class Sink:
         for batch in batches:
             rejected: list[RejectedRow] = []
             lines = pa.array(range(seen + 1, seen + batch.num_rows + 1), pa.int64())
-            typed = type_batch(readable, _as_input(type_, batch), lines, rejected)
+            typed = type_batch(readable, _as_input(type_, batch), lines, rejected, catalog=catalog)
             rejected += self._without_text(typed)
             if rejected:
                 context = TaskContext.get()
@@ -153,6 +156,16 @@ def _as_input(type_: TableType, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     renamed = {"src": "from", "dst": "to"}
     return batch.rename_columns([renamed.get(name, name) for name in batch.schema.names])
+
+
+class RepeatedWriter(DataSourceArrowWriter):
+    """A write whose run key the branch remembers: nothing is read of the frame, and nothing written."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        pass
 
 
 class TypeWriter(DataSourceArrowWriter):

@@ -76,14 +76,14 @@ def embed_tasks(
 
     A model that the schema records must be the one that is configured, which is told before a key is missed.
     """
-    model = model_from_environment(os.environ) if config is None else config.model
+    model, is_mock = model_from_environment(os.environ) if config is None else (config.model, config.is_mock)
     found = []
     for step in steps:
         node = catalog.nodes[step.type_name]
         prop = node.properties[step.property]
         if prop.embed is None:
             raise BadRequestError(f"{node.name}.{prop.name} has no @embed source in the schema")
-        check_model(model, node.name, prop)
+        check_model(model, node.name, prop, is_mock=is_mock)
         found.append((node, prop, prop.embed.property))
     if not found:
         return {}

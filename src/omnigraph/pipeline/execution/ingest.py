@@ -148,7 +148,7 @@ class _Ingest:
         numbers = _numbers(batch)
         loose = batch.drop_columns([ROW_COLUMN])
         rejected: list[RejectedRow] = []
-        typed = type_batch(type_, loose, pa.array(numbers), rejected, mint=self._mint(numbers))
+        typed = type_batch(type_, loose, pa.array(numbers), rejected, catalog=self._readable, mint=self._mint(numbers))
         at: dict[int, int] = {}
 
         def record_of(number: int) -> str:

@@ -1,6 +1,6 @@
 """What a pipeline would do, told before it does anything: checks for `validate`, a plan for `explain`.
 
-`validate` needs no Spark unless sources are to be looked at; `explain` reads schemas of sources and heads of branches,
+`validate` starts no Spark; `explain` reads schemas of sources and heads of branches,
 never rows.
 """
 
@@ -21,6 +21,7 @@ from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableTyp
 from omnigraph.pipeline.datasource.read import type_named
 from omnigraph.pipeline.execution.embedding import steps_of
 from omnigraph.pipeline.file.model import OnError, Pipeline, Source, check_against, load_pipeline
+from omnigraph.pipeline.sources.csv_headers import check_columns
 from omnigraph.pipeline.sources.sources import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
 
@@ -29,11 +30,13 @@ EXECUTORS: Final = "executors"
 
 
 def validate(pipeline: Pipeline | str | Path, *, graph: GraphHandle | str | Path | None = None) -> Pipeline:
-    """The checked model of a pipeline file: its own mistakes, and against the schema when a graph is known."""
+    """The checked model of a pipeline file: its own mistakes, against the schema when a graph is known, and against the
+    headers of CSV files on this machine."""
     model = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
-    if (target := _target(model, graph)) is not None:
+    if (target := _known_target(model, graph)) is not None:
         with opened(target) as workspace:
             check_against(model, _base(workspace, model).catalog)
+    check_columns(model)
     return model
 
 
@@ -42,10 +45,7 @@ def explain(
 ) -> PipelinePlan:
     """What a run would do, step by step."""
     model = validate(pipeline, graph=graph)
-    target = _target(model, graph)
-    if target is None:
-        raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
-    with opened(target) as workspace:
+    with opened(target_of(model, graph)) as workspace:
         with (
             spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
             session_of_run(session, model.spark) as own,
@@ -70,12 +70,20 @@ def _origin(source: Source) -> str:
     return f"sql      {source.sql}" if source.sql else f"{source.format:<8} {source.path or ''}".rstrip()
 
 
-def _target(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str | None:
-    """The graph that was given, else the one that the file names."""
+def target_of(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str:
+    """The graph that a run loads. Raises when nobody names one."""
+    if (target := _known_target(model, graph)) is None:
+        raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file, or give --store")
+    return target
+
+
+def _known_target(model: Pipeline, graph: GraphHandle | str | Path | None) -> GraphHandle | str | None:
+    """The graph that was given, else the one that the file names. A path is relative to the file only in the file."""
     if graph is not None and not isinstance(graph, str | Path):
         return graph
-    named = graph if graph is not None else model.graph
-    return None if named is None else model.resolved(str(named))
+    if graph is not None:
+        return str(graph)
+    return None if model.graph is None else model.resolved(model.graph)
 
 
 def _base(workspace: Workspace, model: Pipeline) -> Snapshot:

@@ -91,14 +91,32 @@ def rejected_by_checks(rejected: DataFrame, positions: DataFrame, rows: Rejected
 
 def samples(rejected: DataFrame, indexes: Mapping[str, RowIndex], limit: int) -> list[RejectedSample]:
     """The first rejected rows in input order."""
-    rows = rejected.orderBy("source", "row", "type").limit(limit).collect()
+
+    def with_lines(batches: Any) -> Any:
+        for batch in batches:
+            lines = _lines(batch, indexes)
+            yield batch.append_column("line", pa.array(lines, pa.int64()))
+
+    first = rejected.orderBy("source", "row", "type").limit(limit)
+    rows = first.mapInArrow(with_lines, f"{REJECTED_SCHEMA}, line long").collect()
     return [_sample(row.asDict(recursive=True), indexes) for row in rows]
+
+
+def _lines(batch: pa.RecordBatch, indexes: Mapping[str, RowIndex]) -> list[int | None]:
+    """The line of each rejected row. Runs where the files are: on an executor."""
+    places = list(zip(batch.column("source").to_pylist(), batch.column("row").to_pylist(), strict=True))
+    found = {
+        source: indexes[source].lines(row for of, row in places if of == source) for source in {of for of, _ in places}
+    }
+    return [found[source].get(row) for source, row in places]
 
 
 def _sample(row: dict[str, Any], indexes: Mapping[str, RowIndex]) -> RejectedSample:
     at = indexes[row["source"]].position(row["row"])
     problems = tuple(RowProblem(p["property"], p["reason"], ConstraintRule(p["rule"])) for p in row["problems"])
-    return RejectedSample.of(at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"])
+    return RejectedSample.of(
+        at.source, at.file, at.row, row["type"] or None, row["id"], problems, row["record"], row.get("line")
+    )
 
 
 def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> RowsRejectedError:
@@ -112,7 +130,7 @@ def rows_rejected(total: int, shown: Sequence[RejectedSample], allowed: int) -> 
         type_key=first.type_key,
         property=first.problems[0].property,
         entity_id=first.entity_id,
-        line=first.row,
+        line=first.line or first.row,
     )
 
 
@@ -121,12 +139,13 @@ def too_many_rejected(text: str, source: str, row_index: Callable[[str], RowInde
     _, found, rest = text.partition(f"{TooManyRejectedError.__name__}: ")
     if not found:
         return None
+    index = row_index(source)
     row = {**json.loads(rest.split("\n", 1)[0]), "source": source, "record": None}
-    first = _sample(row, {source: row_index(source)})
+    first = _sample({**row, "line": index.lines([row["row"]]).get(row["row"])}, {source: index})
     problem = first.problems[0]
     message = f"more rows were rejected than max_rejected allows, such as: {first.message()}"
     return ConstraintError(
-        _rule(problem), first.type_key, problem.property, first.entity_id, first.row, message=message
+        _rule(problem), first.type_key, problem.property, first.entity_id, first.line or first.row, message=message
     )
 
 
@@ -137,25 +156,31 @@ def _rule(problem: RowProblem) -> ConstraintRule:
 
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:
-    """The same rows with `file` and the row within it, for the quarantine."""
+    """The same rows with `file`, and the row and line within it, for the quarantine. One task reads each file that has
+    any of them once for its lines."""
 
     def resolve(batches: Any) -> Any:
-        for batch in batches:
-            resolved = [_sample(row, indexes).quarantined() for row in batch.to_pylist()]
+        if not (given := list(batches)):
+            return
+        for batch in pa.Table.from_batches(given).combine_chunks().to_batches():
+            lines = _lines(batch, indexes)
+            rows = ({**row, "line": line} for row, line in zip(batch.to_pylist(), lines, strict=True))
+            resolved = [_sample(row, indexes).quarantined() for row in rows]
             yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINE_ARROW)
 
-    return rejected.mapInArrow(resolve, QUARANTINE_SCHEMA)
+    return rejected.coalesce(1).mapInArrow(resolve, QUARANTINE_SCHEMA)
 
 
 QUARANTINE_SCHEMA: Final = (
-    f"source string, file string, row long, type string, property string, reason string, problems {_PROBLEMS}, "
-    "record string"
+    "source string, file string, row long, line long, type string, property string, reason string, "
+    f"problems {_PROBLEMS}, record string"
 )
 _QUARANTINE_ARROW: Final = pa.schema(
     [
         ("source", pa.string()),
         ("file", pa.string()),
         ("row", pa.int64()),
+        ("line", pa.int64()),
         ("type", pa.string()),
         ("property", pa.string()),
         ("reason", pa.string()),

@@ -32,6 +32,7 @@ from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.checks.rules import all_of
 from omnigraph.pipeline.execution.index_tasks import index_tables
+from omnigraph.pipeline.execution.plan import target_of
 from omnigraph.pipeline.execution.rejections import SAMPLES, rows_rejected, samples, with_positions
 from omnigraph.pipeline.execution.report import Stages, from_record, recorded
 from omnigraph.pipeline.execution.source_ingest import Ingested, SourceIngest
@@ -57,38 +58,39 @@ def run(
     dry_run: bool = False,
     progress: Progress | None = None,
     embedding: EmbeddingConfig | None = None,
+    skip_empty: bool = False,
 ) -> PipelineReport:
     """Run a pipeline (a model, or the path of its file) as one commit.
 
     Inputs that were loaded before by the same pipeline are recognised and skipped, unless `force`. `run_key` names
     the run instead, for inputs that Spark can't fingerprint. A dry run does everything, and keeps nothing of it.
-    `embedding` embeds texts instead of the provider that the environment names.
+    `embedding` embeds texts instead of the provider that the environment names. A run without rows is a commit as well,
+    which tells that the pipeline ran, unless `skip_empty`.
     """
-    model = (pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)).with_target(
-        graph=str(graph) if isinstance(graph, str | Path) else None, branch=branch, mode=mode
-    )
-    target = model.resolved(_target(model)) if graph is None or isinstance(graph, str | Path) else graph
-    with (
-        opened(target) as workspace,
-        spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
-        session_of_run(session, model.spark) as own,
-        _clear_errors(),
-    ):
-        author = workspace.author(actor)
-        allowed = workspace.acting(PolicyAction.CHANGE, model.branch)
-        allowed.require(author, PolicyAction.CHANGE, model.branch)
-        allowed.refuse_narrowed("a pipeline")
-        execution = _Run(model, allowed, own, author, progress, dry_run, embedding)
-        try:
-            return execution.to_commit(run_key, force=force)
-        finally:
-            execution.release()
+    loaded = pipeline if isinstance(pipeline, Pipeline) else load_pipeline(pipeline)
+    model = loaded.with_target(branch=branch, mode=mode)
+    with opened(target_of(model, graph)) as workspace:
+        allowed, author = permitted(workspace, actor, model.branch)
+        with (
+            spark_session(model.spark, f"omnigraph: {model.name}", spark) as session,
+            session_of_run(session, model.spark) as own,
+            _clear_errors(),
+        ):
+            execution = _Run(model, allowed, own, author, progress, dry_run, embedding, skip_empty)
+            try:
+                return execution.to_commit(run_key, force=force)
+            finally:
+                execution.release()
 
 
-def _target(model: Pipeline) -> str:
-    if model.graph is None:
-        raise BadRequestError(f"pipeline '{model.name}' names no graph; add 'graph:' to the file or give one")
-    return model.graph
+def permitted(workspace: Workspace, actor: str | None, branch: str) -> tuple[Workspace, str | None]:
+    """The workspace as an actor may load it, and who that is. It is asked before Spark is started: a caller who may
+    not write learns it at once."""
+    author = workspace.author(actor)
+    allowed = workspace.acting(PolicyAction.CHANGE, branch)
+    allowed.require(author, PolicyAction.CHANGE, branch)
+    allowed.refuse_narrowed("a pipeline")
+    return allowed, author
 
 
 @contextmanager
@@ -111,6 +113,7 @@ class _Run:
     progress: Progress | None
     dry_run: bool = False
     embedding: EmbeddingConfig | None = None
+    skip_empty: bool = False
     run_id: str = field(default_factory=new_run_id)
     _ingested: dict[str, Ingested] = field(default_factory=dict)
     _indexes: dict[str, RowIndex] = field(default_factory=dict)
@@ -126,6 +129,8 @@ class _Run:
         self.quarantine: str | None = None
 
     def to_commit(self, run_key: str | None, *, force: bool) -> PipelineReport:
+        if run_key is not None and (done := self._earlier_run(run_key)) is not None:
+            return self._report(done, run_key)
         with self.stages.stage("read", ", ".join(self.model.sources)):
             self.frames = SourceFrames(self.spark, self.model)
             key = run_key or (None if force else self._fingerprint())
@@ -154,12 +159,20 @@ class _Run:
         if (done := already_published(txn)) is not None:
             return self._report(done, key)
         plan = self.prepare(txn)
-        if self.dry_run:
+        if self.dry_run or self._is_nothing(plan):
             self._discard()
             return self._report(None, key)
         again = None if self.model.mode is LoadMode.OVERWRITE else self.prepare
         with self.stages.stage("publish"):
             return self._report(self.workspace.publish(txn, plan, again), key)
+
+    def _earlier_run(self, run_key: str) -> PublishedCommit | None:
+        """What a run of this name did. Its inputs may be gone since, and its mappings may not fit the schema now."""
+        try:
+            intent = Intent(kind="pipeline", actor=self.actor, idempotency_key=run_key)
+            return already_published(self.workspace.begin(self.model.branch, intent))
+        except BranchNotFoundError:
+            return None
 
     def release(self) -> None:
         """Let go of what Spark kept for the run."""
@@ -175,6 +188,9 @@ class _Run:
         for ingested in self._ingested.values():
             ingested.fragments.discard()
 
+    def _is_nothing(self, plan: PublishPlan) -> bool:
+        return self.skip_empty and not plan.staged
+
     def _on_new_branch(self, key: str | None) -> PipelineReport:
         base = self.model.base or ""
         self.workspace.require(self.actor, PolicyAction.BRANCH_CREATE, base.strip(), self.model.branch.strip())
@@ -182,7 +198,12 @@ class _Run:
             self.prepare(self.workspace.begin(base, self.intent))
             self._discard()
             return self._report(None, key, created=True)
-        published = self.workspace.commit_on_new_branch(self.model.branch, base, self.prepare, self.intent)
+
+        def prepare(txn: WriteTxn) -> PublishPlan | None:
+            plan = self.prepare(txn)
+            return None if self._is_nothing(plan) else plan
+
+        published = self.workspace.commit_on_new_branch(self.model.branch, base, prepare, self.intent)
         return self._report(published, key, created=True)
 
     def prepare(self, txn: WriteTxn) -> PublishPlan:
@@ -268,7 +289,7 @@ class _Run:
             if self.dry_run:
                 return
             self.quarantine = f"{self.model.resolved(self.model.quality.quarantine or '')}/{self.run_id}"
-            with_positions(rejected, indexes).coalesce(1).write.mode("overwrite").json(hadoop_uri(self.quarantine))
+            with_positions(rejected, indexes).write.mode("overwrite").json(hadoop_uri(self.quarantine))
 
     def _row_indexes(self, rejected: DataFrame) -> dict[str, RowIndex]:
         for row in rejected.select("source").distinct().collect():

@@ -52,7 +52,7 @@ def csv_dialect(options: Mapping[str, str]) -> CsvDialect:
     quote = given.get("quote", '"')
     if (escape := given.get("escape", quote)) != quote:
         raise BadRequestError(f"a CSV source can't have escape: {escape!r}; {_REMEDIES['escape']}")
-    if (header := given.get("header", "false").lower()) not in ("true", "false"):
+    if (header := given.get("header", "true").lower()) not in ("true", "false"):
         raise BadRequestError(f"the CSV option header must be true or false, not '{header}'")
     dialect = CsvDialect(
         delimiter=_either(given, _DELIMITER, ","),

@@ -22,6 +22,8 @@ CSV_FORMAT = "csv"
 GRAPH_FORMAT = "graph"
 LANCE_FORMAT = "lance"
 DEFAULT_MAX_REJECTED = 1_000
+_ENDS = {"src": "from", "dst": "to"}
+"""The settings of an edge that say where it begins and ends, and the columns of the row kernel they become."""
 
 
 class OnError(StrEnum):
@@ -137,12 +139,8 @@ class Pipeline:
             return path
         return str(Path(self.directory) / path)
 
-    def with_target(self, *, graph: str | None = None, branch: str | None = None, mode: str | None = None) -> Pipeline:
-        changed = self
-        if graph is not None:
-            changed = replace(changed, graph=graph)
-        if branch is not None:
-            changed = replace(changed, branch=branch)
+    def with_target(self, *, branch: str | None = None, mode: str | None = None) -> Pipeline:
+        changed = self if branch is None else replace(self, branch=branch)
         return changed if mode is None else replace(changed, mode=LoadMode(mode))
 
 
@@ -256,6 +254,7 @@ def _mapping(
         for column, expression in given["select"].mapping().items():
             places[f"{kind[:-1]}:{name}.{column}"] = expression
             select[column] = expression.text() or "null"
+    places.update({f"{kind[:-1]}:{name}.{end}": given[key] for key, end in _ENDS.items() if key in given})
     source = _text(given, "from")
     if source is not None and source not in sources:
         hint = did_you_mean(source, sources) or f"sources: {', '.join(sources)}"
@@ -307,7 +306,7 @@ def _spark(located: Located) -> SparkSettings:
 
 def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
     """Raise for every mapping that the schema can't take."""
-    complaints = _Complaints(pipeline.places)
+    complaints = Complaints(pipeline.places)
     for mapping in pipeline.mappings:
         types: Mapping[str, TableType] = catalog.edges if mapping.is_edge else catalog.nodes
         type_ = types.get(mapping.type_name)
@@ -335,7 +334,7 @@ def check_against(pipeline: Pipeline, catalog: Catalog) -> None:
     complaints.raise_any()
 
 
-class _Complaints:
+class Complaints:
     """Findings about a model: with lines when it came from a file, as one plain error otherwise."""
 
     def __init__(self, places: Mapping[str, Located]) -> None:

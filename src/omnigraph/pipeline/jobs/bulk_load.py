@@ -21,7 +21,7 @@ from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BranchNotFoundError
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.pipeline.datasource.read import type_named
-from omnigraph.pipeline.execution.run import run
+from omnigraph.pipeline.execution.run import permitted, run
 from omnigraph.pipeline.file.model import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.sources.sources import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
@@ -53,7 +53,8 @@ def load_on_spark(
 
     `embed` computes every `@embed` vector that is missing.
     """
-    state = _target(graph.workspace, branch, base)  # what is wrong with the target is known before Java starts
+    permitted(graph._workspace, actor, branch)
+    state = _target(graph._workspace, branch, base)  # what is wrong with the target is known before Java starts
     type_ = None if type_name is None else type_named(state, type_name)
     names = ["data", *(f"data_{number}" for number in range(2, len(inputs) + 1))]
     sources = {name: Source(name, i.format, i.path, i.options) for name, i in zip(names, inputs, strict=True)}
@@ -75,8 +76,8 @@ def load_on_spark(
             sources = {name: source for name, source in sources.items() if columns[name]}
             mappings = tuple(_by_name(type_, source, columns[name]) for name, source in sources.items())
             pipeline = replace(pipeline, sources=sources, mappings=mappings)
-        report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress)
-    return _receipt(graph.workspace, report, base)
+        report = run(pipeline, graph=graph, spark=session, actor=actor, force=True, progress=progress, skip_empty=True)
+    return _receipt(graph._workspace, report, base, graph._workspace.author(actor))
 
 
 def _embed_steps(catalog: Catalog, type_: TableType | None) -> Iterator[EmbedStep]:
@@ -108,9 +109,7 @@ def _quoted(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
-def _receipt(workspace: Workspace, report: PipelineReport, base: str | None) -> LoadReceipt:
-    if report.commit_id is None:
-        raise AssertionError("a run that is not a dry run ends with a commit")
+def _receipt(workspace: Workspace, report: PipelineReport, base: str | None, actor: str | None) -> LoadReceipt:
     loaded = {"node": dict[str, int](), "edge": dict[str, int]()}
     for counts in report.types:
         kind, _, name = counts.type_key.partition(":")
@@ -122,5 +121,6 @@ def _receipt(workspace: Workspace, report: PipelineReport, base: str | None) -> 
         mode=load_mode(report.mode),
         nodes_loaded=loaded["node"],
         edges_loaded=loaded["edge"],
-        commit=receipt_of(workspace.commit_entry(report.commit_id)),
+        actor_id=actor,
+        commit=None if report.commit_id is None else receipt_of(workspace.commit_entry(report.commit_id)),
     )

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.api.enums import PolicyAction
+from omnigraph.api.enums import Dates, PolicyAction
 from omnigraph.api.export import ExportedFile
 from omnigraph.api.pipeline import Progress
 from omnigraph.engine.bulk.entity_records import EntityRecords
@@ -27,14 +27,19 @@ from omnigraph.language.catalog import TableType
 from omnigraph.pipeline.checks.table_frames import scan_frame
 from omnigraph.pipeline.datasource.read import type_named, type_scan
 from omnigraph.pipeline.execution.report import Stages
+from omnigraph.pipeline.file.model import SparkSettings
 from omnigraph.pipeline.sources.sources import hadoop_uri, spark_errors
+from omnigraph.pipeline.spark.session import spark_session
 from omnigraph.pipeline.spark.tasks import on_executors
 
 _LINES_PER_BATCH: Final = 4_096
-# Without these, Spark writes quotes in a way of its own and cuts spaces off.
+# Without these, Spark writes quotes in a way of its own and cuts spaces off. Nothing is null, and two
+# quotes are an empty text.
 _RFC_4180: Final = {
     "header": "true",
     "escape": '"',
+    "nullValue": "",
+    "emptyValue": '""',
     "ignoreLeadingWhiteSpace": "false",
     "ignoreTrailingWhiteSpace": "false",
 }
@@ -50,8 +55,11 @@ class BulkFormat(StrEnum):
     JSON = "json"
 
 
+_SPARK_FORMATS: Final = {BulkFormat.NDJSON: "text"}
+
+
 def export_types(
-    spark: SparkSession,
+    spark: SparkSession | None,
     graph: GraphHandle,
     directory: str,
     *,
@@ -61,43 +69,50 @@ def export_types(
     snapshot: str | None = None,
     version: int | None = None,
     at: datetime | None = None,
+    epoch: bool = False,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> list[ExportedFile]:
-    """Write `<directory>/nodes/<Type>` and `<directory>/edges/<Type>`; refuses to write over anything."""
+    """Write `<directory>/nodes/<Type>` and `<directory>/edges/<Type>`. What exists is replaced only with `force`.
+
+    Dates and times of records are texts of ISO 8601; with `epoch`, days and milliseconds since 1970. Without a session,
+    Spark is started when everything is checked and allowed.
+    """
     try:
         chosen_format = BulkFormat(format)
     except ValueError:
         raise BadRequestError(f"unknown export format '{format}'; use one of: {', '.join(BulkFormat)}") from None
-    if "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
-        raise BadRequestError(f"'{directory}' is not empty; export into a new directory")
-    state = graph.workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
+    if not force and "://" not in directory and Path(directory).exists() and any(Path(directory).iterdir()):
+        raise BadRequestError(f"'{directory}' is not empty; export into a new directory, or replace it with --force")
+    state = graph._workspace.snapshot(branch, snapshot=snapshot, version=version, at=at).acting(PolicyAction.EXPORT)
     state.refuse_narrowed("an export on Spark")
     chosen = [type_named(state, name) for name in (types or state.types())]
     stages = Stages(progress)
+    mode = "overwrite" if force else "errorifexists"
     written = []
-    for type_ in chosen:
-        place = f"{directory.rstrip('/')}/{type_.kind}s/{type_.name}"
-        with stages.stage("export", type_.type_key), spark_errors(type_.type_key):
-            _write(spark, state, type_, chosen_format, place)
-        written.append(ExportedFile(type_.type_key, place, state.count(type_.type_key)))
+    with spark_session(SparkSettings(), "omnigraph export", spark) as session:
+        for type_ in chosen:
+            place = f"{directory.rstrip('/')}/{type_.kind}s/{type_.name}"
+            with stages.stage("export", type_.type_key), spark_errors(type_.type_key):
+                frame = _frame(session, state, type_, chosen_format, Dates.EPOCH if epoch else Dates.ISO)
+                path = hadoop_uri(place) if "://" in place else str(Path(place).absolute())
+                options = _RFC_4180 if chosen_format is BulkFormat.CSV else {}
+                frame.write.format(_SPARK_FORMATS.get(chosen_format, format)).options(**options).mode(mode).save(path)
+            written.append(ExportedFile(type_.type_key, place, state.count(type_.type_key)))
     return written
 
 
-def _write(spark: SparkSession, state: Snapshot, type_: TableType, format: BulkFormat, place: str) -> None:
-    path = hadoop_uri(place) if "://" in place else str(Path(place).absolute())
+def _frame(spark: SparkSession, state: Snapshot, type_: TableType, format: BulkFormat, dates: Dates) -> DataFrame:
     if format is BulkFormat.NDJSON:
-        _records(spark, state, type_).write.mode("errorifexists").text(path)
-        return
-    rows = scan_frame(spark, type_scan(state, type_))
-    options = _RFC_4180 if format is BulkFormat.CSV else {}
-    rows.write.format(format.value).options(**options).mode("errorifexists").save(path)
+        return _records(spark, state, type_, dates)
+    return scan_frame(spark, type_scan(state, type_))
 
 
-def _records(spark: SparkSession, state: Snapshot, type_: TableType) -> DataFrame:
+def _records(spark: SparkSession, state: Snapshot, type_: TableType, dates: Dates) -> DataFrame:
     groups = type_scan(state, type_).groups()
     if not groups:
         return spark.createDataFrame([], "value string")
-    task = _LinesTask(EntityRecords.of(state, type_), tuple(groups))
+    task = _LinesTask(EntityRecords.of(state, type_, dates=dates), tuple(groups))
     return on_executors(spark, len(groups), task.batches, "value string")
 
 

@@ -22,16 +22,19 @@ from omnigraph.engine.workspace import GraphHandle
 from omnigraph.engine.write.publish import Intent
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError
+from omnigraph.language.source import did_you_mean
 from omnigraph.pipeline.execution.index_tasks import index_tables
 from omnigraph.pipeline.execution.report import Stages
+from omnigraph.pipeline.file.model import SparkSettings
 from omnigraph.pipeline.sources.sources import spark_errors
+from omnigraph.pipeline.spark.session import spark_session
 from omnigraph.pipeline.spark.tasks import texts_of
 
 TARGET_ROWS: Final = 1 << 20
 
 
 def optimize_on_spark(
-    spark: SparkSession,
+    spark: SparkSession | None,
     graph: GraphHandle,
     branch: str = "main",
     *,
@@ -41,21 +44,22 @@ def optimize_on_spark(
     progress: Progress | None = None,
 ) -> OptimizeReport:
     """Compact the tables of a branch and make their indexes whole. Refused when a writer changes those tables."""
-    stages, author = Stages(progress), graph.workspace.author(actor)
-    workspace = graph.workspace.acting(PolicyAction.ADMIN)
+    stages, author = Stages(progress), graph._workspace.author(actor)
+    workspace = graph._workspace.acting(PolicyAction.ADMIN)
     txn = workspace.begin(branch, Intent(kind="optimize", actor=author))
     known = table_types(txn.snapshot.catalog)
     if types is not None and (unknown := sorted(set(types) - known.keys())):
-        raise BadRequestError(f"unknown type '{unknown[0]}'; write node:<Type> or edge:<Type>")
+        hint = did_you_mean(unknown[0], known) or "write node:<Type> or edge:<Type>"
+        raise BadRequestError(f"unknown type '{unknown[0]}'; {hint}")
     chosen = {key: type_ for key, type_ in known.items() if types is None or key in types}
     before = {key: txn.base.tables[key] for key in chosen}
-    with spark_errors("optimize"):
+    with spark_session(SparkSettings(), "omnigraph optimize", spark) as session, spark_errors("optimize"):
         with stages.stage("compact", f"{len(chosen)} tables"):
             compaction = BulkCompaction(txn.resources, before, target_rows)
-            compacted = compaction.staged(texts_of(spark, [task.run for task in compaction.tasks]))
+            compacted = compaction.staged(texts_of(session, [task.run for task in compaction.tasks]))
         with stages.stage("index"):
             latest = {key: (type_, compacted[key].state) for key, type_ in chosen.items()}
-            indexed = index_tables(spark, txn.resources, latest)
+            indexed = index_tables(session, txn.resources, latest)
     after = {key: indexed.get(key, table.state) for key, table in compacted.items()}
     plan = same_content_plan(before, after)
     published = None

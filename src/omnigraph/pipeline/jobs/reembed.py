@@ -50,8 +50,8 @@ def reembed(
     changed are embedded again. `index` brings the declared indexes of the type to full coverage in the same commit.
     """
     told = {"embed.property": f"{type_name}.{property}"}
-    author = graph.workspace.author(actor)
-    workspace = graph.workspace.acting(PolicyAction.CHANGE, branch)
+    author = graph._workspace.author(actor)
+    workspace = graph._workspace.acting(PolicyAction.CHANGE, branch)
     workspace.require(author, PolicyAction.CHANGE, branch)
     workspace.refuse_narrowed("embedding a type")
     intent = Intent(kind="pipeline", actor=author, message=f"embed {type_name}.{property}", details=told)

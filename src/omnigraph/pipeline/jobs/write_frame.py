@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.pipeline import PipelineReport, Progress
 from omnigraph.engine.bulk.run_keys import new_run_id
-from omnigraph.engine.workspace import GraphHandle, opened
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.engine.write.load import load_mode
 from omnigraph.errors import BadRequestError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import TableType
@@ -50,7 +51,7 @@ def write_frame(
     frame.createGlobalTempView(view)
     try:
         with opened(graph) as workspace:
-            type_ = type_named(workspace.snapshot(branch), type_name)
+            type_ = type_named(_typing_state(workspace, branch, run_key), type_name)
         pipeline = Pipeline(
             name=f"{type_.name} from a DataFrame",
             sources={_SOURCE: Source(_SOURCE, sql=f"select * from global_temp.{view}")},
@@ -78,6 +79,13 @@ def write_frame(
         raise
     finally:
         frame.sparkSession.catalog.dropGlobalTempView(view)
+
+
+def _typing_state(workspace: Workspace, branch: str, run_key: str | None) -> Snapshot:
+    """The state whose schema has the type: the head, or what a run of this name made, which may be long ago."""
+    head = workspace.snapshot(branch)
+    earlier = None if run_key is None else head.entry.with_key(run_key)
+    return head if earlier is None else workspace.snapshot(branch, version=earlier.version)
 
 
 def _mapping(type_: TableType, columns: Sequence[str]) -> TypeMapping:

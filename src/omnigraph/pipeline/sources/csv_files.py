@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, csv_cuts
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, csv_cuts, refuse_other_columns
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.execution.ingest import INTERNAL_COLUMNS, PARTITION_BITS, ROW_COLUMN
 from omnigraph.pipeline.sources.input_files import InputFile, Listing
@@ -177,13 +177,7 @@ class CsvFiles:
         """Every file must have the columns of the first, in whatever order; by position where there is no header."""
         if not self.dialect.header:
             reader.header = list(self.columns)
-        lacking, more = set(self.columns) - set(reader.header), set(reader.header) - set(self.columns)
-        if lacking or more:
-            differs = [f"it has no '{name}'" for name in sorted(lacking)] + [f"it has '{n}'" for n in sorted(more)]
-            raise BadRequestError(
-                f"its columns are not those of {self.parts[0].file.shown}: {', '.join(differs)}; "
-                "make it a source of its own"
-            )
+        refuse_other_columns(reader.header, self.columns, self.parts[0].file.shown)
 
 
 @contextmanager

@@ -5,17 +5,19 @@ A local file is opened by whichever machine runs a task, as Spark does it. All o
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
+from omnigraph.api.local_files import NOT_READ_HERE, PIECE_BYTES, compression_of, local_pieces
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructField
 
@@ -23,9 +25,6 @@ LISTING_OPTIONS: Final = (
     "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter", "basePath", "ignoreMissingFiles",
 )  # fmt: skip
 _LISTED: Final = ("path", "length", "modificationTime", "content")
-_PIECE_BYTES: Final = 4 << 20
-_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
-_READABLE: Final = (".gz", ".bz2", ".zst", ".deflate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +47,16 @@ class InputFile:
 
     @property
     def compression(self) -> str | None:
-        return next((suffix for suffix in _COMPRESSED if self.uri.endswith(suffix)), None)
+        return compression_of(self.uri)
 
     @property
     def is_readable(self) -> bool:
         """Whether `pieces` can give its content."""
-        return self.path is not None and (self.compression is None or self.compression in _READABLE)
+        return self.path is not None and self.compression not in NOT_READ_HERE
 
     def pieces(self) -> Iterator[bytes]:
         """The content, some megabytes at a time, decompressed."""
-        if self.compression is None:
-            yield from self.raw_pieces()
-            return
-        with self._errors():
-            yield from _decompressed(self.path or "", self.compression)
+        return self.raw_pieces() if self.compression is None else local_pieces(self.path or "")
 
     def raw_pieces(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         """The bytes of the file, or of a part of it, as they are."""
@@ -69,19 +64,32 @@ class InputFile:
         with self._errors(), open(self.path or "", "rb") as file:
             file.seek(start)
             while left > 0:
-                piece = file.read(min(_PIECE_BYTES, left))
+                piece = file.read(min(PIECE_BYTES, left))
                 if not piece:
                     raise BadRequestError(f"{self.shown}: it became shorter while it was read")
                 left -= len(piece)
                 yield piece
 
+    def lines_of_rows(self, rows: Collection[int], dialect: CsvDialect | None) -> dict[int, int]:
+        """The line that each of these rows begins on. Rows are records of a CSV file, else lines that are not blank.
+        The file is read up to the last of them."""
+        found: dict[int, int] = {}
+        wanted, before = set(rows), 0
+        for lines in _first_lines(self, dialect):
+            here = [row for row in wanted if row <= before + len(lines)]
+            found.update((row, int(lines[row - before - 1])) for row in here)
+            wanted.difference_update(here)
+            before += len(lines)
+            if not wanted:
+                break
+        return found
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise BadRequestError(f"can't read {self.shown}: {reason}") from error
+        except OSError as error:
+            raise BadRequestError(f"can't read '{self.shown}': {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +111,12 @@ def listed(spark: SparkSession, path: str, options: Mapping[str, str]) -> Listin
     return Listing(tuple(sorted(files, key=lambda file: file.uri)), partition)
 
 
-def _decompressed(path: str, compression: str) -> Iterator[bytes]:
-    if compression == ".deflate":
-        with open(path, "rb") as raw:
-            yield from _inflated(raw)
+def _first_lines(file: InputFile, dialect: CsvDialect | None) -> Iterator[Sequence[int] | NDArray[np.int64]]:
+    if dialect is not None:
+        yield from CsvReader(file.pieces(), dialect).first_lines()
         return
-    with _opened(path, compression) as file:
-        while piece := file.read(_PIECE_BYTES):
-            yield piece
-
-
-def _inflated(file: IO[bytes]) -> Iterator[bytes]:
-    inflate = zlib.decompressobj()
-    while piece := file.read(_PIECE_BYTES):
-        while piece:
-            yield inflate.decompress(piece, _PIECE_BYTES)
-            piece = inflate.unconsumed_tail
-    if not inflate.eof:
-        raise EOFError("the compressed data end too soon")
-
-
-def _opened(path: str, compression: str) -> Any:
-    if compression == ".gz":
-        return gzip.open(path, "rb")
-    if compression == ".bz2":
-        return bz2.open(path, "rb")
-    import pyarrow as pa
-
-    return pa.input_stream(path, compression="zstd")
+    line, rest = 0, b""
+    for piece in chain(file.pieces(), (b"\n",)):
+        *whole, rest = (rest + piece).split(b"\n")
+        yield [number for number, text in enumerate(whole, line + 1) if text.strip()]
+        line += len(whole)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every Spark program uses)
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.execution.ingest import (
     CORRUPT_COLUMN,
@@ -31,10 +33,10 @@ from omnigraph.pipeline.execution.ingest import (
     TEXT_COLUMN,
 )
 from omnigraph.pipeline.file.csv_options import csv_dialect
-from omnigraph.pipeline.file.model import CSV_FORMAT, LANCE_FORMAT, Pipeline, Source, TypeMapping
+from omnigraph.pipeline.file.model import CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT, Pipeline, Source, TypeMapping
 from omnigraph.pipeline.sources.csv_files import CsvFiles
 from omnigraph.pipeline.sources.fingerprints import Digests
-from omnigraph.pipeline.sources.input_files import Listing, listed
+from omnigraph.pipeline.sources.input_files import InputFile, Listing, listed
 from omnigraph.pipeline.sources.lance_datasets import LanceSource, spelled
 from omnigraph.pipeline.sources.parquet_files import ParquetFiles, local_path, plain_column
 from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
@@ -76,6 +78,24 @@ class RowIndex:
 
     source: str
     spans: tuple[Span, ...]
+    format: str = ""
+    dialect: CsvDialect | None = None
+
+    def lines(self, numbers: Iterable[int]) -> dict[int, int]:
+        """The lines of files on which rows begin, where this machine has the files. Reads each of them up to its last
+        row, so it is asked for rows that are reported and no others."""
+        places = {number: self.position(number) for number in numbers}
+        if self.format == GRAPH_FORMAT:
+            return {number: at.row for number, at in places.items()}  # every line is a row, also a blank one
+        by_file: dict[str, dict[int, int]] = {}
+        for number, at in places.items() if self.format in (CSV_FORMAT, _JSON_FORMAT) else ():
+            if at.file is not None:
+                by_file.setdefault(at.file, {})[at.row] = number
+        found: dict[int, int] = {}
+        for path, rows in by_file.items():
+            if os.path.isfile(path) and (file := InputFile(f"file:{path}", os.path.getsize(path), 0)).is_readable:
+                found.update((rows[row], line) for row, line in file.lines_of_rows(rows, self.dialect).items())
+        return found
 
     def position(self, number: int) -> Position:
         at = bisect.bisect_right([span.first for span in self.spans], number) - 1
@@ -205,8 +225,9 @@ class SourceFrames:
         """From row numbers to places; one pass over the source that counts rows, where nobody knows them."""
         parts: Sequence[tuple[str, int]]
         if (csv := self._csv.get(name)) is not None:
-            parts = [(part.file.shown, part.before) for part in csv.parts]
-        elif (parquet := self._parquet.get(name)) is not None:
+            spans = (Span(n << PARTITION_BITS, part.file.shown, part.before) for n, part in enumerate(csv.parts))
+            return RowIndex(name, tuple(spans), CSV_FORMAT, csv.dialect)
+        if (parquet := self._parquet.get(name)) is not None:
             parts = [(part.file, part.before) for part in parquet.parts]
         else:
             return self._counted_index(name)
@@ -242,7 +263,9 @@ class SourceFrames:
             file = path
             spans.append(Span(first, path, before))
             before += count
-        return RowIndex(name, tuple(sorted(spans, key=lambda span: span.first)))
+        source = self._pipeline.sources[name]
+        is_by_line = source.options.get("multiLine", "false").lower() != "true"
+        return RowIndex(name, tuple(sorted(spans, key=lambda span: span.first)), source.format if is_by_line else "")
 
     def fingerprint(self, name: str, digests: Digests) -> str | None:
         """A digest of what a source reads: the contents of its files, or a query. None when it can't be looked at."""

@@ -12,6 +12,7 @@ from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError
 from omnigraph.server.answers import Answer, AnyAnswer, StreamAnswer, error_answer, with_headers
 from omnigraph.server.blob_delivery import Delivery, delivery
 from omnigraph.server.call import Call, checked_point, handles
+from omnigraph.server.row_streams import WHOLE_BYTES
 
 
 @handles("getBlob")
@@ -22,7 +23,7 @@ def get_blob(call: Call) -> AnyAnswer:
         point = checked_point(parameters.point)
     except BadRequestError as error:
         raise BadRequestError(f"{call.route.bad_parameters}: {error}") from None
-    found = blob_in(call.whole.workspace, call.state(point), cell, point)
+    found = blob_in(call.whole._workspace, call.state(point), cell, point)
     snapshot = {SNAPSHOT_HEADER: found.resolved_target}
     if isinstance(found.content, ExternalBlob):
         return _redirect(found.content, snapshot)
@@ -50,8 +51,12 @@ def _managed(call: Call, content: ManagedBlob, snapshot: dict[str, str]) -> AnyA
         return Answer(status=304, media=None, headers={**headers, "Content-Length": str(content.length)})
     if part.status == 206:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{content.length}"
-    chunks = iter(()) if call.is_head else _pieces(content, part)
-    return StreamAnswer(chunks, Media.BYTES, part.status, headers, length=part.length)
+    if call.is_head:
+        return StreamAnswer(iter(()), Media.BYTES, part.status, headers, length=part.length)
+    if part.length <= WHOLE_BYTES:
+        return Answer(b"".join(_pieces(content, part)), part.status, Media.BYTES, headers)
+    close = call.services.budgets.open_stream(call.actor)
+    return StreamAnswer(_pieces(content, part), Media.BYTES, part.status, headers, length=part.length, release=close)
 
 
 def _pieces(content: ManagedBlob, part: Delivery) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from omnigraph.server.call import Call, branch_name, handles
 def get_commit_changes(call: Call) -> AnyAnswer:
     parameters: CommitChangesParameters = call.parameters
     commit_id = call.path["commit_id"].strip()
-    state = call.whole.workspace.snapshot(snapshot=commit_id)
+    state = call.whole._workspace.snapshot(snapshot=commit_id)
     if not call.decision(PolicyAction.READ, state.entry.branch).allowed:
         raise NotFoundError(f"commit '{commit_id}' not found: it is on no branch of this graph")
     state = state.through(call.sight(PolicyAction.READ, state.entry.branch))
@@ -42,7 +42,7 @@ def require_feed(call: Call) -> None:
 def polled(call: Call, parameters: ChangeFeedParameters) -> ChangePoll:
     """One poll of a branch's feed, for an actor who may follow it."""
     branch = branch_name(parameters.branch)
-    return call.whole.through(call.sight(PolicyAction.READ, branch)).poll_changes(
+    return call.whole._through(call.sight(PolicyAction.READ, branch)).poll_changes(
         branch=branch,
         start=parameters.start,
         cursor=parameters.cursor,

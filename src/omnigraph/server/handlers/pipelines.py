@@ -22,7 +22,7 @@ def list_pipelines(call: Call) -> AnyAnswer:
     last: dict[str, CommitReceipt] = {}
     for branch, names in by_branch.items():
         if branch == MAIN or call.decision(PolicyAction.READ, branch).allowed:
-            last |= served.runs.last(call.whole.workspace, branch, names)
+            last |= served.runs.last(call.whole._workspace, branch, names)
     told = (
         ServedPipeline(pipeline.name, pipeline.branch, pipeline.digest, last.get(pipeline.name))
         for pipeline in sorted(served.pipelines, key=lambda pipeline: pipeline.name)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
+import msgspec
+
 from omnigraph.api.branches import BranchList
-from omnigraph.api.enums import PolicyAction
+from omnigraph.api.enums import EntityKind, PolicyAction
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreviewRequest
-from omnigraph.api.parameters import CommitsParameters, EntityParameters, HistoryParameters, PointParameters
+from omnigraph.api.parameters import (
+    CommitsParameters,
+    CountParameters,
+    EntityParameters,
+    HistoryParameters,
+    PointParameters,
+)
 from omnigraph.api.query import (
     LegacyReadOutput,
     LegacyReadRequest,
@@ -21,19 +30,21 @@ from omnigraph.api.query import (
 )
 from omnigraph.api.routes import QUERY_HEADER, Media
 from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
+from omnigraph.api.snapshots import EntityCount
 from omnigraph.engine.history.commits import summary
 from omnigraph.engine.listing import listing
+from omnigraph.engine.query.entity import count_entities as count_entities_of
 from omnigraph.engine.query.entity import read_entity
-from omnigraph.engine.query.read import Asked, explain_query, profile_query, run_query, stream_query
-from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.query.read import Asked, explain_query, profile_query, stream_query
+from omnigraph.engine.query.result import QueryStream
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
-from omnigraph.errors import EntityNotFoundError, ResourceLimitError
+from omnigraph.errors import EntityNotFoundError
 from omnigraph.server.answers import Answer, AnyAnswer, json_answer
 from omnigraph.server.call import Call, branch_name, checked_point, handles
 from omnigraph.server.handlers.streaming import stream_answer
 from omnigraph.server.negotiation import chosen_media
-from omnigraph.server.row_streams import row_chunks, small
+from omnigraph.server.row_streams import json_array, row_chunks, small
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
 """Any mention of the function. White space and comments may stand before its brackets."""
@@ -59,12 +70,10 @@ def answer_query(call: Call, request: QueryRequest, *, legacy: bool = False) -> 
     media = chosen_media(call.headers.get("accept"), call.route.media)
 
     def run(state: Snapshot) -> AnyAnswer:
+        rows = stream_query(state, target, asked, call.read_options())
         if media is not Media.JSON:
-            return _streamed(call, state, stream_query(state, target, asked, call.read_options()), media)
-        result = run_query(state, target, asked, call.read_options())
-        _refuse_too_many(call, result)
-        output = result.read_output()
-        return json_answer(_without_commit(output) if legacy else output, call.saw(state))
+            return _streamed(call, state, rows, media)
+        return json_answer(_output(rows, call.limits.result_rows, legacy=legacy), call.saw(state))
 
     return call.read(point, run, immutable=_READS_THE_CLOCK.search(request.query) is None, text=request.query)
 
@@ -77,13 +86,16 @@ def _streamed(call: Call, state: Snapshot, rows: QueryStream, media: Media) -> A
     return stream_answer(call, chunks, media, headers, last_line_tells_error=media is Media.NDJSON)
 
 
-def _without_commit(output: ReadOutput) -> LegacyReadOutput:
-    return LegacyReadOutput(
-        query_name=output.query_name,
-        target=output.target,
-        row_count=output.row_count,
-        columns=output.columns,
-        rows=output.rows,
+def _output(rows: QueryStream, most_rows: int, *, legacy: bool) -> ReadOutput | LegacyReadOutput:
+    """The rows are in it as the JSON that they become: as Python values they would take many times as much memory."""
+    encoded, count = json_array(rows, most_rows)
+    shape = LegacyReadOutput if legacy else partial(ReadOutput, graph_commit_id=rows.graph_commit_id)
+    return shape(
+        query_name=rows.query_name,
+        target=rows.target,
+        row_count=count,
+        columns=tuple(rows.columns),
+        rows=msgspec.Raw(encoded),  # type: ignore[arg-type]
     )
 
 
@@ -111,17 +123,6 @@ def profile(call: Call) -> AnyAnswer:
     return call.read(point, run, immutable=False)
 
 
-def _refuse_too_many(call: Call, result: QueryResult) -> None:
-    limit = call.limits.result_rows
-    if result.num_rows > limit:
-        raise ResourceLimitError(
-            "query result rows",
-            limit,
-            result.num_rows,
-            f"ask for a stream with 'Accept: {Media.NDJSON}', add a limit to the query, or raise --result-rows",
-        )
-
-
 @handles("getSnapshot")
 def get_snapshot(call: Call) -> AnyAnswer:
     parameters: PointParameters = call.parameters
@@ -145,10 +146,23 @@ def get_entity(call: Call) -> AnyAnswer:
     kind, name = parameters.entity, parameters.type
 
     def run(state: Snapshot) -> AnyAnswer:
-        type_key = state.catalog.type_named(name).type_key if kind is None else f"{kind}:{name}"
-        found = read_entity(state, type_key, parameters.id)
+        type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
+        found = read_entity(state, type_, parameters.id)
         if found is None:
-            raise EntityNotFoundError(type_key.replace(":", " "), parameters.id)
+            raise EntityNotFoundError(type_.type_key.replace(":", " "), parameters.id)
+        return json_answer(found, call.saw(state))
+
+    return call.read(parameters.point, run)
+
+
+@handles("countEntities")
+def count_entities(call: Call) -> AnyAnswer:
+    parameters: CountParameters = call.parameters
+    kind, name = parameters.entity, parameters.type
+
+    def run(state: Snapshot) -> AnyAnswer:
+        type_ = state.catalog.type_named(name if kind is None else f"{kind}:{name}")
+        found = EntityCount(EntityKind(type_.kind), type_.name, count_entities_of(state, type_))
         return json_answer(found, call.saw(state))
 
     return call.read(parameters.point, run)
@@ -172,12 +186,12 @@ def list_commits(call: Call) -> AnyAnswer:
 @handles("getCommit")
 def get_commit(call: Call) -> AnyAnswer:
     call.require(PolicyAction.READ)
-    return json_answer(receipt_of(call.whole.workspace.commit_entry(call.path["commit_id"].strip())))
+    return json_answer(receipt_of(call.whole._workspace.commit_entry(call.path["commit_id"].strip())))
 
 
 @handles("getCommitSummary")
 def get_commit_summary(call: Call) -> AnyAnswer:
-    state = call.whole.workspace.snapshot(snapshot=call.path["commit_id"].strip())
+    state = call.whole._workspace.snapshot(snapshot=call.path["commit_id"].strip())
     return json_answer(summary(call.seen(state)))
 
 
@@ -204,7 +218,7 @@ def preview_merge(call: Call) -> AnyAnswer:
     """Whoever may read both branches may see how they differ."""
     request: MergePreviewRequest = call.body
     source, target = branch_name(request.source), branch_name(request.target)
-    call.require(PolicyAction.READ, source).workspace.refuse_narrowed("the preview of a merge")
+    call.require(PolicyAction.READ, source)._workspace.refuse_narrowed("the preview of a merge")
     graph = call.require(PolicyAction.READ, target)
     return json_answer(graph.preview_merge(source, target, resolutions=request.resolutions or NO_RESOLUTIONS))
 

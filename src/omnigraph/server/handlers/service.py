@@ -42,4 +42,4 @@ def list_graphs(call: Call) -> AnyAnswer:
     serving = call.serving
     call.require_of_server(PolicyAction.GRAPH_LIST)
     graphs = sorted(serving.graphs.values(), key=lambda served: served.graph_id)
-    return json_answer(GraphList(tuple(GraphInfo(served.graph_id, served.graph.uri) for served in graphs)))
+    return json_answer(GraphList(tuple(GraphInfo(served.graph_id, served.public_uri) for served in graphs)))

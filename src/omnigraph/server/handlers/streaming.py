@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from omnigraph.api import wire
 from omnigraph.api.changes import ChangeBaselineRecord, ChangeBaselineRequest
-from omnigraph.api.enums import PolicyAction
+from omnigraph.api.enums import Dates, PolicyAction
 from omnigraph.api.export import ExportRequest
 from omnigraph.api.query import ReadPoint
 from omnigraph.api.routes import Media
@@ -29,12 +29,12 @@ def stream_answer(
     last_line_tells_error: bool = False,
 ) -> AnyAnswer:
     """A stream in one of the slots that its graph has."""
-    slots, observer, graph_id = call.services.streams, call.services.observer, call.served.graph_id
-    slots.take(graph_id)
+    observer, graph_id = call.services.observer, call.served.graph_id
+    close = call.services.budgets.open_stream(call.actor, graph_id)
     observer.stream_opened(graph_id)
 
     def release() -> None:
-        slots.give_back(graph_id)
+        close()
         observer.stream_closed(graph_id)
 
     return StreamAnswer(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
@@ -43,13 +43,14 @@ def stream_answer(
 @handles("export")
 def export(call: Call) -> AnyAnswer:
     request: ExportRequest = call.body
+    dates = request.dates or call.parameters.dates or Dates.EPOCH
 
     def run(state: Snapshot) -> AnyAnswer:
-        lines = (line + b"\n" for line in export_lines(state, request.type_names or ()))
+        lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
         return stream_answer(call, in_chunks(lines), _NDJSON, call.saw(state), last_line_tells_error=True)
 
     point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
-    return call.read(point, run, action=PolicyAction.EXPORT)
+    return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
 
 
 @handles("captureChangeBaseline")
@@ -57,7 +58,7 @@ def capture_baseline(call: Call) -> AnyAnswer:
     request: ChangeBaselineRequest = call.body
     branch = branch_name(request.branch)
     graph = call.require(PolicyAction.EXPORT, branch)
-    baseline = begin_baseline(graph.workspace, branch, request.scope)
+    baseline = begin_baseline(graph._workspace, branch, request.scope)
 
     def lines() -> Iterator[bytes]:
         for line in baseline.lines():

@@ -9,15 +9,28 @@ import msgspec
 
 from omnigraph.api.branches import BranchCreateRequest
 from omnigraph.api.commits import required_commit
-from omnigraph.api.enums import LoadMode, PolicyAction
+from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest
-from omnigraph.api.parameters import LoadParameters
-from omnigraph.api.query import InvokeStoredQueryRequest, QueryRequest
-from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER
+from omnigraph.api.parameters import LoadParameters, RowsParameters
+from omnigraph.api.query import InvokeStoredQueryRequest, QueryRequest, ReadPoint, require_branch, require_kind
+from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER, Media
 from omnigraph.api.schema import SchemaApplyRequest
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.write.load import HOW_TO_CREATE
-from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, NotFoundError, OmniGraphError
+from omnigraph.engine.write.mutate import MutationRequest, earlier_receipt
+from omnigraph.engine.write.mutate import mutate as run_mutation
+from omnigraph.engine.write.row_files import RowFormat, format_named, format_of
+from omnigraph.engine.write.row_input import received_rows
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    ConflictError,
+    IdempotencyKeyReusedError,
+    NotFoundError,
+    OmniGraphError,
+    UnsupportedMediaTypeError,
+)
 from omnigraph.server.answers import AnyAnswer, json_answer
 from omnigraph.server.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
 from omnigraph.server.handlers.reads import answer_query
@@ -48,7 +61,9 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _receipt_answer(receipt: Any) -> AnyAnswer:
+def _receipt_answer(call: Call, receipt: Any) -> AnyAnswer:
+    if hasattr(receipt, "uri"):
+        receipt = msgspec.structs.replace(receipt, uri=call.served.public_uri)
     commit = getattr(receipt, "commit", None)
     return json_answer(receipt, {} if commit is None else {COMMIT_HEADER: commit.id})
 
@@ -75,33 +90,22 @@ def mutate_if_graph_commit(call: Call) -> AnyAnswer:
 
 def _mutate(call: Call, if_commit: str | None) -> AnyAnswer:
     request: ChangeRequest = call.body
-    return _run_mutation(call, request.source, request.chosen_name, request.params, request.branch, if_commit)
-
-
-def _run_mutation(
-    call: Call,
-    source: str,
-    name: str | None,
-    params: dict[str, Any] | None,
-    branch: str | None,
-    if_commit: str | None,
-) -> AnyAnswer:
-    target = branch_name(branch)
-    graph = call.require(PolicyAction.CHANGE, target)
-    key = call.idempotency_key
-    size = size_of(source) + len(msgspec.json.encode(params or {}))
-    receipt = written(
-        call,
-        size,
-        lambda: graph.mutate(
-            source, name, params, branch=target, if_commit=if_commit, actor=call.actor, idempotency_key=key
-        ),
+    target, key = branch_name(request.branch), call.idempotency_key
+    return _run_mutation(
+        call, MutationRequest(request.source, request.chosen_name, request.params, target, if_commit, call.actor, key)
     )
-    return _receipt_answer(receipt)
+
+
+def _run_mutation(call: Call, request: MutationRequest) -> AnyAnswer:
+    graph = call.require(PolicyAction.CHANGE, request.branch)
+    size = size_of(request.source) + len(msgspec.json.encode(request.params or {}))
+    return _receipt_answer(call, written(call, size, lambda: run_mutation(graph._workspace, request)))
 
 
 @handles("invoke_query")
 def invoke_query(call: Call) -> AnyAnswer:
+    if (earlier := _earlier_invocation(call, None)) is not None:
+        return earlier
     stored, request = _stored(call)
     _refuse_condition(call, f"queries/{stored.entry.name}/if-graph-commit")
     if not stored.entry.mutation:
@@ -123,9 +127,9 @@ def invoke_query(call: Call) -> AnyAnswer:
 @handles("invoke_query_if_graph_commit")
 def invoke_query_if_graph_commit(call: Call) -> AnyAnswer:
     expected = _expected_commit(call)
+    if (earlier := _earlier_invocation(call, expected)) is not None:
+        return earlier
     stored, request = _stored(call)
-    if not stored.entry.mutation:
-        raise BadRequestError(f"'{stored.entry.name}' is a read; only stored mutations have a precondition")
     return _invoke_mutation(call, stored, request, expected)
 
 
@@ -135,19 +139,43 @@ def _stored(call: Call) -> tuple[StoredQuerySource, InvokeStoredQueryRequest]:
     stored = call.served.queries.get(call.path["name"])
     if not call.decision(PolicyAction.INVOKE_QUERY).allowed or stored is None:
         raise NotFoundError("stored query not found")
-    name, is_mutation = stored.entry.name, stored.entry.mutation
-    if request.expect_mutation is not None and request.expect_mutation != is_mutation:
-        kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
-        raise BadRequestError(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
+    require_kind(stored.entry.name, stored.entry.mutation, request.expect_mutation)
     return stored, request
+
+
+def _earlier_invocation(call: Call, if_commit: str | None) -> AnyAnswer | None:
+    """What an earlier request with the same idempotency key was told, when the mutation that it named is gone since.
+
+    A mutation that is there looks for its key itself. A read has none to look for, and costs nothing here.
+    """
+    request: InvokeStoredQueryRequest = call.body
+    stored = call.served.queries.get(call.path["name"])
+    is_gone = stored is None or (request.expect_mutation is True and not stored.entry.mutation)
+    if not is_gone or call.idempotency_key is None:
+        return None
+    target = branch_name(request.branch)
+    allowed = (call.decision(PolicyAction.INVOKE_QUERY), call.decision(PolicyAction.CHANGE, target))
+    if not all(decision.allowed for decision in allowed):
+        return None
+    try:
+        receipt = earlier_receipt(call.whole._workspace, _stored_mutation(call, "", target, if_commit))
+    except (BranchNotFoundError, IdempotencyKeyReusedError):
+        return None  # the query that is not there is what the caller has to know
+    return None if receipt is None else _receipt_answer(call, receipt)
+
+
+def _stored_mutation(call: Call, source: str, target: str, if_commit: str | None) -> MutationRequest:
+    name, params, key = call.path["name"], call.body.params, call.idempotency_key
+    return MutationRequest(source, name, params, target, if_commit, call.actor, key, stored=True)
 
 
 def _invoke_mutation(
     call: Call, stored: StoredQuerySource, request: InvokeStoredQueryRequest, if_commit: str | None
 ) -> AnyAnswer:
-    if request.snapshot is not None or request.version is not None or request.at is not None:
-        raise BadRequestError(f"'{stored.entry.name}' is a mutation: it runs on a branch, not on a snapshot")
-    return _run_mutation(call, stored.source, stored.entry.name, request.params, request.branch, if_commit)
+    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    require_branch(stored.entry.name, stored.entry.mutation, point)
+    target = branch_name(request.branch)
+    return _run_mutation(call, _stored_mutation(call, stored.source, target, if_commit))
 
 
 def _refuse_condition(call: Call, conditional: str | None = None) -> None:
@@ -169,13 +197,25 @@ def _expected_commit(call: Call) -> str:
 
 @handles("load")
 def load(call: Call) -> AnyAnswer:
+    return _load(call, Grammar.STRICT)
+
+
+@handles("ingest")
+def ingest(call: Call) -> AnyAnswer:
+    return _load(call, Grammar.LENIENT)
+
+
+def _load(call: Call, default: Grammar) -> AnyAnswer:
     request: IngestRequest = call.body
     target = load_target(call, request.branch, request.base)
+    lenient = (request.grammar or default) is Grammar.LENIENT
+    run = target.graph.load_lenient if lenient else target.graph.load
+    records = request.data.encode()
     receipt = written(
         call,
-        size_of(request.data),
-        lambda: target.graph.load_lenient(
-            request.data,
+        len(records),
+        lambda: run(
+            records,
             mode=request.mode or LoadMode.MERGE,
             branch=target.branch,
             base=target.creates_from,
@@ -183,12 +223,7 @@ def load(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(msgspec.structs.replace(receipt, uri=call.whole.uri, base_branch=target.base))
-
-
-@handles("ingest")
-def ingest(call: Call) -> AnyAnswer:
-    return load(call)
+    return _receipt_answer(call, msgspec.structs.replace(receipt, base_branch=target.base))
 
 
 @handles("loadNdjson")
@@ -199,7 +234,7 @@ def load_ndjson(call: Call) -> AnyAnswer:
     receipt: LoadReceipt = written(
         call,
         received.size,
-        lambda: target.graph.load_file(
+        lambda: target.graph.load(
             received.path,
             mode=parameters.mode,
             branch=target.branch,
@@ -209,9 +244,66 @@ def load_ndjson(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
+    return _batch_answer(call, receipt, target)
+
+
+def _batch_answer(call: Call, receipt: LoadReceipt, target: LoadTarget) -> AnyAnswer:
     names = GraphBatchLoadOutput.__struct_fields__
     output = GraphBatchLoadOutput(**{name: getattr(receipt, name) for name in names})
-    return _receipt_answer(msgspec.structs.replace(output, base_branch=target.base))
+    return _receipt_answer(call, msgspec.structs.replace(output, base_branch=target.base))
+
+
+@handles("loadRows")
+def load_rows(call: Call) -> AnyAnswer:
+    """As `load_ndjson`, of rows of one type."""
+    parameters: RowsParameters = call.parameters
+    received, target = call.received, call.received.target
+    rows = received_rows(
+        received.path,
+        parameters.type,
+        name=parameters.file,
+        format=row_format(parameters, received.media),
+        csv=_dialect(parameters),
+    )
+    receipt: LoadReceipt = written(
+        call,
+        received.size,
+        lambda: target.graph.load(
+            rows,
+            type=parameters.type,
+            mode=parameters.mode,
+            branch=target.branch,
+            base=target.creates_from,
+            embed=bool(parameters.embed),
+            actor=call.actor,
+            idempotency_key=call.idempotency_key,
+        ),
+    )
+    return _batch_answer(call, receipt, target)
+
+
+def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
+    """How the rows of a body are written, told by its media type, by a parameter, or by the name of its file."""
+    if media is not Media.BYTES:
+        return {Media.ARROW: RowFormat.ARROW, Media.CSV: RowFormat.CSV, Media.NDJSON: RowFormat.NDJSON}[media]
+    if parameters.format is not None:
+        found = format_named(parameters.format)
+    elif parameters.file is not None:
+        found = format_of(parameters.file)
+    else:
+        raise BadRequestError("say how the rows are written: by the media type, with format=, or by the name in file=")
+    if found is RowFormat.PARQUET:
+        raise UnsupportedMediaTypeError(f"Parquet is not read from requests: send its rows as '{Media.ARROW}'")
+    return found
+
+
+def _dialect(parameters: RowsParameters) -> CsvDialect | None:
+    """The dialect of CSV, as far as it is said; None leaves it to the name of the file."""
+    names = ("delimiter", "quote", "header", "encoding", "null")
+    said = {name: value for name in names if (value := getattr(parameters, name)) is not None}
+    if not said:
+        return None
+    return CsvDialect(**{**said, "quote": (said.get("quote", '"') or None)})
 
 
 def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
@@ -219,7 +311,7 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
     target = branch_name(branch)
     source = None if base is None else branch_name(base)
     try:
-        call.whole.workspace.head(target)
+        call.whole._workspace.head(target)
     except BranchNotFoundError:
         if source is None:
             call.require(PolicyAction.CHANGE, target)
@@ -253,7 +345,7 @@ def apply_schema(call: Call) -> AnyAnswer:
             idempotency_key=call.idempotency_key,
         ),
     )
-    return _receipt_answer(applied)
+    return _receipt_answer(call, applied)
 
 
 @handles("createBranch")
@@ -267,7 +359,7 @@ def create_branch(call: Call) -> AnyAnswer:
         BRANCH_OPERATION_BYTES,
         lambda: graph.create_branch(name, source=source, actor=call.actor, idempotency_key=key),
     )
-    return json_answer(created)
+    return _receipt_answer(call, created)
 
 
 @handles("deleteBranch")
@@ -278,7 +370,7 @@ def delete_branch(call: Call) -> AnyAnswer:
     deleted = written(
         call, BRANCH_OPERATION_BYTES, lambda: graph.delete_branch(name, actor=call.actor, idempotency_key=key)
     )
-    return json_answer(deleted)
+    return _receipt_answer(call, deleted)
 
 
 @handles("mergeBranches")
@@ -304,4 +396,4 @@ def merge_branches(call: Call) -> AnyAnswer:
     )
     if may_delete is not None and not may_delete.allowed:
         result = msgspec.structs.replace(result, branch_deleted=False, branch_delete_error=may_delete.message)
-    return _receipt_answer(result)
+    return _receipt_answer(call, result)

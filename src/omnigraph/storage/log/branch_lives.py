@@ -1,7 +1,8 @@
 """The lives of branch names: who has a name now, and how `a` and `a/b` are kept from living at the same time.
 
 A name goes through numbered lives, each one immutable object (`refs/<name>/<life>.json`) created if absent and never
-rewritten or removed. An empty life holds the name as a path: branches lie, or lay, beneath it.
+rewritten or removed. A life that says only `path` holds the name as a path: branches lie, or lay, beneath it. Earlier
+versions wrote such a life without content, so an empty one is damage only if no name beneath was ever taken.
 
 Creating `a/b` needs a life of `a` that is a path, and many branches share one. So creating `a` over such a life takes
 two steps, and either side can stop the other:
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from omnigraph.errors import IntegrityError
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.identifiers import path_ancestors, quoted_branch, unquoted_branch
 from omnigraph.storage.models import BranchRef, decode
@@ -29,6 +31,13 @@ from omnigraph.storage.objects import Objects
 REFS: Final = "__manifest/refs"
 _CONFIRMED: Final = b"confirmed"
 _CLAIMS: Final = 2
+_PATH: Final = b"path"
+"""What a life says that only holds a path. Every ref is longer, so that a listing tells the two apart."""
+
+_BLANK: Final = (
+    "the ref of a branch is empty; put it back from a backup. If it never was a branch, because an earlier version of "
+    "OmniGraph died while it created one beneath this name, remove the file"
+)
 
 REMEMBERED_BRANCHES: Final = 1 << 14
 """Of how many lives a handle remembers what it read."""
@@ -36,11 +45,13 @@ REMEMBERED_BRANCHES: Final = 1 << 14
 
 @dataclass(slots=True)
 class Life:
-    """What a listing shows of one life of a name. `contested` when the life before it is a path."""
+    """What a listing shows of one life of a name. `empty` when it has no ref, `blank` when it has no content at all,
+    `contested` when the life before it is a path."""
 
     name: str
     number: int
     empty: bool
+    blank: bool = False
     contested: bool = False
     verdict: bool | None = None
     deleting: bool = False
@@ -89,7 +100,8 @@ class Lives:
             lives = found.setdefault(unquoted_branch(quoted), [])
             if not mark:
                 contested = bool(lives) and lives[-1].is_path
-                lives.append(Life(unquoted_branch(quoted), int(number), stored.size == 0, contested))
+                empty, blank = stored.size <= len(_PATH), not stored.size
+                lives.append(Life(unquoted_branch(quoted), int(number), empty, blank, contested))
             elif lives and lives[-1].number == int(number):
                 _mark(lives[-1], mark, stored.size, stored.modified)
         return found
@@ -100,10 +112,20 @@ class Lives:
         if (known := self._read.get(path)) is not None:
             return known
         data = self._objects.get(path)
-        ref = decode(path, data, BranchRef) if data else None
+        ref = decode(path, data, BranchRef) if data and data != _PATH else None
         if ref is not None:
             self._read[path] = ref
         return ref
+
+    def damaged(self, found: dict[str, list[Life]]) -> list[tuple[str, IntegrityError]]:
+        """Names whose ref lost its content, each with the error that says so, given every life of every name."""
+        paths = {path for name in found for path in path_ancestors(name)}
+        return [
+            (name, IntegrityError(life_path(name, life.number), _BLANK))
+            for name, lives in found.items()
+            for life in lives
+            if life.blank and name not in paths
+        ]
 
     def overridden(self, life: Life, found: dict[str, list[Life]]) -> bool:
         """Whether a listing shows that a branch never lived, because a part of its path became a branch first."""
@@ -120,6 +142,10 @@ class Lives:
     def create(self, name: str, number: int, data: bytes) -> bool:
         """Take a life of a name, if it is free. False may mean that an earlier try of ours took it."""
         return self._create(life_path(name, number), data)
+
+    def hold(self, name: str, number: int) -> bool:
+        """Take a life of a name for a path, if it is free."""
+        return self._create(life_path(name, number), _PATH)
 
     def mark(self, name: str, number: int, mark: str) -> None:
         """Note how far a deletion is. It only saves looks into the log."""

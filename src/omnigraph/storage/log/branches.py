@@ -19,6 +19,7 @@ from omnigraph.errors import (
     BranchNotFoundError,
     CommitOutcomeUnknownError,
     ConflictError,
+    IntegrityError,
     StorageError,
 )
 from omnigraph.storage.cache import RecentlyUsed
@@ -35,6 +36,7 @@ from omnigraph.storage.log.log import GraphLog
 from omnigraph.storage.log.write_age import WriteAge
 from omnigraph.storage.models import FORMAT_VERSION, BranchRef, KeyUse, LogEntry, Tombstone, encode
 from omnigraph.storage.objects import Objects
+from omnigraph.storage.probe import WriteGuard
 from omnigraph.storage.tracing import Trace
 
 _ATTEMPTS = 16
@@ -49,8 +51,11 @@ class BranchHead:
 class Branches:
     """The branches of one graph. main's ref comes from the identity object: a graph without main is no graph."""
 
-    def __init__(self, objects: Objects, log: GraphLog, main: BranchRef, graph_id: str, trace: Trace) -> None:
+    def __init__(
+        self, objects: Objects, log: GraphLog, main: BranchRef, graph_id: str, trace: Trace, guard: WriteGuard
+    ) -> None:
         self._log = log
+        self._guard = guard
         self._main = main
         self._graph_id = graph_id
         self._trace = trace
@@ -80,16 +85,23 @@ class Branches:
         life = self._lives.newest(branch)
         ref = self._lives.read(branch, life.number) if life is not None and life.may_live else None
         if ref is None or (entry := self._live_head(ref)) is None:
+            if life is not None and life.blank:
+                for damage in (error for name, error in self.damaged() if name == branch):
+                    raise damage
             raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         return BranchHead(ref, entry)
 
     def names(self) -> list[str]:
         """Sorted. One listing; only an interrupted deletion costs a look into its log."""
-        return sorted([MAIN, *(life.name for life in self._live())])
+        return sorted([MAIN, *(life.name for life in self._live(self._lives.listed()))])
 
     def all(self) -> list[BranchRef]:
-        """The ref of every live branch, main first."""
-        refs = [self._lives.read(life.name, life.number) for life in self._live()]
+        """The ref of every live branch, main first. A ref that lost its content is an error: who asks for all of them
+        decides what nobody needs."""
+        found = self._lives.listed()
+        for _, damage in self._lives.damaged(found):
+            raise damage
+        refs = [self._lives.read(life.name, life.number) for life in self._live(found)]
         return [self._main, *(ref for ref in refs if ref is not None)]
 
     def deleted_since(self, moment: datetime) -> list[BranchRef]:
@@ -106,8 +118,11 @@ class Branches:
                 if life.deleting and life.deleted_at is None and not self._is_live_branch(life):
                     self._lives.mark(life.name, life.number, "deleted")
 
-    def _live(self) -> list[Life]:
-        found = self._lives.listed()
+    def damaged(self) -> list[tuple[str, IntegrityError]]:
+        """Names whose ref lost its content, each with the error that says so."""
+        return self._lives.damaged(self._lives.listed())
+
+    def _live(self, found: dict[str, list[Life]]) -> list[Life]:
         newest = (lives[-1] for _, lives in sorted(found.items()))
         return [life for life in newest if self._is_live_branch(life) and not self._lives.overridden(life, found)]
 
@@ -143,6 +158,7 @@ class Branches:
         When its key has made a branch of this name before, nothing is made, and that use of the key is told.
         `held_since` is the age of the write that holds the fork point.
         """
+        self._guard.check()
         paths = [path for path in path_ancestors(ref.branch) if path != MAIN]
         ref = msgspec.structs.replace(ref, beneath={path: self._hold_path(path, ref.branch) for path in paths})
         if ref.fork is not None:
@@ -219,7 +235,7 @@ class Branches:
         """A life of the name `path` that is no branch, so that creating one there meets the branches beneath."""
         number = 1
         for _ in range(_ATTEMPTS):
-            if self._lives.create(path, number, b""):
+            if self._lives.hold(path, number):
                 return number
             life = self._lives.newest(path)
             if life is None:

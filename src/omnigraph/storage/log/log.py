@@ -24,6 +24,7 @@ from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.log.writer_queue import WriterQueue
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
+from omnigraph.storage.probe import WriteGuard
 
 _PROBES = 2
 _PUBLISH_ATTEMPTS = 6
@@ -35,9 +36,10 @@ _LOOK_EVERY = 4
 class GraphLog:
     """Reads and extends the logs of one graph. Safe to share between threads."""
 
-    def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue) -> None:
+    def __init__(self, objects: Objects, workers: Executor, writer_queue: WriterQueue, guard: WriteGuard) -> None:
         self._objects = objects
         self._workers = workers
+        self._guard = guard
         self._entries: RecentlyUsed[tuple[str, int], LogEntry | Tombstone] = RecentlyUsed(_CACHED_ENTRIES)
         self._heads: RecentlyUsed[str, LogEntry | Tombstone] = RecentlyUsed(_CACHED_HEADS)
         self._hints = _Hints(objects, workers, writer_queue)
@@ -151,6 +153,7 @@ class GraphLog:
         with the same bytes, so that repeating can't commit twice. Whatever is returned is durable. Only a store that
         never confirms leaves the outcome open; every other error means that nothing was published.
         """
+        self._guard.check()
         path, data = slot_path(entry.branch_id, entry.version), encode(entry)
         for link in entry.commit.parents if isinstance(entry, LogEntry) else ():
             if link.branch_id != entry.branch_id:

@@ -25,11 +25,11 @@ class WriteAge:
 
     @classmethod
     def beginning_now(cls) -> Self:
-        return cls(_running_seconds(), time.time())
+        return cls(running_seconds(), time.time())
 
     @property
     def seconds(self) -> float:
-        return max(_running_seconds() - self.running, time.time() - self.wall)
+        return max(running_seconds() - self.running, time.time() - self.wall)
 
     def refuse_overdue(self) -> None:
         """Call right before a write becomes visible."""
@@ -37,7 +37,7 @@ class WriteAge:
             raise WriteExpiredError(self.seconds / 86_400, LONGEST_WRITE.total_seconds() / 86_400)
 
 
-def _running_seconds() -> float:
+def running_seconds() -> float:
     """Seconds that also pass while the machine is suspended, where the system counts them."""
     boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)

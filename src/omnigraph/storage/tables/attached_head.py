@@ -12,8 +12,8 @@ import lance
 
 from omnigraph.errors import StorageError, StorageErrorKind
 from omnigraph.storage.models import TableState
-from omnigraph.storage.store_errors import reason_of, storage_failure
-from omnigraph.storage.tables.lance_errors import LANCE_ERRORS
+from omnigraph.storage.store_errors import reason_of
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, translated
 from omnigraph.storage.tables.reader import TableReader
 from omnigraph.storage.tables.rows import Table
 
@@ -38,15 +38,16 @@ class AttachedHead:
 
 def attached_head(reader: TableReader, state: TableState) -> AttachedHead:
     uri = reader.location.child(state.path)
+    doing = f"the attached head of {state.path} can't be opened"
     try:
-        dataset = lance.dataset(uri, storage_options=reader.storage_options)
-        made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
-        rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
+        with translated(doing):
+            dataset = lance.dataset(uri, storage_options=reader.storage_options)
+            made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
+            rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
+            version = str(dataset.version)
+            head = TableState(table_id=state.table_id, path=state.path, version=version, rows=rows, fragments=0)
+            table = Table(head, dataset, reader.location)
+            _ = table.schema  # a damaged one makes Lance panic when it is asked for
     except LANCE_ERRORS as error:
-        doing = f"the attached head of {state.path} can't be opened"
-        known = storage_failure(doing, error)
-        raise known or StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
-    head = TableState(table_id=state.table_id, path=state.path, version=str(dataset.version), rows=rows, fragments=0)
-    return AttachedHead(
-        Table(head, dataset, reader.location), tuple(type(t.operation).__name__ for t in reversed(made))
-    )
+        raise StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
+    return AttachedHead(table, tuple(type(t.operation).__name__ for t in reversed(made)))

@@ -25,7 +25,7 @@ from lance.optimize import Compaction, CompactionTask
 
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables.compaction import numbered
-from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec
+from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, IndexNeed, IndexSpec, create_segment
 from omnigraph.storage.tables.lance_errors import translated
 from omnigraph.storage.tables.rows import ROW_ADDRESS, ROW_ID, RowIds, Table, row_ids_of
 from omnigraph.storage.tables.staging import DATA_STORAGE_VERSION, StagedTable, Staging
@@ -170,12 +170,10 @@ def rewrite_column(
 
 
 def build_index_segment(address: TableAddress, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
-    """One segment of an index over some fragments, as JSON."""
+    """One segment of an index over some fragments, as JSON; an empty text when there is none, as `create_segment`."""
     with translated(f"indexing {address.uri}"):
-        segment = _opened(address).create_index_uncommitted(
-            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
-        )
-    return _segment_to_json(segment)
+        segment = create_segment(_opened(address), spec, fragment_ids)
+    return "" if segment is None else _segment_to_json(segment)
 
 
 def run_compaction(address: TableAddress, task: str) -> str:

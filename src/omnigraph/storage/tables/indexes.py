@@ -8,14 +8,19 @@ show both. Called by staging and by table upkeep; nothing here commits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 from lance.dataset import Index
+from numpy.typing import NDArray
 
 from omnigraph.language.catalog import Metric
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, translated
 from omnigraph.storage.tables.predicates import identifier
 from omnigraph.storage.tables.rows import Table
 
@@ -39,9 +44,14 @@ TEXT_INDEX_OPTIONS: Final[dict[str, Any]] = {
 """How every full-text index is built. Search analyses texts and queries with the same options."""
 
 NO_VECTORS: Final = "property has no non-null vectors to train on yet"
+EXTREME_VECTORS: Final = "property has vectors too long or too short for an index; they are searched without one"
 
 MOST_SEGMENTS: Final = 8
 """Every search asks every segment; from here on one new segment takes the place of all."""
+
+# Far beyond what any model makes, and far within what sums of squares may reach in 32 bits.
+_SHORTEST_ORDINARY: Final = 1e-12
+_LONGEST_ORDINARY: Final = 1e12
 
 _MOVED: Final = "_row_created_at_version != _row_last_updated_at_version"
 
@@ -158,18 +168,79 @@ def index_need(table: Table, spec: IndexSpec) -> IndexNeed:
     return IndexNeed(tuple(missing), tuple(s for s in segments if s not in living_segments))
 
 
-def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index:
-    """One new segment over these fragments, written and not yet part of any version."""
+def build_segment(table: Table, spec: IndexSpec, fragment_ids: tuple[int, ...]) -> Index | None:
+    """One new segment over these fragments, written and not yet part of any version; None as `create_segment`."""
     # Building one takes the dataset for itself: whoever reads or writes from the same version meanwhile would fail.
     own = copy(table._dataset)
     with table.writing("indexing"):
-        segment: Index = own.create_index_uncommitted(
-            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
-        )
+        segment = create_segment(own, spec, fragment_ids)
         if spec.kind == TEXT_INDEX_KIND:
             # A text segment can be searched only after this step, even when it is the only one.
             segment = own.merge_existing_index_segments([segment])
     return segment
+
+
+@dataclass(frozen=True, slots=True)
+class VectorLengths:
+    """The least and the greatest length among some vectors; those of length zero are left out."""
+
+    least: float = math.inf
+    greatest: float = 0.0
+
+    @property
+    def are_ordinary(self) -> bool:
+        """Whether squares of them, and sums of many, keep their precision in 32 bits. False if one is not finite."""
+        return self.least >= _SHORTEST_ORDINARY and self.greatest <= _LONGEST_ORDINARY
+
+    @property
+    def cost(self) -> int:
+        return 256
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float32]) -> VectorLengths:
+        """Of the rows of a matrix."""
+        wide = vectors.astype(np.float64)
+        lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+        if not np.isfinite(lengths).all():
+            return cls(0.0, math.inf)
+        lengths = lengths[lengths > 0]
+        return cls(float(lengths.min(initial=math.inf)), float(lengths.max(initial=0.0)))
+
+    def __or__(self, other: VectorLengths) -> VectorLengths:
+        return VectorLengths(min(self.least, other.least), max(self.greatest, other.greatest))
+
+
+def matrix_of(vectors: pa.Array) -> NDArray[np.float32]:
+    """The vectors of a column that are not null, as the rows of a matrix."""
+    present = vectors.drop_null()
+    flat: NDArray[np.float32] = present.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(present), vectors.type.list_size)
+
+
+def create_segment(dataset: Any, spec: IndexSpec, fragment_ids: Collection[int]) -> Index | None:
+    """What Lance builds; None for vectors that its single precision can't be trained with."""
+    try:
+        segment: Index = dataset.create_index_uncommitted(
+            spec.column, spec.kind, name=spec.name, fragment_ids=list(fragment_ids), replace=True, **spec.options
+        )
+    except LANCE_ERRORS:
+        if spec.kind != VECTOR_INDEX_KIND:
+            raise
+        lengths = _lengths(dataset, spec.column, fragment_ids)
+        if lengths.are_ordinary and lengths.greatest:
+            raise
+        return None
+    return segment
+
+
+def _lengths(dataset: Any, column: str, fragment_ids: Collection[int]) -> VectorLengths:
+    wanted = frozenset(fragment_ids)
+    fragments = [fragment for fragment in dataset.get_fragments() if fragment.fragment_id in wanted]
+    found = VectorLengths()
+    with translated(f"reading {column}"):
+        for batch in dataset.scanner(columns=[column], fragments=fragments).to_reader():
+            found |= VectorLengths.of(matrix_of(batch.column(0)))
+    return found
 
 
 def _holds_moved_rows(table: Table, fragment_ids: list[int]) -> bool:

@@ -36,11 +36,12 @@ class DamagedFile:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
-    """How many files a version names, how many rows it shows, and which of the files are damaged."""
+    """How many files a version names, how many rows and which columns it shows, and which files are damaged."""
 
     files: int
     rows: int
     fragments: int
+    columns: frozenset[str]
     damaged: tuple[DamagedFile, ...]
 
 
@@ -54,7 +55,8 @@ def check_version(reader: TableReader, objects: Objects, state: TableState) -> C
         found |= dict(_checked(check, table, standing, found))
     damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
     fragments = table._fragments()
-    return CheckedTable(len(named), sum(f.metadata.num_rows for f in fragments), len(fragments), damaged)
+    rows = sum(f.metadata.num_rows for f in fragments)
+    return CheckedTable(len(named), rows, len(fragments), table.columns, damaged)
 
 
 _Check = Callable[[Table, Any, Mapping[str, int]], Iterator[tuple[str, str]]]

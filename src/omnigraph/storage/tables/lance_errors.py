@@ -1,4 +1,4 @@
-"""What it means when Lance fails: the one place that turns its errors into ours.
+"""What it means when Lance fails: the one place that turns its errors into ours, panics included.
 
 Its errors are text, and the text of a damaged file does not even name the file. So the store is looked at instead: a
 version without its manifest was reclaimed; a file that is missing or shorter than the manifest says is damage, and is
@@ -33,6 +33,8 @@ _REMOTE: Final = re.compile(r"Generic (S3|GCS|MicrosoftAzure) error|HTTP error|e
 _MISSING: Final = re.compile(r"not found", re.IGNORECASE)
 _UNFIT_FILE: Final = "does not appear to be a Lance file"
 _OUR_MISTAKE: Final = "Invalid user input"
+_CONTRADICTION: Final = re.compile(r"Encountered internal error|failed to decode|/rust/lance-(encoding|file|table)/")
+"""How Lance calls stored bytes that contradict each other, and the parts of it that only ever see stored bytes."""
 
 
 @contextmanager
@@ -48,7 +50,8 @@ def translated(
     try:
         yield
     except BaseException as error:
-        if not isinstance(error, LANCE_ERRORS) and not _is_panic(error):
+        # A damaged type in a schema surfaces in Python code of Lance.
+        if not isinstance(error, (*LANCE_ERRORS, TypeError)) and not _is_panic(error):
             raise
         explained = _explained(doing, error, location, state, dataset)
         if explained is None and _speaks_of_files(error, state):
@@ -90,11 +93,10 @@ def _unexplained(doing: str, error: BaseException, read: TableState | None) -> O
 def _found_in_store(error: BaseException, location: Location, state: TableState, dataset: Any) -> OmniGraphError | None:
     """What the files of a version say: it is gone, or one of them is damaged; None when they all look right."""
     standing = standing_files(Objects(location), state)
-    manifest = f"_versions/{manifest_name(state.number)}"
-    if manifest not in standing:
+    if f"_versions/{manifest_name(state.number)}" not in standing:
         return reclaimed(state)
     if dataset is None:
-        return IntegrityError(f"{state.path}/{manifest}", f"the manifest of a table can't be read ({reason_of(error)})")
+        return IntegrityError(manifest_path(state), f"the manifest of a table can't be read ({reason_of(error)})")
     for name, reason in damaged_files(state, dataset, standing):
         return IntegrityError(f"{state.path}/{name}", reason)
     return None
@@ -103,7 +105,7 @@ def _found_in_store(error: BaseException, location: Location, state: TableState,
 def _speaks_of_files(error: BaseException, state: TableState | None) -> bool:
     """Whether an error comes from stored bytes. A filter or a column that does not exist is our own mistake."""
     text = str(error)
-    if isinstance(error, pa.ArrowInvalid) or _is_panic(error) or _UNFIT_FILE in text:
+    if isinstance(error, pa.ArrowInvalid) or _is_panic(error) or _UNFIT_FILE in text or _CONTRADICTION.search(text):
         return True
     if state is not None and state.path.rsplit("/", 1)[-1] in text and _MISSING.search(text):
         return True
@@ -140,10 +142,11 @@ def damaged_files(state: TableState, dataset: Any, standing: Mapping[str, int]) 
 
 def _index_sizes(dataset: Any) -> Iterator[tuple[str, int | None]]:
     try:
-        for index in dataset.describe_indices():
-            yield from ((segment.uuid, segment.size_bytes) for segment in index.segments)
-    except LANCE_ERRORS:
+        with translated("describing indexes"):
+            described = list(dataset.describe_indices())
+    except (OmniGraphError, *LANCE_ERRORS):
         return  # what they are is itself read from the store; the caller has that error already
+    yield from ((segment.uuid, segment.size_bytes) for index in described for segment in index.segments)
 
 
 def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
@@ -157,6 +160,10 @@ def reclaimed(state: TableState) -> HistoricalVersionReclaimedError:
 def manifest_name(number: int) -> str:
     """Attached versions are named so that the newest sorts first, detached ones by their number."""
     return f"d{number}.manifest" if number >= 1 << 63 else f"{(1 << 64) - 1 - number:020d}.manifest"
+
+
+def manifest_path(state: TableState) -> str:
+    return f"{state.path}/_versions/{manifest_name(state.number)}"
 
 
 def attached_version(name: str) -> int | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
 
 import lance
 from lance import Session  # type: ignore[attr-defined]
 
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
+from omnigraph.storage.tables.digests import VersionDigests
 from omnigraph.storage.tables.lance_errors import translated
 from omnigraph.storage.tables.rows import Table
 
@@ -37,6 +37,7 @@ class TableReader:
         self.session = Session(
             index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
         )
+        self.digests = VersionDigests(location)
         self._open: OrderedDict[str, OrderedDict[str, Table]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -52,7 +53,7 @@ class TableReader:
                 versions.move_to_end(state.version)
                 self._open.move_to_end(state.path)
                 return table
-        return self.keep(Table(state, self._load(state), self.location))
+        return self.keep(self._load(state))
 
     def keep(self, table: Table) -> Table:
         """Remember an open version; a staged one is the base of the next write and costs no request then."""
@@ -87,10 +88,18 @@ class TableReader:
         with self._lock:
             return sum(map(len, self._open.values()))
 
-    def _load(self, state: TableState) -> Any:
+    def _load(self, state: TableState) -> Table:
         uri = self.location.child(state.path)
+        self.digests.check_manifest(state)
         with translated(f"opening {uri}", self.location, state):
-            return lance.dataset(uri, version=state.number, session=self.session, storage_options=self.storage_options)
+            dataset = lance.dataset(
+                uri, version=state.number, session=self.session, storage_options=self.storage_options
+            )
+            table = Table(state, dataset, self.location)
+            # A damaged schema opens, and makes Lance panic when it is asked for.
+            _ = table.schema
+            self.digests.check_deletions(state, dataset)
+        return table
 
 
 def _cost(table: Table) -> int:

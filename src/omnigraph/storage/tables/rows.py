@@ -10,8 +10,9 @@ rows by row id has no such cost, so a read of very many columns finds its rows b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -23,9 +24,10 @@ from numpy.typing import NDArray
 from omnigraph.errors import IntegrityError
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
+from omnigraph.storage.objects import Objects
 from omnigraph.storage.ordered import contained, is_ascending
 from omnigraph.storage.tables.blobs import BlobContent, read_field
-from omnigraph.storage.tables.lance_errors import manifest_name, translated
+from omnigraph.storage.tables.lance_errors import manifest_name, standing_files, translated
 from omnigraph.storage.tables.predicates import one_of
 
 RowIds: TypeAlias = NDArray[np.int64]
@@ -37,6 +39,8 @@ ROW_ID_FIELD: Final = pa.field(ROW_ID, pa.uint64())
 ROW_ADDRESS: Final = "_rowaddr"
 """Where a row stands: its fragment in the upper half, its offset there in the lower. Can be read like a column."""
 
+Watch: TypeAlias = Callable[[int], None]
+
 WIDE_COLUMNS: Final = 500
 TAKEN_ROWS: Final = 4_096
 """Up to so many rows of very many columns are taken by row id. For more of them a scan earns its planning back."""
@@ -47,8 +51,13 @@ _VALUES_PER_LOOKUP: Final = 10_000
 _LOOKUP_SHARE: Final = 200
 # Every batch of a scan hashes all wanted values anew, so batches are large.
 _ROWS_PER_SCANNED_BATCH: Final = 1 << 19
+_LARGE_BLOB_BYTES: Final = 1 << 30
 # Above this share of the table a sequential scan is faster than fetching rows one by one.
 _TAKEN_SHARE: Final = 16
+# What a reader who watches gets at a time, of rows that can have any size.
+_WATCHED_BATCH_BYTES: Final = 4 << 20
+_FIRST_TAKEN: Final = 64
+_INT32_OFFSETS: Final = 1 << 31
 
 
 class Table:
@@ -58,6 +67,14 @@ class Table:
         self.state = state
         self._dataset = dataset
         self._location = location
+        self._watch: Watch | None = None
+
+    def watched(self, watch: Watch) -> Table:
+        """The same table for one reader, which learns how many bytes a read has brought so far and may end it by
+        raising."""
+        table = copy(self)
+        table._watch = watch
+        return table
 
     @cached_property
     def key(self) -> str:
@@ -106,9 +123,14 @@ class Table:
                 return rows
         with self.reading():
             scanner = self._dataset.scanner(
-                columns=names, filter=filter, limit=limit, with_row_id=row_ids, fragments=chosen
+                columns=names,
+                filter=filter,
+                limit=limit,
+                with_row_id=row_ids,
+                fragments=chosen,
+                batch_size_bytes=self._batch_bytes(names),
             )
-            return scanner.to_table()
+            return self._received(scanner)
 
     def batches(
         self, columns: Sequence[str] | None = None, *, filter: str | None = None, row_ids: bool = False
@@ -121,7 +143,9 @@ class Table:
                 yield from pa.RecordBatchReader.from_stream(rows)
                 return
         with self.reading():
-            yield from self._dataset.scanner(columns=names, filter=filter, with_row_id=row_ids).to_reader()
+            yield from self._dataset.scanner(
+                columns=names, filter=filter, with_row_id=row_ids, batch_size_bytes=self._batch_bytes(names)
+            ).to_reader()
 
     def count(self, filter: str | None = None) -> int:
         if filter is None:
@@ -139,6 +163,29 @@ class Table:
         rows = self.take(row_ids_of(found), columns)
         return rows.append_column(ROW_ID_FIELD, found.column(ROW_ID)) if row_ids else rows
 
+    def _batch_bytes(self, columns: Sequence[str]) -> int | None:
+        """A bound of the batches of a scan for a reader who watches it: rows of texts and lists can have any size."""
+        return None if self._watch is None or self._has_small(columns) else _WATCHED_BATCH_BYTES
+
+    def _has_small(self, columns: Sequence[str]) -> bool:
+        """Whether a row of these columns is a few bytes per column."""
+        return all(_is_small(self.schema.field(name).type) for name in columns if name in self.columns)
+
+    def _received(self, scanner: Any) -> pa.Table:
+        """Everything that a scan gives. The watcher is asked with each batch."""
+        batches: list[pa.RecordBatch] = []
+        nbytes = 0
+        with self.reading():
+            if self._watch is None:
+                return scanner.to_table()
+            self._watch(0)
+            with scanner.to_reader() as reader:
+                for batch in reader:
+                    nbytes += batch.nbytes
+                    self._watch(nbytes)
+                    batches.append(batch)
+                return pa.Table.from_batches(batches, reader.schema)
+
     # By value
 
     def existing_ids(self, ids: Iterable[str]) -> set[str]:
@@ -149,7 +196,12 @@ class Table:
         self, column: str, values: Collection[str | int], columns: Sequence[str], *, row_ids: bool = False
     ) -> pa.Table:
         """The rows whose `column` holds one of `values`: looked up when they are few, else found in one scan."""
-        parts = list(self.parts_among(column, values, columns, row_ids=row_ids))
+        parts: list[pa.Table] = []
+        nbytes = 0
+        for part in self.parts_among(column, values, columns, row_ids=row_ids):
+            nbytes += part.nbytes
+            self._tell(nbytes)
+            parts.append(part)
         return pa.concat_tables(parts) if parts else self._no_rows(columns, row_ids)
 
     def parts_among(
@@ -182,18 +234,36 @@ class Table:
 
     def take(self, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
         """These columns of the rows with these ids, in this order. Every id must be of this version."""
-        wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
-        with self.reading():
-            parts = [
-                self._dataset._take_rows(wanted, columns=list(columns[start : start + WIDE_COLUMNS]))
-                for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
-            ]
+        parts = [
+            self._taken(row_ids, list(columns[start : start + WIDE_COLUMNS]))
+            for start in range(0, max(1, len(columns)), WIDE_COLUMNS)
+        ]
         if any(part.num_rows != len(row_ids) for part in parts):
             raise IntegrityError(self.state.path, f"version {self.state.version} lacks rows that it numbered itself")
         if len(parts) == 1:
             return parts[0]
         schema = pa.schema([field for part in parts for field in part.schema])
         return pa.table([column for part in parts for column in part.columns], schema=schema)
+
+    def _taken(self, row_ids: RowIds, columns: list[str]) -> pa.Table:
+        """For a reader who watches, rows of unknown size are taken a few at first, and as many as fit a batch then."""
+        wanted = pa.array(np.ascontiguousarray(row_ids, np.int64).view(np.uint64))
+        size = len(wanted) if self._watch is None or self._has_small(columns) else _FIRST_TAKEN
+        parts: list[pa.Table] = []
+        start = nbytes = 0
+        while not parts or start < len(wanted):
+            self._tell(nbytes)
+            with self.reading():
+                parts.append(self._dataset._take_rows(wanted[start : start + size], columns=columns))
+            start, nbytes = start + size, nbytes + parts[-1].nbytes
+            if start < len(wanted):
+                size = max(1, min(len(wanted) - start, start * _WATCHED_BATCH_BYTES // max(1, nbytes)))
+        self._tell(nbytes)
+        return parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+
+    def _tell(self, nbytes: int) -> None:
+        if self._watch is not None:
+            self._watch(nbytes)
 
     def select(self, row_ids: RowIds, columns: Sequence[str], *, filter: str | None = None) -> pa.Table:
         """Of the rows with these distinct ids those that exist and pass `filter`, with `ROW_ID`, in any order."""
@@ -203,8 +273,7 @@ class Table:
             rows = self.read(columns, filter=filter, row_ids=True)
             return rows.filter(pa.array(contained(row_ids_of(rows), row_ids)))
         if filter is None:
-            with self.reading():
-                rows = self._dataset._take_rows(pa.array(row_ids.view(np.uint64)), columns=list(columns))
+            rows = self._taken(row_ids, list(columns))
             # Ids that don't exist are skipped without a word, and then positions no longer tell which is which.
             if rows.num_rows == row_ids.size:
                 return rows.append_column(ROW_ID_FIELD, pa.array(row_ids.view(np.uint64)))
@@ -217,13 +286,24 @@ class Table:
             return []
         with self.reading():
             files = self._dataset.take_blobs(column, ids=[int(row_id) for row_id in row_ids])
-        return [BlobContent(file, self.reading) for file in files]
+        blobs = [BlobContent(file, self.reading) for file in files]
+        self._refuse_impossible(max(map(len, blobs)))
+        return blobs
+
+    def _refuse_impossible(self, size: int) -> None:
+        """Lance reads without end where a damaged descriptor says so. Most blobs are too small to be worth a look."""
+        if size < _LARGE_BLOB_BYTES:
+            return
+        stored = standing_files(Objects(self._location), self.state)
+        if size > max(stored.values(), default=0):
+            raise IntegrityError(self.state.path, f"a blob of {size} bytes is larger than every file of its table")
 
     # What the version is made of
 
     def _fragments(self) -> list[Any]:
         """As Lance knows them; only for the modules of this package, like everything of Lance's."""
-        return list(self._dataset.get_fragments())
+        with self.reading():
+            return list(self._dataset.get_fragments())
 
     def _fragments_among(self, fragment_ids: Collection[int]) -> list[Any]:
         wanted = frozenset(fragment_ids)
@@ -259,6 +339,11 @@ class Table:
         return pa.schema([*fields, ROW_ID_FIELD] if row_ids else fields).empty_table()
 
 
+def _is_small(type_: pa.DataType) -> bool:
+    """Whether values of a type are a few bytes each."""
+    return not (pa.types.is_nested(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_))
+
+
 def row_ids_of(rows: pa.Table) -> RowIds:
     """The row ids of rows that were read with them."""
     ids: RowIds = rows.column(ROW_ID).combine_chunks().to_numpy(zero_copy_only=False).view(np.int64)
@@ -268,4 +353,17 @@ def row_ids_of(rows: pa.Table) -> RowIds:
 def by_row_id(rows: pa.Table) -> pa.Table:
     """The same rows, ascending by row id. A scan follows the fragments, and an updated row has moved to a newer one."""
     ids = row_ids_of(rows)
-    return rows if is_ascending(ids) else rows.take(pa.array(np.argsort(ids, kind="stable")))
+    if is_ascending(ids):
+        return rows
+    if rows.nbytes >= _INT32_OFFSETS:
+        rows = rows.cast(pa.schema([field.with_type(wide_type(field.type)) for field in rows.schema]))
+    return rows.take(pa.array(np.argsort(ids, kind="stable")))
+
+
+def wide_type(type_: pa.DataType) -> pa.DataType:
+    """The type whose arrays hold any number of bytes: texts, and lists of them, end at 2 GiB otherwise."""
+    if pa.types.is_string(type_):
+        return pa.large_string()
+    if pa.types.is_list(type_):
+        return pa.large_list(type_.value_field.with_type(wide_type(type_.value_type)))
+    return type_

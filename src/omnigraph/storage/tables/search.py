@@ -7,7 +7,7 @@ asked of indexed rows here: Lance answers a text query without an index with not
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,7 +121,7 @@ def matching_rows(
     """
     query = MatchQuery(text, column, fuzziness=max_edits, max_expansions=_EVERY_EXPANSION)
     with table.reading():
-        return table._dataset.to_table(
+        scanner = table._dataset.scanner(
             columns=[*columns, SCORE],
             full_text_query=query,
             filter=filter,
@@ -130,6 +130,18 @@ def matching_rows(
             with_row_id=True,
             fast_search=True,
         )
+        return table._received(scanner)
+
+
+def stored_vectors(table: Table, column: str, fragment_id: int) -> Iterator[pa.RecordBatch]:
+    """A vector column of a fragment as its files hold it, with `_rowid`, which is null for a deleted row."""
+    with table.reading():
+        yield from table._dataset.scanner(
+            columns=[column],
+            fragments=table._fragments_among([fragment_id]),
+            with_row_id=True,
+            include_deleted_rows=True,
+        ).to_reader()
 
 
 def nearest_rows(
@@ -151,9 +163,10 @@ def nearest_rows(
     if index is not None:
         asked["nprobes"] = _EVERY_PARTITION
     with table.reading():
-        return table._dataset.to_table(
+        scanner = table._dataset.scanner(
             columns=[*columns, DISTANCE], nearest=asked, filter=filter, prefilter=True, with_row_id=True
         )
+        return table._received(scanner)
 
 
 def deleted_rows(table: Table, columns: Sequence[str], fragment_ids: frozenset[int]) -> pa.Table | None:

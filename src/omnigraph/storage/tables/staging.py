@@ -78,9 +78,9 @@ class Staging:
                 session=self._reader.session,
             )
         state = TableState(table_id=table_id, path=path, version=str(dataset.version), rows=0, fragments=0)
-        table = self._reader.keep(Table(state, dataset, self._reader.location))
+        table = self._keep(state, dataset)
         self._make_durable(None, table)
-        return state
+        return table.state
 
     def append(self, base: TableState, rows: Rows) -> StagedTable:
         """Add rows without looking at what is there."""
@@ -178,6 +178,8 @@ class Staging:
         if not need:
             return StagedTable(base)
         segment = build_segment(table, spec, need.fragment_ids)
+        if segment is None:
+            return StagedTable(base)
         return self._commit(table, LanceOperation.CreateIndex([segment], list(need.replaced)))
 
     def compact(self, base: TableState, fragment_ids: Iterable[int]) -> StagedTable:
@@ -239,10 +241,14 @@ class Staging:
             rows=sum(f.metadata.num_rows for f in fragments),
             fragments=len(fragments),
         )
-        table = self._reader.keep(Table(state, dataset, self._reader.location))
+        table = self._keep(state, dataset)
         self._make_durable(base, table)
         self._trace.reached("stage.commit.after")
-        return StagedTable(state)
+        return StagedTable(table.state)
+
+    def _keep(self, state: TableState, dataset: Any) -> Table:
+        state = self._reader.digests.taken(state, dataset)
+        return self._reader.keep(Table(state, dataset, self._reader.location))
 
     def _make_durable(self, base: Table | None, staged: Table) -> None:
         """On a local disk, flush what the staged version adds before anything may name it."""

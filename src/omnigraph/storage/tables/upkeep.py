@@ -17,6 +17,7 @@ from lance.dataset import Index
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.compaction import Rewritten, rewrite_fragments
 from omnigraph.storage.tables.indexes import (
+    EXTREME_VECTORS,
     VECTOR_INDEX_KIND,
     IndexNeed,
     IndexSpec,
@@ -163,8 +164,12 @@ class TableUpkeep:
             need = index_need(table, spec)
             if need.pending is not None:
                 pending.append(PendingIndex(spec.column, need.pending))
-            if need:
-                segments.append(self._segment(table, spec, need))
+            if not need:
+                continue
+            if (segment := self._segment(table, spec, need)) is None:
+                pending.append(PendingIndex(spec.column, EXTREME_VECTORS))
+            else:
+                segments.append(segment)
                 replaced += need.replaced
         return replace(self._apply(work, _Indexed(tuple(segments), tuple(replaced))), pending=tuple(pending))
 
@@ -258,7 +263,7 @@ class TableUpkeep:
         staged = self._staging.apply(work.staged.state, operation)
         return replace(work, staged=staged, steps=(*work.steps, step))
 
-    def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index:
+    def _segment(self, table: Table, spec: IndexSpec, need: IndexNeed) -> Index | None:
         return build_segment(table, spec, need.fragment_ids)
 
     def _rewritten(self, table: Table, chosen: set[int]) -> Rewritten | None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from omnigraph.api.changes import EntityChange
 from omnigraph.api.enums import ConflictKind, Side
 from omnigraph.api.limits import Limits
@@ -19,7 +21,8 @@ from omnigraph.engine.history.diff import entity_changes, published_in
 from omnigraph.engine.history.merge.decision import Decision, Transfer, decide_entities
 from omnigraph.engine.history.merge.resolution import conflict
 from omnigraph.engine.history.merge.schema import schema_side
-from omnigraph.engine.history.merge.validation import Orphan, validate
+from omnigraph.engine.history.merge.validation import Orphan, Validation, validate
+from omnigraph.engine.history.merge.values import States, with_values
 from omnigraph.engine.history.type_delta import TypeDelta, TypePair, type_delta
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.type_state import TypeState, type_of
@@ -102,8 +105,13 @@ class TypeMerge:
         before = None if self.base is None else TypeState(self.root.reader, self.type, self.base)
         return type_delta(TypePair(before, self.state(side)))
 
-    def decide(self, resolutions: Resolutions) -> Decision:
-        return decide_entities(self.delta(Side.THEIRS), self.delta(Side.OURS), resolutions.decide, self.overrides)
+    def decide(self, resolutions: Resolutions, otherwise: Side | None = None) -> Decision:
+        """By what a person decided; of entities nobody decided about, `otherwise` when it is given."""
+
+        def decide(kind: ConflictKind, type_key: str, entity_id: str) -> Side | None:
+            return resolutions.decide(kind, type_key, entity_id) or otherwise
+
+        return decide_entities(self.delta(Side.THEIRS), self.delta(Side.OURS), decide, self.overrides)
 
     @property
     def one_sided(self) -> Side | None:
@@ -167,7 +175,11 @@ class MergePlan:
 
 
 def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
-    """Decide every type, then validate; settle what a person decided about orphans, and validate again."""
+    """Decide every type, then validate; settle what a person decided about orphans, and validate again.
+
+    Every conflict is reported at once: where entities are in conflict, what would be broken is looked for with either
+    side taken in all of them.
+    """
     source, target = states.snapshot(Side.THEIRS), states.snapshot(Side.OURS)
     receiver = schema_side(states.base, source, target)
     if not isinstance(receiver, Side):
@@ -180,11 +192,55 @@ def plan_merge(states: ThreeStates, resolutions: Resolutions) -> MergePlan:
         decisions = {merge.type.type_key: decision for merge, decision in zip(undecided, decided, strict=True)}
         structural = [*lost, *(c for key in sorted(decisions) for c in decisions[key].conflicts)]
         if structural:
-            return MergePlan(states, receiver, types, decisions, structural)
+            found = _violations_of_either_side(states, types, receiver, resolutions)
+            conflicts = with_values([*structural, *found.conflicts], _three_states(types), found.subjects)
+            return MergePlan(states, receiver, types, decisions, conflicts)
         change = _brought(decisions, receiver, states.resources.limits)
         found = validate(states.txn(receiver), change, receiver.other)
         if not _settle(types, found.orphans, resolutions):
-            return MergePlan(states, receiver, types, decisions, found.conflicts)
+            conflicts = with_values(found.conflicts, _three_states(types), found.subjects)
+            return MergePlan(states, receiver, types, decisions, conflicts)
+
+
+def _violations_of_either_side(
+    states: ThreeStates, types: list[TypeMerge], receiver: Side, resolutions: Resolutions
+) -> Validation:
+    """What would be broken if one side were taken in every conflict that is open, for both sides. An orphan that a
+    person decided about is settled once the rest is."""
+    found: dict[Side, Validation] = {}
+    for side in Side:
+        needing = [merge for merge in types if _needs_decision(merge, receiver.other)]
+        decided = states.root.workers.map(lambda merge, side=side: merge.decide(resolutions, side), needing)
+        decisions = {merge.type.type_key: each for merge, each in zip(needing, decided, strict=True)}
+        change = _brought(decisions, receiver, states.resources.limits)
+        found[side] = validate(states.txn(receiver), change, receiver.other)
+    all_found = Validation([], {}, {})
+    for side, validation in found.items():
+        others = found[side.other].conflicts
+        for each in validation.conflicts:
+            orphan = validation.orphans.get(each)
+            if orphan is not None and resolutions.decide(ConflictKind.ORPHAN_EDGE, *orphan.edge) is not None:
+                continue
+            if each in others:
+                reported = each
+            else:
+                message = f"{each.message}, if {side} is taken in the conflicts of entities that both sides changed"
+                reported = replace(each, message=message, only_if=side)
+            if reported not in all_found.conflicts:
+                all_found.conflicts.append(reported)
+                if each in validation.subjects:
+                    all_found.subjects[reported] = validation.subjects[each]
+    return all_found
+
+
+def _three_states(types: list[TypeMerge]) -> dict[str, States]:
+    return {
+        merge.type.type_key: {
+            "base": None if merge.base is None else TypeState(merge.root.reader, merge.type, merge.base),
+            **{side.value: merge.state(side) for side in Side},
+        }
+        for merge in types
+    }
 
 
 def _merged_types(states: ThreeStates, receiver: Side) -> Iterator[TypeMerge]:

@@ -38,19 +38,23 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Every violation as a conflict, and those of them that are edges without a node, which a resolution may settle."""
+    """Every violation as a conflict, and those of them that are edges without a node, which a resolution may settle.
+    `subjects` are the entities that conflicts over a value are about and do not name."""
 
     conflicts: list[MergeConflict]
     orphans: dict[MergeConflict, Orphan]
+    subjects: dict[MergeConflict, str]
 
 
 def validate(receiver: WriteTxn, change: GraphChange, giving: Side) -> Validation:
     """Check `change`, which the side `giving` brings, against the receiver's state."""
     image = FinalImage(receiver, change)
     order = [change.by_type[key] for key in sorted(change.by_type)]
-    found = Validation([], {})
+    found = Validation([], {}, {})
     for type_change in order:
-        found.conflicts.extend(_broken_values(type_change))
+        for reported, entity_id in _broken_values(type_change):
+            found.conflicts.append(reported)
+            found.subjects[reported] = entity_id
     for type_change in order:
         shared = sorted(shared_values(image, type_change), key=lambda violation: violation.entity_id or "")
         found.conflicts.extend(_as_conflict(ConflictKind.UNIQUE_VIOLATION, violation) for violation in shared)
@@ -75,7 +79,7 @@ def _orphans(image: FinalImage, order: Sequence[TypeChange], giving: Side) -> li
     return sorted(found, key=lambda one: (one[0].type_key, one[0].entity_id or "", one[0].reason))
 
 
-def _broken_values(change: TypeChange) -> Iterator[MergeConflict]:
+def _broken_values(change: TypeChange) -> Iterator[tuple[MergeConflict, str]]:
     """`@range`, `@check` and enums; and nulls where the schema that the rows are carried into wants a value."""
     for prop in change.type.property_list:
         if not prop.type.nullable and not prop.type.is_blob:
@@ -86,10 +90,12 @@ def _broken_values(change: TypeChange) -> Iterator[MergeConflict]:
         yield _value_conflict(change, found.row, found.rule, found.property, found.reason)
 
 
-def _value_conflict(change: TypeChange, row: int, rule: ConstraintRule, property: str, reason: str) -> MergeConflict:
-    message = f"{reason} (entity '{change.ids[row].as_py()}')"
+def _value_conflict(
+    change: TypeChange, row: int, rule: ConstraintRule, property: str, reason: str
+) -> tuple[MergeConflict, str]:
+    entity_id: str = change.ids[row].as_py()
     kind = ConflictKind.VALUE_CONSTRAINT_VIOLATION
-    return conflict(kind, change.type_key, None, message, rule, property)
+    return conflict(kind, change.type_key, None, f"{reason} (entity '{entity_id}')", rule, property), entity_id
 
 
 def _as_conflict(kind: ConflictKind, violation: Violation) -> MergeConflict:

@@ -1,7 +1,8 @@
 """Grouping and aggregates over bound rows.
 
 Keys are grouped by codes of their stored values, so no text is compared row by row, and groups come out in the order
-of first appearance. A row may stand for several (its weight); every aggregate here respects that.
+of first appearance. A row may stand for several (its weight); every aggregate here respects that. Integers are added
+exactly, in whatever order they come.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.values.bindings import Bindings, Indices
 from omnigraph.engine.query.values.counting import Counts, added_up, readable, total
 from omnigraph.engine.query.values.properties import Located
-from omnigraph.engine.query.values.values import evaluate, gathered, load_together
+from omnigraph.engine.query.values.values import evaluate, gathered_in_parts, load_together
 from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
 from omnigraph.storage.ordered import numbered
@@ -26,6 +29,14 @@ from omnigraph.storage.ordered import numbered
 # Codes are combined without sorting while their range is at most this many times the number of rows.
 _WIDEST_TABLE = 4
 _LARGEST_CODE = 2**62
+# Distinct values are copied into a dictionary, beside the hash table that finds them; lists are made into texts.
+_ENCODED_COPIES = 3
+_SHOWN_COPIES = 16
+
+_LARGEST = 2**63 - 1
+_EXACT_IN_FLOAT = 2**53
+_HALF_BITS = 32
+_HALF = 2**32 - 1
 
 
 class Groups(NamedTuple):
@@ -49,16 +60,17 @@ def aggregated(plan: ir.Aggregate, rows: Bindings, context: ReadContext) -> pa.T
     load_together([value for value in inner if isinstance(value, ir.PropertyValue)], rows, context)
     groups = _grouped(plan.keys, rows, context)
     heads = rows.take(groups.first) if plan.keys else rows.slice(0, 0)
-    arrays = [
-        _aggregate(column.value, groups, rows, context)
-        if isinstance(column.value, ir.AggregateValue)
-        else gathered(evaluate(column.value, heads, context), heads.length)
-        for column in plan.columns
-    ]
-    typed = [
-        _with_one_zero(array.cast(arrow_type(column.value.type)))
-        for array, column in zip(arrays, plan.columns, strict=True)
-    ]
+    budget = context.budget
+    typed = []
+    for column in plan.columns:
+        if isinstance(column.value, ir.AggregateValue):
+            array = _aggregate(column.value, groups, rows, context)
+        else:
+            array = gathered_in_parts(evaluate(column.value, heads, context), heads.length, budget)
+        typed.append(_with_one_zero(array.cast(arrow_type(column.value.type))))
+        budget.hold(typed[-1].nbytes)
+    # The caller that takes the table counts it from now on.
+    budget.release(sum(array.nbytes for array in typed))
     return pa.Table.from_arrays(typed, names=[column.name for column in plan.columns])
 
 
@@ -106,9 +118,11 @@ def _key_codes(key: ir.Value, rows: Bindings, context: ReadContext) -> tuple[NDA
     evaluated = evaluate(key, rows, context)
     if not isinstance(evaluated, Located):
         return np.zeros(rows.length, np.int64), 1
-    column = evaluated.condensed()
+    column = evaluated.condensed(context.budget)
     values = _with_one_zero(column.values)
+    context.budget.step(_ENCODED_COPIES * values.nbytes + 3 * rows.length * 8)
     if pa.types.is_nested(values.type):
+        context.budget.step(_SHOWN_COPIES * values.nbytes)
         # Arrow does not encode lists; their texts are as equal as they are.
         values = pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
     encoded = values.dictionary_encode(null_encoding="encode")
@@ -121,7 +135,9 @@ def _with_one_zero(values: pa.Array) -> pa.Array:
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
-def _aggregate(plan: ir.AggregateValue, groups: Groups, rows: Bindings, context: ReadContext) -> pa.Array:
+def _aggregate(
+    plan: ir.AggregateValue, groups: Groups, rows: Bindings, context: ReadContext
+) -> pa.Array | pa.ChunkedArray:
     context.cancellation.check()
     size = len(groups.first)
     if plan.function is AggregateFunction.COUNT and isinstance(plan.argument, ir.NodeId):
@@ -130,19 +146,21 @@ def _aggregate(plan: ir.AggregateValue, groups: Groups, rows: Bindings, context:
     if plan.function is AggregateFunction.COUNT:
         return pa.array(_counted(groups, size, rows.weights, argument.present))
     if plan.function in (AggregateFunction.MIN, AggregateFunction.MAX):
-        return _extreme(argument, groups, size, largest=plan.function is AggregateFunction.MAX)
+        return _extreme(argument, groups, size, largest=plan.function is AggregateFunction.MAX, budget=context.budget)
     counts = _counted(groups, size, rows.weights, argument.present)
-    sums = _summed(argument, groups, size, rows.weights)
     empty = counts == 0
-    if plan.function is AggregateFunction.AVG:
-        sums = sums / np.where(empty, 1, counts)
-    return pa.array(sums, mask=empty)
+    averages = plan.function is AggregateFunction.AVG
+    if pa.types.is_integer(argument.values.type):
+        sums = _exact_sums(argument, groups, size, rows.weights)
+        return pa.array(_divided(sums, counts) if averages else _fitting(sums, plan), mask=empty)
+    floats = _summed(argument, groups, size, rows.weights)
+    return pa.array(floats / np.where(empty, 1, counts) if averages else floats, mask=empty)
 
 
 def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argument:
     evaluated = evaluate(value, rows, context)
     if isinstance(evaluated, Located):
-        column = evaluated.condensed()
+        column = evaluated.condensed(context.budget)
         valid = column.values.is_valid().to_numpy(zero_copy_only=False)
         return _Argument(column.values, column.positions, valid[column.positions])
     values = pa.repeat(evaluated, 1)
@@ -167,8 +185,69 @@ def _summed(argument: _Argument, groups: Groups, size: int, weights: Counts | No
     return np.bincount(groups.of_row, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
-def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool) -> pa.Array:
+def _exact_sums(argument: _Argument, groups: Groups, size: int, weights: Counts | None) -> NDArray[Any]:
+    """The sums of integers, exactly: of 64 bits where all that is added fits, else of Python's own integers."""
+    values: NDArray[Any] = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False)
+    if not len(values):
+        return np.zeros(size, np.int64)
+    values = values if values.dtype == np.uint64 else values.astype(np.int64)
+    largest = max(abs(int(values.min())), abs(int(values.max())))
+    rows = values[argument.positions]
+    if weights is None:
+        added = len(rows)
+    else:
+        weights = readable(weights)
+        added = total(weights) if total(weights) >= 0 else _LARGEST
+        if largest * int(weights.max(initial=0)) > _LARGEST:
+            return _added_one_by_one(groups.of_row, rows, weights, size)
+        rows = rows.astype(np.int64) * weights
+    if largest * added < _EXACT_IN_FLOAT:
+        return np.bincount(groups.of_row, weights=rows, minlength=size).astype(np.int64)
+    low, high = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    np.add.at(low, groups.of_row, (rows & rows.dtype.type(_HALF)).astype(np.int64))
+    np.add.at(high, groups.of_row, (rows >> rows.dtype.type(_HALF_BITS)).astype(np.int64))
+    if largest * added <= _LARGEST:
+        return (high << _HALF_BITS) + low
+    return np.array(
+        [(upper << _HALF_BITS) + lower for upper, lower in zip(high.tolist(), low.tolist(), strict=True)], object
+    )
+
+
+def _added_one_by_one(of_row: Indices, values: NDArray[Any], weights: Counts, size: int) -> NDArray[Any]:
+    sums = [0] * size
+    for group, value, weight in zip(of_row.tolist(), values.tolist(), weights.tolist(), strict=True):
+        sums[group] += value * weight
+    return np.array(sums, object)
+
+
+def _divided(sums: NDArray[Any], counts: Counts) -> NDArray[np.float64]:
+    """The quotients, each rounded once, as Python divides integers; floats do so where both of them are exact."""
+    divisors = np.where(counts == 0, 1, counts)
+    if sums.dtype == np.int64 and len(sums):
+        largest = max(abs(int(sums.min())), abs(int(sums.max())), int(divisors.max()))
+        if largest < _EXACT_IN_FLOAT:
+            exact: NDArray[np.float64] = sums / divisors
+            return exact
+    quotients = (total / count for total, count in zip(sums.tolist(), divisors.tolist(), strict=True))
+    return np.fromiter(quotients, np.float64, len(sums))
+
+
+def _fitting(sums: NDArray[Any], plan: ir.AggregateValue) -> NDArray[np.int64]:
+    """The sums as the 64-bit integers that `sum` gives. Raises `ResourceLimitError` for one that is larger."""
+    if sums.dtype == np.int64:
+        return sums
+    for found in sums.tolist():
+        if not -_LARGEST - 1 <= found <= _LARGEST:
+            prop = plan.argument
+            of = f"{prop.owner.name}.{prop.prop.name}" if isinstance(prop, ir.PropertyValue) else "integers"
+            remedy = f"a sum of {of} is {found}, which no 64-bit integer can hold; add up fewer rows, or take avg()"
+            raise ResourceLimitError("summed integers", _LARGEST, _LARGEST + 1, remedy)
+    return sums.astype(np.int64)
+
+
+def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool, budget: MemoryBudget) -> pa.ChunkedArray:
     """Smallest or largest by rank among the distinct values, which works alike for numbers and texts."""
+    budget.step(_ENCODED_COPIES * argument.values.nbytes + 3 * len(argument.positions) * 8)
     encoded = argument.values.dictionary_encode()
     ascending = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(ascending), np.int64)
@@ -179,4 +258,6 @@ def _extreme(argument: _Argument, groups: Groups, size: int, *, largest: bool) -
     found = np.full(size, -1 if largest else len(ascending), np.int64)
     (np.maximum if largest else np.minimum).at(found, of_row, ranks[argument.positions][argument.present])
     none = (found < 0) | (found >= len(ascending))
-    return encoded.dictionary.take(pa.array(ascending)).take(pa.array(np.where(none, 0, found), mask=none))
+    # One value more, the null of groups without any.
+    values = pa.concat_arrays([encoded.dictionary.take(pa.array(ascending)), pa.nulls(1, encoded.dictionary.type)])
+    return Located(values, np.where(none, len(ascending), found)).in_parts(budget)

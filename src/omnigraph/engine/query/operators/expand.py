@@ -69,16 +69,16 @@ def _next_to(
     plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext, *, bind: bool
 ) -> Bindings:
     """One hop: every neighbour of every row, a self loop being a neighbour like any other."""
-    counts, at = adjacency.entries(nodes)
-    found = _repeated(rows, counts, context)
+    found = _repeated(rows, adjacency.counts(nodes), context)
+    _, at = adjacency.entries(nodes)
     return found.binding({plan.destination: adjacency.rows_at(at)}) if bind else found
 
 
 def _merged(plan: ir.Expand, rows: Bindings, nodes: RowIds, adjacency: Neighbours, context: ReadContext) -> Bindings:
     """One hop where nothing but the end is read: rows that end at one node become one, ascending by row id."""
-    counts, at = adjacency.entries(nodes)
-    total = int(counts.sum())
+    total = int(adjacency.counts(nodes).sum())
     context.budget.step(total * 8 * (1 if rows.weights is None else 2))
+    counts, at = adjacency.entries(nodes)
     weights = None if rows.weights is None else np.repeat(rows.weights, counts)
     if total * _SPARSE_ENDS < len(adjacency.ends):
         ends, _, positions = numbered(adjacency.targets_at(at))
@@ -95,8 +95,8 @@ def _over_edges(
 ) -> Bindings:
     """One hop, one row per stored edge."""
     assert plan.edge_variable is not None
-    counts, at = adjacency.entries(nodes)
-    found = _repeated(rows, counts, context)
+    found = _repeated(rows, adjacency.counts(nodes), context)
+    _, at = adjacency.entries(nodes)
     ends = adjacency.rows_at(at)
     found = found.binding({plan.edge_variable: adjacency.edges_at(at)})
     if plan.closing:
@@ -136,8 +136,8 @@ def _within_hops(
         context.budget.step(rows.nbytes + held)
     context.budget.step(rows.nbytes + 2 * held)
     searched = Adjacency(starts, adjacency.ends, cumulated(counts), np.concatenate(ends))
-    per_row, at = searched.entries(nodes)
-    repeated = _repeated(rows, per_row, context)
+    repeated = _repeated(rows, searched.counts(nodes), context)
+    _, at = searched.entries(nodes)
     return repeated.binding({plan.destination: searched.rows_at(at)})
 
 
@@ -156,10 +156,13 @@ def _searches(
 ) -> Iterator[tuple[int, Indices, Indices]]:
     """Breadth-first from every start, as many at a time as there is room for: the number of the first of them, and
     what they reached, by start, counted from that one."""
-    size, batch = len(adjacency.sources), max(1, _VISITED_BYTES // max(1, len(adjacency.sources)))
+    size = len(adjacency.sources)
+    batch = max(1, min(_VISITED_BYTES, context.budget.room // 4) // max(1, size))
     positions = adjacency.sources.positions(starts.rows)
+    context.budget.step(min(batch, len(starts)) * size)
     visited = context.marks(min(batch, len(starts)) * size)
     for first in range(0, len(starts), batch):
+        context.cancellation.check()
         part = positions[first : first + batch]
         yield first, *_search(part, adjacency, plan.min_hops, plan.max_hops, visited, context)
 
@@ -174,8 +177,8 @@ def _search(
 ) -> tuple[Indices, Indices]:
     """Breadth-first from every start at once: which start reached which node, by start, distance and node.
 
-    A node is reported at its shortest distance. Its own self loop reports it one hop later and is not searched again;
-    that adds something only where the node itself was still too near, which is at the first hop that counts.
+    A node is reported at its shortest distance. The start alone can come back to itself, over its own self loop, at
+    distance one; a longer cycle and the self loop of any other node report nothing.
     """
     size = len(adjacency.sources)
     owner = np.flatnonzero(starts >= 0)
@@ -187,10 +190,10 @@ def _search(
             break
         context.cancellation.check()
         owner, node = np.divmod(frontier, size)
+        context.budget.step(int(adjacency.counts_of(node).sum()) * 4 * 8)
         entries = adjacency.entries_of(node)
-        context.budget.step(int(entries.counts.sum()) * 4 * 8)
         keys = np.repeat(owner * size, entries.counts) + adjacency.targets_at(entries.at)
-        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops else keys[:0]
+        loops = keys[keys == np.repeat(frontier, entries.counts)] if hop == min_hops == 1 else keys[:0]
         frontier = distinct(keys[~visited[keys]])
         visited[frontier] = True
         marked.append(frontier)
@@ -211,9 +214,4 @@ def _repeated(rows: Bindings, counts: NDArray[np.int64], context: ReadContext) -
     context.budget.step(rows.nbytes + total * 8 * width)
     if total == rows.length and bool((counts == 1).all()):
         return rows
-    weights = None if rows.weights is None else np.repeat(rows.weights, counts)
-    columns = {}
-    for variable, column in rows.rows.items():
-        context.cancellation.check()
-        columns[variable] = np.repeat(column, counts)
-    return Bindings(columns, total, weights)
+    return rows.each(counts, context.cancellation.check)

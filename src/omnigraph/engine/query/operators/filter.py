@@ -6,15 +6,16 @@ everything that could not be pushed into a scan; the answer is the same as if it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.values.bindings import Bindings, Mask
-from omnigraph.engine.query.values.compare import compared, compared_with_constant
-from omnigraph.engine.query.values.properties import Located
+from omnigraph.engine.query.values.compare import compared, compared_sides
+from omnigraph.engine.query.values.properties import Located, gathering_parts
 from omnigraph.engine.query.values.values import Evaluated, evaluate, load_together
 from omnigraph.language.query import ir
 from omnigraph.language.query.lens import AllOf, RowFilter, sides
@@ -40,13 +41,10 @@ def satisfied(predicate: ir.Predicate, rows: Bindings, context: ReadContext) -> 
     left = evaluate(predicate.left, rows, context)
     right = evaluate(predicate.right, rows, context)
     if not isinstance(left, Located) or not isinstance(right, Located):
-        return _compared(left, predicate.operator, right, rows.length)
-    masks = []
-    for start in range(0, max(1, rows.length), _ROWS_PER_CHECK):
-        context.cancellation.check()
-        part = slice(start, start + _ROWS_PER_CHECK)
-        masks.append(compared(left.part(part).gathered(), predicate.operator, right.part(part).gathered()))
-    return np.concatenate(masks)
+        return _compared(left, predicate.operator, right, rows.length, context.budget)
+    parts = gathering_parts([left, right], rows.length, context.budget, most_rows=_ROWS_PER_CHECK)
+    operator = predicate.operator
+    return np.concatenate([compared(left.part(p).gathered(), operator, right.part(p).gathered()) for p in parts])
 
 
 def holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
@@ -64,16 +62,22 @@ def _holds(test: RowFilter, rows: Bindings, context: ReadContext) -> Mask:
     return np.logical_or.reduce(masks) if masks else np.zeros(rows.length, dtype=bool)
 
 
-def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int) -> Mask:
-    for side in (left, right):
-        if isinstance(side, pa.Scalar) and not side.is_valid:
-            return np.zeros(length, dtype=bool)
-    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
-        return np.repeat(compared(pa.repeat(left, 1), operator, pa.repeat(right, 1)), length)
-    if isinstance(left, Located) and isinstance(right, pa.Scalar):
-        column = left.condensed()
-        return compared_with_constant(column.values, operator, right)[column.positions]
-    if isinstance(left, pa.Scalar) and isinstance(right, Located):
-        column = right.condensed()
-        return compared(pa.repeat(left, len(column.values)), operator, column.values)[column.positions]
-    raise AssertionError("two columns are compared part by part")
+def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: int, budget: MemoryBudget) -> Mask:
+    """Where at most one side is a column."""
+    if isinstance(left, Located) and not isinstance(right, Located):
+        return _tested(left, lambda values: compared_sides(values, operator, right, len(values)), budget)
+    if isinstance(right, Located) and not isinstance(left, Located):
+        beside = pa.repeat(left, 1).nbytes
+        return _tested(right, lambda values: compared_sides(left, operator, values, len(values)), budget, beside)
+    assert not isinstance(left, Located)
+    assert not isinstance(right, Located)
+    return compared_sides(left, operator, right, length)
+
+
+def _tested(column: Located, test: Callable[[pa.Array], Mask], budget: MemoryBudget, beside: int = 0) -> Mask:
+    """A test of one column, part by part: once for each value where rows share values, else for each row."""
+    shared = len(column.values) <= len(column.positions)
+    every = Located(column.values, np.arange(len(column.values))) if shared else column
+    parts = gathering_parts([every], len(every.positions), budget, most_rows=_ROWS_PER_CHECK, beside=beside)
+    mask = np.concatenate([test(every.values[part] if shared else every.part(part).gathered()) for part in parts])
+    return mask[column.positions] if shared else mask

@@ -15,11 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.values.bindings import Bindings, Indices
-from omnigraph.engine.query.values.properties import Located, one_array
+from omnigraph.engine.query.values.properties import Located, one_array, reordered
 from omnigraph.engine.query.values.values import Evaluated, entity_ids, evaluate
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
+
+# Codes, ranks and the order of a key, each one number per row.
+_CODED_COPIES = 4
 
 Codes: TypeAlias = NDArray[Any]
 Key: TypeAlias = Callable[[Indices], Codes]
@@ -34,7 +38,8 @@ def sorted_rows(
     def by_value(key: ir.SortKey) -> Key:
         def codes(chosen: Indices) -> Codes:
             context.cancellation.check()
-            return codes_of(evaluate(key.value, rows.take(chosen), context), len(chosen), key.descending)
+            values = evaluate(key.value, rows.take(chosen), context)
+            return codes_of(values, len(chosen), key.descending, context.budget)
 
         return codes
 
@@ -42,7 +47,7 @@ def sorted_rows(
         def codes(chosen: Indices) -> Codes:
             context.cancellation.check()
             ids = entity_ids(variable, owners[variable], rows.only({variable}).take(chosen), context)
-            return codes_of(ids, len(chosen), descending=False)
+            return codes_of(ids, len(chosen), descending=False, budget=context.budget)
 
         return codes
 
@@ -50,16 +55,19 @@ def sorted_rows(
     return rows.take(first_in_order(keys, rows.length, limit))
 
 
-def sorted_table(keys: Sequence[ir.SortKey], table: pa.Table, limit: int | None) -> pa.Table:
+def sorted_table(keys: Sequence[ir.SortKey], table: pa.Table, limit: int | None, budget: MemoryBudget) -> pa.Table:
     """Aggregate rows in order. Equal ones keep the order of first appearance."""
 
     def by_column(key: ir.SortKey) -> Key:
         assert isinstance(key.value, ir.OutputValue)
         values = one_array(table.column(key.value.index))
-        return lambda chosen: codes_of(Located(values, chosen), len(chosen), key.descending)
+        return lambda chosen: codes_of(Located(values, chosen), len(chosen), key.descending, budget)
 
+    budget.hold(table.nbytes)
     chosen = first_in_order([by_column(key) for key in keys], len(table), limit)
-    return table.take(pa.array(chosen))
+    columns = [reordered(column, chosen, budget) for column in table.columns]
+    budget.release(table.nbytes)
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def first_in_order(keys: Sequence[Key], length: int, limit: int | None = None) -> Indices:
@@ -104,11 +112,12 @@ def _sorted(keys: Sequence[Key], order: Indices) -> Indices:
     return order
 
 
-def codes_of(evaluated: Evaluated, length: int, descending: bool) -> Codes:
+def codes_of(evaluated: Evaluated, length: int, descending: bool, budget: MemoryBudget) -> Codes:
     """Numbers that compare like the values, null below everything; reversed when descending."""
     if not isinstance(evaluated, Located):
         return np.zeros(length, np.int64)
-    column = evaluated.condensed()
+    column = evaluated.condensed(budget)
+    budget.step(column.values.nbytes + _CODED_COPIES * 8 * length)
     codes = _ascending_codes(column.values)[column.positions]
     if not descending:
         return codes

@@ -2,12 +2,17 @@
 
 A predicate is pushed only when the text means exactly what the query language means; everything else stays with
 `filter`. Numbers are adapted to the column's type first, because Lance refuses or rounds a literal of another type.
+
+A text is bounded in its terms, its nesting, its length and the values it lists: the store parses and plans it by
+recursion on a native stack, which ends the process when it overflows. What is beyond the bounds stays with `filter`
+too, so a bound changes how long an answer takes and never the answer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,6 +25,17 @@ from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.storage.tables.predicates import quoted
 
 NEVER: Final = "false"
+
+# Tens of thousands of terms overflow the stack. These are few enough for any thread, and more than an index helps with.
+MOST_TERMS: Final = 256
+MOST_NESTED: Final = 16
+MOST_CHARACTERS: Final = 1 << 18
+# A list of values is flat; from here on a scan of the column costs about as much as the lookups.
+MOST_VALUES: Final = 10_000
+
+# The most selective tests go first where not all of them fit.
+_SELECTIVE: Final = {ir.Operator.EQUAL: 0, ir.Operator.MEMBER: 0, ir.Operator.PREFIX: 1, ir.Operator.NOT_EQUAL: 3}
+_RANGE: Final = 2
 
 _FLIPPED: Final = {
     ir.Operator.EQUAL: ir.Operator.EQUAL,
@@ -36,30 +52,68 @@ def split_pushed(
     predicates: Iterable[ir.Predicate], context: ReadContext
 ) -> tuple[str | None, tuple[ir.Predicate, ...]]:
     """One filter text for all predicates that can be pushed, and those that can't."""
-    texts: list[str] = []
-    rest: list[ir.Predicate] = []
-    for predicate in predicates:
+    predicates = tuple(predicates)
+    texts: dict[int, str] = {}
+    for i, predicate in enumerate(predicates):
         text = pushed(predicate, context)
-        if text is None:
-            rest.append(predicate)
-        else:
-            texts.append(text)
-    if NEVER in texts:
-        return NEVER, ()
-    return " AND ".join(texts) or None, tuple(rest)
+        if text == NEVER:
+            return NEVER, ()
+        if text is not None:
+            texts[i] = text
+    texts = {i: texts[i] for i in _that_fit(texts, predicates)}
+    return " AND ".join(texts.values()) or None, tuple(p for i, p in enumerate(predicates) if i not in texts)
+
+
+def _that_fit(texts: dict[int, str], predicates: Sequence[ir.Predicate]) -> list[int]:
+    """The numbers of the tests that stay within the bounds together, in source order."""
+
+    def selectivity(i: int) -> int:
+        predicate = predicates[i]
+        return _SELECTIVE.get(predicate.operator, _RANGE) if isinstance(predicate, ir.Compare) else _RANGE
+
+    room = _Room()
+    return sorted(i for i in sorted(texts, key=selectivity) if room.takes(texts[i]))
+
+
+@dataclass(slots=True)
+class _Room:
+    """What a filter text may still grow by."""
+
+    terms: int = field(default_factory=lambda: MOST_TERMS)
+    characters: int = field(default_factory=lambda: MOST_CHARACTERS)
+
+    def takes(self, text: str) -> bool:
+        """Whether another part fits, and if so less room."""
+        # A literal may hold the words as well, which then count as terms: the bound only gets safer.
+        terms = 1 + text.count(" OR ") + text.count(" AND ")
+        if terms > self.terms or len(text) > self.characters:
+            return False
+        self.terms -= terms
+        self.characters -= len(text)
+        return True
 
 
 def pushed_filter(test: RowFilter, context: ReadContext) -> str | None:
-    """The filter text of several comparisons, None when one of them can't be pushed."""
+    """The filter text of several comparisons, None when one of them can't be pushed or all are too much together."""
+    return _joined(test, context, _Room(), MOST_NESTED)
+
+
+def _joined(test: RowFilter, context: ReadContext, room: _Room, depth: int) -> str | None:
     if isinstance(test, ir.Compare):
-        return pushed(test, context)
-    is_all = isinstance(test, AllOf)
-    parts = [pushed_filter(part, context) for part in test.tests]
-    if any(part is None for part in parts):
+        text = pushed(test, context)
+        return text if text is not None and room.takes(text) else None
+    if not depth:
         return None
+    is_all = isinstance(test, AllOf)
+    parts = []
+    for part in test.tests:
+        text = _joined(part, context, room, depth - 1)
+        if text is None:
+            return None
+        parts.append(text)
     if not parts:
         return "true" if is_all else NEVER
-    return "(" + (" AND " if is_all else " OR ").join(str(part) for part in parts) + ")"
+    return "(" + (" AND " if is_all else " OR ").join(parts) + ")"
 
 
 def pushed(predicate: ir.Predicate, context: ReadContext) -> str | None:
@@ -106,12 +160,19 @@ def _test(prop: ir.PropertyValue, operator: ir.Operator, constant: Plain | list[
     return f"{column} {operator.value} {_literal(type_, constant)}"
 
 
-def _any_equal(prop: ir.PropertyValue, constants: list[Plain]) -> str:
+def _any_equal(prop: ir.PropertyValue, constants: list[Plain]) -> str | None:
+    if len(constants) > MOST_VALUES:
+        return None
+    type_ = prop.type
     texts = [constant for constant in constants if isinstance(constant, str)]
-    if prop.type.is_free_text and texts:
+    if type_.is_free_text and texts:
         return equals_any(prop.owner, prop.prop, texts)
-    tests = (_test(prop, ir.Operator.EQUAL, constant) for constant in constants if constant is not None)
-    return "(" + (" OR ".join(test for test in tests if test is not None) or NEVER) + ")"
+    if type_.is_numeric:
+        numbers = [n for c in constants if isinstance(c, int | float) for n in _exact_numbers(type_.scalar, c)]
+        values = [_number(number) for number in numbers]
+    else:
+        values = [_literal(type_, constant) for constant in constants if constant is not None]
+    return f"`{prop.prop.column}` IN ({', '.join(values)})" if values else NEVER
 
 
 def _literal(type_: PropertyType, constant: Plain) -> str:
@@ -130,14 +191,18 @@ def _exact_literals(type_: PropertyType, constant: Plain) -> list[str]:
     if not type_.is_numeric:
         return [_literal(type_, constant)]
     assert isinstance(constant, int | float)
-    below, above = _neighbours(type_.scalar, constant)
-    if below is None or below != above:
-        return []
     # A function argument is not converted to the list's item type as an operand of a comparison is.
     names = {Scalar.I32: "Int32", Scalar.I64: "Int64", Scalar.U32: "UInt32", Scalar.U64: "UInt64"}
     name = names.get(type_.scalar) or ("Float32" if type_.scalar is Scalar.F32 else "Float64")
-    numbers = [below] if below != 0 or type_.scalar in INTEGER_RANGES else [0.0, -0.0]
-    return [f"arrow_cast({_number(number)}, '{name}')" for number in numbers]
+    return [f"arrow_cast({_number(number)}, '{name}')" for number in _exact_numbers(type_.scalar, constant)]
+
+
+def _exact_numbers(scalar: Scalar, constant: int | float) -> list[int | float]:
+    """The numbers of a type with exactly this value: none when it can't hold it, two for the two float zeros."""
+    below, above = _neighbours(scalar, constant)
+    if below is None or below != above:
+        return []
+    return [below] if below != 0 or scalar in INTEGER_RANGES else [0.0, -0.0]
 
 
 def _number_test(column: str, scalar: Scalar, operator: ir.Operator, constant: int | float) -> str:

@@ -37,6 +37,7 @@ def matching_rows(
         predicate.function,
         None if edits is None else int(edits),  # type: ignore[arg-type]
         _candidates(rows, filter),
+        budget=context.budget,
     )
 
 
@@ -56,12 +57,15 @@ def ranked_nodes(
     candidates = _candidates(rows, filter)
     if isinstance(rank, ir.Bm25Rank):
         seen = context.visible_rows(rank.field.owner)
-        return search.bm25(table, prop.column, str(query), candidates, keep, seen)
-    if isinstance(query, str):
-        vector = query_vector(context.embedder, rank.field.owner.name, prop, query)
-    else:
-        vector = np.asarray(query, np.float32)
-    return search.nearest(table, prop.column, prop.distance, vector, keep, candidates)
+        return search.bm25(table, prop.column, str(query), candidates, keep, seen, budget=context.budget)
+    vector = context.query_vectors.get(rank)
+    if vector is None:
+        if isinstance(query, str):
+            vector = query_vector(context.embedder, rank.field.owner.name, prop, query)
+        else:
+            vector = np.asarray(query, np.float32)
+        context.query_vectors[rank] = vector
+    return search.nearest(table, prop.column, prop.distance, vector, keep, candidates, budget=context.budget)
 
 
 def leaves_out_unseen(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
@@ -70,23 +74,40 @@ def leaves_out_unseen(rank: ir.NearestRank | ir.Bm25Rank) -> bool:
 
 
 def rank_scan(
-    plan: ir.Rank, keep: int | None, rows: RowIds | None, filter: str | None, context: ReadContext
+    plan: ir.Rank,
+    keep: int | None,
+    rows: RowIds | None,
+    filter: str | None,
+    context: ReadContext,
+    *,
+    some: bool = False,
 ) -> Bindings:
-    """A ranking of the nodes of a scan, whose predicates have become `rows` and `filter`."""
+    """A ranking of the nodes of a scan, whose predicates have become `rows` and `filter`: of `some` of them, or all."""
     ranked = ranked_nodes(plan.rank, keep, rows, context, filter=filter)
     # Beyond the best ones there are others that have a score too.
-    context.scores[plan.rank] = _scores(ranked, complete=keep is None or len(ranked.row_ids) < keep)
+    complete = not some and (keep is None or len(ranked.row_ids) < keep)
+    context.scores[plan.rank] = _scores(ranked, complete=complete)
     return Bindings({plan.rank.field.variable: ranked.row_ids}, len(ranked.row_ids))
 
 
 def rank_rows(plan: ir.Rank, rows: Bindings, context: ReadContext) -> Bindings:
     """Rows in the order of the node that one of their variables is bound to; rows without a rank go."""
     bound = rows.rows[plan.rank.field.variable]
-    ranked = ranked_nodes(plan.rank, plan.keep, RowSpace.of(bound).rows, context)
-    context.scores[plan.rank] = _scores(ranked, complete=plan.keep is None)
+    ranked = ranked_nodes(plan.rank, None, RowSpace.of(bound).rows, context)
+    context.scores[plan.rank] = _scores(ranked, complete=True)
     places = _places(ranked.row_ids, bound)
     order = np.argsort(places, kind="stable")
     return rows.take(order[np.count_nonzero(places < 0) :])
+
+
+def best_nodes(rows: Bindings, variable: str, count: int) -> Bindings | None:
+    """The rows of the first `count` nodes of a variable; None when they have fewer."""
+    nodes, first, node_of_row = numbered(rows.rows[variable])
+    if len(nodes) < count:
+        return None
+    place = np.empty(len(nodes), np.int64)
+    place[np.argsort(first)] = np.arange(len(nodes))
+    return rows.where(place[node_of_row] < count)
 
 
 def fused(plan: ir.Fuse, first: Bindings, second: Bindings, context: ReadContext) -> Bindings:

@@ -6,7 +6,7 @@ that are certainly needed come along with the row ids when few rows are expected
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from omnigraph.engine.query.context import ReadContext
@@ -55,7 +55,7 @@ def _within_sight(plan: ir.Scan, filter_: str | None, context: ReadContext) -> t
         return filter_, None
     test = lens.rows_of(plan.variable)
     # One node is looked at itself: asking an index for everything that is seen would cost more than the node.
-    of_one = filter_ is not None and _names_one_node(plan.type.key, plan.predicates)
+    of_one = filter_ is not None and names_one_node(plan)
     text = None if of_one else pushed_filter(test, context)
     if text is None:
         return filter_, test
@@ -98,7 +98,7 @@ def scan_candidates(plan: ir.Scan, context: ReadContext, *, sighted: bool = True
 
 def eager_columns(plan: ir.Scan, wanted: Iterable[ir.Value], context: ReadContext) -> list[str]:
     """The columns to read along: all that will be wanted of a node that its key names, none otherwise."""
-    if not _names_one_node(plan.type.key, plan.predicates):
+    if not names_one_node(plan):
         return []
     columns: dict[str, None] = {}
     for value in wanted:
@@ -120,10 +120,12 @@ def _note_indexes(plan: ir.Scan, context: ReadContext) -> None:
         context.profiler.note(f"{prop.name}: index on {known} of {total} rows" if known else f"{prop.name}: no index")
 
 
-def _names_one_node(key: Sequence[str], predicates: Sequence[ir.Predicate]) -> bool:
+def names_one_node(plan: ir.Scan) -> bool:
+    """Whether the predicates give the whole key."""
+    key = plan.type.key
     pinned = {
         predicate.left.prop.name
-        for predicate in predicates
+        for predicate in plan.predicates
         if isinstance(predicate, ir.Compare)
         and predicate.operator is ir.Operator.EQUAL
         and isinstance(predicate.left, ir.PropertyValue)

@@ -8,7 +8,7 @@ distinct words: words never influence each other, and any ASCII character that i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.values.properties import value_bytes
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.search import analysed
@@ -39,7 +40,10 @@ _ASCII_BREAKS: Final = re.compile(r"[^0-9A-Za-z\x80-\U0010ffff]+")
 
 _WORD_BYTES: Final = 64 << 20
 _BYTES_PER_WORD: Final = 256
-_WORDS_PER_CALL: Final = 8192
+_WORDS_PER_CALL: Final = 2048
+_CHARACTERS_PER_CALL: Final = 16 << 10
+_WORDS_PER_CHECK: Final = 256
+_BYTES_PER_CHECK: Final = 512 << 10
 # Survives analysis as itself, so positions after it count from a known place.
 _ANCHOR: Final = "zq"
 
@@ -79,21 +83,41 @@ def tokens_of(text: str) -> list[str]:
     return [token for token, _ in analysed(text, _ANALYSIS)]
 
 
-def query_words(text: str) -> list[tuple[str, str]]:
+def query_words(text: str, check: Callable[[], None] = lambda: None) -> list[tuple[str, str]]:
     """The words of a query that are worth asking for, each with its token, in order and with repeats.
 
     The word is what an index has to be given: it analyses it once more, and stemming a stem may change it.
     """
-    words = (word for word, _ in analysed(text, _WORDS_ONLY))
-    return [(word, token) for word in words for token in tokens_of(word)]
+    words: list[str] = []
+    for part in _parts(text):
+        check()
+        words += [word for word, _ in analysed(part, _WORDS_ONLY)]
+    known = _tokens_of_words(set(words), check)
+    return [(word, token) for word in words for token in known[word]]
 
 
-def counts_of(texts: Iterable[str | None]) -> list[dict[str, int]]:
+def _parts(text: str) -> Iterator[str]:
+    """A text in parts that end with a space, so that each has whole words."""
+    start = 0
+    while start < len(text):
+        space = text.find(" ", start + _CHARACTERS_PER_CALL)
+        stop = len(text) if space < 0 else space + 1
+        yield text[start:stop]
+        start = stop
+
+
+def is_plain_word(token: str) -> bool:
+    """Whether splitting and lower-casing leave a token as it is. Folding can make others: `⑴` becomes `(1)`."""
+    return token == token.lower() and [word for word, _ in analysed(token, _WORDS_ONLY)] == [token]
+
+
+def counts_of(texts: Iterable[str | None], check: Callable[[], None] = lambda: None) -> list[dict[str, int]]:
     """How often each token occurs in each of a few texts."""
-    split = [_ASCII_BREAKS.split(text.translate(_ASCII_LOWERING)) if text else [] for text in texts]
-    known = _tokens_of_words({word for words in split for word in words})
     counted: list[dict[str, int]] = []
-    for words in split:
+    for text in texts:
+        check()
+        words = _ASCII_BREAKS.split(text.translate(_ASCII_LOWERING)) if text else []
+        known = _tokens_of_words(set(words), check)
         counts: dict[str, int] = {}
         for word in words:
             for token in known[word]:
@@ -111,13 +135,31 @@ class AnalysedColumn:
     texts: NDArray[np.int64]
 
 
-def analyse_column(column: pa.Array) -> AnalysedColumn:
-    """Analyse a string array; nulls have no tokens."""
+def analyse_column(column: pa.Array, check: Callable[[], None] = lambda: None) -> AnalysedColumn:
+    """Analyse a string array; nulls have no tokens. Asks often whether to go on."""
+    numbers: dict[str, int] = {}
+    tokens, texts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+    ends = np.cumsum(value_bytes(column))
+    start = 0
+    while start < len(column):
+        check()
+        before = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _BYTES_PER_CHECK, side="right")))
+        found, text_of = _analysed_part(column[start:stop], numbers, check)
+        tokens.append(found)
+        texts.append(text_of + start)
+        start = stop
+    return AnalysedColumn(list(numbers), np.concatenate(tokens), np.concatenate(texts))
+
+
+def _analysed_part(
+    column: pa.Array, numbers: dict[str, int], check: Callable[[], None]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The tokens of some texts by their numbers, which new ones get here, and which text each occurs in."""
     words, texts = _words(column.fill_null("").cast(pa.large_string()))
     encoded = words.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
-    known = _tokens_of_words(distinct)
-    numbers: dict[str, int] = {}
+    known = _tokens_of_words(distinct, check)
     produced = [[numbers.setdefault(token, len(numbers)) for token in known[word]] for word in distinct]
     # Words become tokens through a ragged map: usually one token, none for a stop word, several around a dash.
     counts = np.fromiter(map(len, produced), np.int64, len(produced))
@@ -126,7 +168,7 @@ def analyse_column(column: pa.Array) -> AnalysedColumn:
     indices = encoded.indices.to_numpy()
     per_word = counts[indices]
     first = np.repeat(starts[indices] - np.concatenate(([0], np.cumsum(per_word)[:-1])), per_word)
-    return AnalysedColumn(list(numbers), flat[first + np.arange(first.size)], np.repeat(texts, per_word))
+    return flat[first + np.arange(first.size)], np.repeat(texts, per_word)
 
 
 def _words(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
@@ -153,13 +195,18 @@ def _words(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     return words, np.searchsorted(bounds, first, side="right") - 1
 
 
-def _tokens_of_words(words: Collection[str]) -> dict[str, tuple[str, ...]]:
+def _tokens_of_words(words: Collection[str], check: Callable[[], None] = lambda: None) -> dict[str, tuple[str, ...]]:
     """The tokens of each word. Words met before are remembered, up to a bound."""
     known = _KNOWN_WORDS.among(words)
     unknown = [word for word in words if word not in known]
-    fresh: dict[str, tuple[str, ...]] = {word: () if word.isascii() else tuple(tokens_of(word)) for word in unknown}
+    fresh: dict[str, tuple[str, ...]] = {}
+    for number, word in enumerate(unknown):
+        if not number % _WORDS_PER_CHECK:
+            check()
+        fresh[word] = () if word.isascii() else tuple(tokens_of(word))
     plain = iter([word for word in unknown if word and word.isascii()])
     while batch := list(islice(plain, _WORDS_PER_CALL)):
+        check()
         # ASCII words are one word to the tokenizer too, so a position tells which word a token came from.
         for token, position in analysed(" ".join((_ANCHOR, *batch)), _ANALYSIS)[1:]:
             fresh[batch[position - 1]] = (token,)

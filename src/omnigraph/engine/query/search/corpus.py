@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.postings import fragment_postings
 from omnigraph.engine.query.search.text_index import IndexedTexts, Term, indexed_texts
 from omnigraph.storage.ordered import contained
@@ -46,15 +47,18 @@ class Documents(Protocol):
 class Corpus:
     """A column of a table version: `indexed` documents, and `counted` ones. Analysed texts are counted."""
 
-    def __init__(self, table: Table, column: str, *, indexed: bool = True) -> None:
+    def __init__(self, table: Table, column: str, *, indexed: bool = True, budget: MemoryBudget | None = None) -> None:
         self.table = table
+        self.budget = budget or MemoryBudget()
+        self.budget.check()
         contents = fragment_contents(table)
         self.indexed: IndexedTexts | None = None
         covered: set[int] = set()
         if indexed:
             self.indexed, covered = indexed_texts(table, column, contents)
+            self.budget.check()
         loose = [content for content in contents if content.fragment_id not in covered]
-        self.analysed = [fragment_postings(table, column, content) for content in loose]
+        self.analysed = [fragment_postings(table, column, content, self.budget) for content in loose]
         self._counted_in: frozenset[int] | None = frozenset(content.fragment_id for content in loose)
         if self.indexed is not None and self.indexed.moved.size:
             self.analysed.append(self.indexed.moved_postings)
@@ -72,6 +76,7 @@ class Corpus:
         return (indexed + sum(part.tokens for part in self.counted)) / max(self.documents, 1)
 
     def documents_with(self, term: Term) -> int:
+        self.budget.check()
         indexed = self.indexed.term(self.table, term).documents if self.indexed is not None else 0
         return indexed + sum(part.occurrences(term.token)[0].size for part in self.counted)
 
@@ -87,8 +92,10 @@ class SeenCorpus(Corpus):
     the query, which is remembered for all readers, and each reader's are counted here.
     """
 
-    def __init__(self, table: Table, column: str, seen: RowIds, terms: Sequence[Term]) -> None:
-        super().__init__(table, column)
+    def __init__(
+        self, table: Table, column: str, seen: RowIds, terms: Sequence[Term], *, budget: MemoryBudget | None = None
+    ) -> None:
+        super().__init__(table, column, budget=budget)
         parts: list[Documents] = list(self.analysed)
         if self.indexed is not None:
             parts.append(_IndexedWords(table, self.indexed, terms))

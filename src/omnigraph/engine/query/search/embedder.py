@@ -6,8 +6,9 @@ given as numbers don't come through here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,10 @@ from omnigraph.language.catalog import Property
 
 
 class Embedder(Protocol):
-    """A source of query vectors. Failing to resolve a provider or a key may show on first use of either member."""
+    """A source of query vectors. Failing to resolve a provider or a key may show on first use of either member.
+
+    One whose vectors mean nothing, made for tests, says so by an attribute `is_mock` that is true.
+    """
 
     @property
     def model(self) -> str:
@@ -38,14 +42,41 @@ class DocumentEmbedder(Embedder, Protocol):
         ...
 
 
-def check_model(model: str, owner: str, prop: Property) -> None:
-    """Vectors of two models are not comparable: a property that records its model has vectors of that one only."""
+MOCK_MODEL: Final = "mock"
+"""What a property records whose vectors come from the mock. Its own name is the only one that the mock answers to."""
+
+_PROVIDERS: Final = (
+    (re.compile(r".+/.+"), "openai-compatible"),
+    (re.compile(r"text-embedding-(3|ada)"), "openai"),
+    (re.compile(r"gemini-|text-embedding-0"), "gemini"),
+    (re.compile(r"all-MiniLM"), "local"),
+    (re.compile(rf"{MOCK_MODEL}$"), "mock"),
+)
+"""Who has a model, by how its name begins."""
+
+
+def check_embedder(embedder: Embedder, owner: str, prop: Property) -> None:
+    """Refuse a client whose vectors do not go with those of a property."""
+    check_model(embedder.model, owner, prop, is_mock=getattr(embedder, "is_mock", False))
+
+
+def check_model(model: str, owner: str, prop: Property, *, is_mock: bool) -> None:
+    """Vectors of two models are not comparable: a property that records its model has vectors of that one only.
+
+    The mock makes the same vectors under every label, so its label says nothing.
+    """
     recorded = prop.embed.model if prop.embed is not None else None
-    if recorded is not None and model != recorded:
-        raise BadRequestError(
-            f"{owner}.{prop.name} holds vectors of model '{recorded}', but texts are embedded with "
-            f"'{model}'; set OMNIGRAPH_EMBED_MODEL='{recorded}', or give the vectors themselves"
-        )
+    if recorded is None or recorded == (MOCK_MODEL if is_mock else model):
+        return
+    used = f"the mock (labelled '{model}'), whose vectors mean nothing," if is_mock else f"'{model}'"
+    known = next((name for pattern, name in _PROVIDERS if pattern.match(recorded)), None)
+    provider = f"OMNIGRAPH_EMBED_PROVIDER={known}" if known else "OMNIGRAPH_EMBED_PROVIDER to the provider that has it"
+    without = " without OMNIGRAPH_EMBEDDINGS_MOCK" if is_mock else ""
+    raise BadRequestError(
+        f"{owner}.{prop.name} holds vectors of model '{recorded}', but texts are embedded with {used}; embed with that "
+        f"model: set {provider} and OMNIGRAPH_EMBED_MODEL='{recorded}'{without} "
+        "(on a cluster: `kind` and `model` of the graph's embedding provider), or give the vectors themselves"
+    )
 
 
 def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: str) -> NDArray[np.float32]:
@@ -55,7 +86,7 @@ def query_vector(embedder: Embedder | None, owner: str, prop: Property, text: st
             f'nearest({owner}.{prop.name}, "...") has to embed its text, and this graph was opened without an '
             "embedding client; pass a vector, or open it with one"
         )
-    check_model(embedder.model, owner, prop)
+    check_embedder(embedder, owner, prop)
     dimension = prop.type.dimension
     if dimension is None:
         raise ValueError(f"{owner}.{prop.name} is not a vector")

@@ -6,13 +6,16 @@ never changes, so a new version of a table costs the analysis of its new fragmen
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import analyse_column
+from omnigraph.engine.query.values.properties import one_array
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.storage.ordered import counted
 from omnigraph.storage.tables import Table
@@ -20,6 +23,9 @@ from omnigraph.storage.tables.rows import RowIds, row_ids_of
 from omnigraph.storage.tables.search import FragmentContent
 
 POSTINGS_BYTES: Final = 512 << 20
+# Texts, their characters by kind, their words and where those stand.
+_ANALYSED_COPIES: Final = 6
+_TOKENS_PER_CHECK: Final = 256
 
 
 class Postings:
@@ -31,9 +37,12 @@ class Postings:
 
     __slots__ = ("_documents", "_frequencies", "_numbers", "_starts", "lengths", "row_ids", "tokens")
 
-    def __init__(self, rows: pa.Table, column: str) -> None:
-        texts = rows.column(column).combine_chunks()
-        analysed = analyse_column(texts)
+    def __init__(self, rows: pa.Table, column: str, budget: MemoryBudget | None = None) -> None:
+        budget = budget or MemoryBudget()
+        budget.step(rows.nbytes * _ANALYSED_COPIES)
+        texts = one_array(rows.column(column))
+        analysed = analyse_column(texts, budget.check)
+        budget.check()
         all_ids = row_ids_of(rows)
         lengths = np.bincount(analysed.texts, minlength=len(texts))
         order = np.argsort(all_ids)
@@ -45,7 +54,9 @@ class Postings:
         self.tokens = int(self.lengths.sum())
         self._numbers = {token: number for number, token in enumerate(analysed.vocabulary)}
         # Pairs are sorted as one number each; a token's rows come out ascending.
+        budget.check()
         pairs, counts = counted(analysed.tokens.astype(np.int64) * max(order.size, 1) + place[analysed.texts])
+        budget.check()
         tokens, documents = np.divmod(pairs, max(order.size, 1))
         self._documents = documents.astype(np.int32)
         self._frequencies = counts.astype(np.int32)
@@ -71,9 +82,11 @@ class Postings:
         span = slice(0, 0) if number is None else slice(self._starts[number], self._starts[number + 1])
         return self._documents[span], self._frequencies[span]
 
-    def rows_with_any(self, tokens: list[str]) -> RowIds:
+    def rows_with_any(self, tokens: list[str], check: Callable[[], None] = lambda: None) -> RowIds:
         held = np.zeros(self.row_ids.size, np.bool_)
-        for token in tokens:
+        for number, token in enumerate(tokens):
+            if not number % _TOKENS_PER_CHECK:
+                check()
             held[self.occurrences(token)[0]] = True
         return self.row_ids[held]
 
@@ -81,10 +94,12 @@ class Postings:
 _POSTINGS: Final[ByteBoundCache[Postings]] = SHARED_MEMORY.add("postings", ByteBoundCache(POSTINGS_BYTES))
 
 
-def fragment_postings(table: Table, column: str, fragment: FragmentContent) -> Postings:
+def fragment_postings(
+    table: Table, column: str, fragment: FragmentContent, budget: MemoryBudget | None = None
+) -> Postings:
     """The postings of one fragment's live rows."""
     key = (*fragment.name, column)
     if (known := _POSTINGS.get(key)) is not None:
         return known
     rows = table.read([column], row_ids=True, fragments=[fragment.fragment_id])
-    return _POSTINGS.keep(key, Postings(rows, column))
+    return _POSTINGS.keep(key, Postings(rows, column, budget))

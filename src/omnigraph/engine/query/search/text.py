@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.search.analyzer import counts_of, query_words
+from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.engine.query.search.analyzer import counts_of, is_plain_word, query_words
 from omnigraph.engine.query.search.corpus import Corpus, Documents, SeenCorpus
 from omnigraph.engine.query.search.fuzzy import tokens_within
 from omnigraph.engine.query.search.postings import Postings
@@ -45,6 +46,11 @@ _FEW_ROWS: Final = 2048
 _PROPOSALS_PER_ROW: Final = 4
 _SPARE_PROPOSALS: Final = 24
 _SINGLE_PRECISION: Final = 2e-6
+_WORDS_PER_QUESTION: Final = 64
+# The texts of a few rows as Python values, their words and how often each occurs.
+_COUNTED_COPIES: Final = 8
+# A score and a mark per document, and copies of those that match.
+_SCORED_BYTES: Final = 4 * 8
 
 
 def text_match(
@@ -54,29 +60,39 @@ def text_match(
     mode: TextFunction,
     max_edits: int | None = None,
     candidates: Candidates = EVERY_ROW,
+    *,
+    budget: MemoryBudget | None = None,
 ) -> RowIds:
     """Row ids, ascending, of the candidates whose analysed text shares a token with the analysed `text`.
 
-    `fuzzy` accepts tokens within `max_edits` edits (2 when None); the other modes ignore it.
+    `fuzzy` accepts tokens within `max_edits` edits (2 when None) of a token of the query; the other modes ignore it.
     """
+    budget = budget or MemoryBudget()
     edits = 0
     if mode is TextFunction.FUZZY:
         edits = DEFAULT_MAX_EDITS if max_edits is None else max_edits
         if edits < 0:
             raise BadRequestError(f"fuzzy needs a distance of at least 0, not {edits}")
-    tokens = list(dict.fromkeys(token for _, token in query_words(text)))
+    tokens = list(dict.fromkeys(token for _, token in query_words(text, budget.check)))
     if not tokens:
         return np.empty(0, np.int64)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
-        postings = Postings(candidate_rows(table, candidates, [column]), column)
-        return postings.rows_with_any(_accepted(postings, tokens, edits))
-    corpus = Corpus(table, column, indexed=edits <= _INDEXED_EDITS)
-    found = [part.rows_with_any(_accepted(part, tokens, edits)) for part in corpus.analysed]
+        postings = Postings(candidate_rows(table, candidates, [column]), column, budget)
+        return postings.rows_with_any(_accepted(postings, tokens, edits, budget), budget.check)
+    # A fuzzy query is not analysed by an index, only split: it is asked for tokens, and only for those that stay whole.
+    askable = not edits or (edits <= _INDEXED_EDITS and _are_plain_words(tokens, budget))
+    corpus = Corpus(table, column, indexed=askable, budget=budget)
+    found = [part.rows_with_any(_accepted(part, tokens, edits, budget), budget.check) for part in corpus.analysed]
     if candidates.filter is not None and any(rows.size for rows in found):
         allowed = corpus.counted_rows(candidates.filter)
         found = [rows[contained(rows, allowed)] for rows in found]
     if corpus.indexed is not None:
-        found.append(corpus.indexed.matches(table, text, candidates.filter, edits))
+        words = tokens if edits else list(dict.fromkeys(word for word, _ in query_words(text, budget.check)))
+        # An index can't be interrupted, so it is asked for a few words at a time.
+        for start in range(0, len(words), _WORDS_PER_QUESTION):
+            budget.check()
+            asked = " ".join(words[start : start + _WORDS_PER_QUESTION])
+            found.append(corpus.indexed.matches(table, asked, candidates.filter, edits))
     rows = distinct(np.concatenate(found)) if found else np.empty(0, np.int64)
     return rows if candidates.rows is None else rows[contained(rows, candidates.rows)]
 
@@ -88,6 +104,8 @@ def bm25(
     candidates: Candidates = EVERY_ROW,
     k: int | None = None,
     seen: RowIds | None = None,
+    *,
+    budget: MemoryBudget | None = None,
 ) -> RankedRows:
     """The candidates that share a token with `text`, best BM25 score first, ties by entity id ascending.
 
@@ -95,15 +113,19 @@ def bm25(
     others must not show at all. `k` keeps the best k; pass it whenever nothing between the ranking and the limit
     can drop rows, it saves scoring everything.
     """
-    terms = _terms(text)
+    budget = budget or MemoryBudget()
+    terms = _terms(text, budget)
     if not terms or k == 0:
         return RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))
-    corpus = Corpus(table, column) if seen is None else SeenCorpus(table, column, seen, terms)
+    if seen is None:
+        corpus = Corpus(table, column, budget=budget)
+    else:
+        corpus = SeenCorpus(table, column, seen, terms, budget=budget)
     if seen is not None and candidates.rows is not None:
         candidates = Candidates(candidates.filter, candidates.rows[contained(candidates.rows, seen)])
     formula = Formula(corpus, terms)
     if candidates.rows is not None and candidates.rows.size <= _FEW_ROWS:
-        row_ids, scores = _scored_rows(table, column, candidates, formula)
+        row_ids, scores = _scored_rows(table, column, candidates, formula, budget)
     else:
         row_ids, scores = _scored_corpus(corpus, candidates, formula, k)
     scores = settled(scores)
@@ -158,45 +180,62 @@ class _Ratio:
         )
 
 
-def _terms(text: str) -> list[Term]:
+def _terms(text: str, budget: MemoryBudget) -> list[Term]:
     words: dict[str, list[str]] = {}
-    for word, token in query_words(text):
+    for word, token in query_words(text, budget.check):
         words.setdefault(token, []).append(word)
     return [Term(token, spelled[0], len(spelled)) for token, spelled in words.items()]
 
 
-def _accepted(part: Postings, tokens: list[str], edits: int) -> list[str]:
+def _are_plain_words(tokens: Sequence[str], budget: MemoryBudget) -> bool:
+    for number, token in enumerate(tokens):
+        if not number % _WORDS_PER_QUESTION:
+            budget.check()
+        if not is_plain_word(token):
+            return False
+    return True
+
+
+def _accepted(part: Postings, tokens: list[str], edits: int, budget: MemoryBudget) -> list[str]:
     """The tokens of a part that a query accepts."""
     if not edits:
         return tokens
-    return list({near for token in tokens for near in tokens_within(token, part.vocabulary, edits)})
+    vocabulary = part.vocabulary
+    return list({near for token in tokens for near in tokens_within(token, vocabulary, edits, budget)})
 
 
-def _scored_rows(table: Table, column: str, candidates: Candidates, formula: Formula) -> tuple[RowIds, Measures]:
+def _scored_rows(
+    table: Table, column: str, candidates: Candidates, formula: Formula, budget: MemoryBudget
+) -> tuple[RowIds, Measures]:
     """Score a few rows by reading their texts."""
     rows = candidate_rows(table, candidates, [column])
-    counted = counts_of(rows.column(column).to_pylist())
-    counts = np.array([[c.get(term.token, 0) for c in counted] for term in formula.terms], np.int64)
+    budget.step(rows.nbytes * _COUNTED_COPIES)
+    counted = counts_of(rows.column(column).to_pylist(), budget.check)
     lengths = np.array([sum(c.values()) for c in counted], np.int64)
-    matching = counts.any(axis=0)
-    row_ids = row_ids_of(rows)
-    return row_ids[matching], formula.scores(counts[:, matching], lengths[matching])
+    scores = np.zeros(lengths.size)
+    matching = np.zeros(lengths.size, np.bool_)
+    for number, term in enumerate(formula.terms):
+        budget.check()
+        frequencies = np.array([c.get(term.token, 0) for c in counted], np.int64)
+        scores += formula.contribution(number, frequencies, lengths)
+        matching |= frequencies > 0
+    return row_ids_of(rows)[matching], scores[matching]
 
 
 def _scored_corpus(corpus: Corpus, candidates: Candidates, formula: Formula, k: int | None) -> tuple[RowIds, Measures]:
     """Score matching candidates: all of them, or at least those that can be among the best k."""
-    parts = [_scored_documents(part, formula) for part in corpus.counted]
+    parts = [_scored_documents(part, formula, corpus.budget) for part in corpus.counted]
     if candidates.filter is not None and any(rows.size for rows, _ in parts):
         allowed = corpus.counted_rows(candidates.filter)
         parts = [_only(part, allowed) for part in parts]
     if candidates.rows is not None:
         parts = [_only(part, candidates.rows) for part in parts]
     if (indexed := corpus.indexed) is not None:
-        if k is not None and candidates.rows is None:
+        if k is not None and candidates.rows is None and len(formula.terms) <= _WORDS_PER_QUESTION:
             reached = np.concatenate([scores for _, scores in parts]) if parts else np.empty(0)
-            parts.append(_best_indexed(corpus.table, indexed, candidates.filter, formula, k, reached))
+            parts.append(_best_indexed(corpus, indexed, candidates.filter, formula, k, reached))
         else:
-            every = _scored_indexed(corpus.table, indexed, candidates.filter, formula)
+            every = _scored_indexed(corpus, indexed, candidates.filter, formula)
             parts.append(every if candidates.rows is None else _only(every, candidates.rows))
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.float64)
@@ -209,10 +248,12 @@ def _only(scored: tuple[RowIds, Measures], allowed: RowIds) -> tuple[RowIds, Mea
     return rows[kept], scores[kept]
 
 
-def _scored_documents(part: Documents, formula: Formula) -> tuple[RowIds, Measures]:
+def _scored_documents(part: Documents, formula: Formula, budget: MemoryBudget) -> tuple[RowIds, Measures]:
+    budget.step(part.row_ids.size * _SCORED_BYTES)
     scores = np.zeros(part.row_ids.size)
     matching = np.zeros(part.row_ids.size, np.bool_)
     for number, term in enumerate(formula.terms):
+        budget.check()
         documents, frequencies = part.occurrences(term.token)
         scores[documents] += formula.contribution(number, frequencies, part.lengths[documents])
         matching[documents] = True
@@ -220,28 +261,32 @@ def _scored_documents(part: Documents, formula: Formula) -> tuple[RowIds, Measur
 
 
 def _scored_indexed(
-    table: Table, indexed: IndexedTexts, filter: str | None, formula: Formula
+    corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula
 ) -> tuple[RowIds, Measures]:
+    corpus.budget.step(indexed.row_ids.size * _SCORED_BYTES)
     scores = np.zeros(indexed.row_ids.size)
     matching = np.zeros(indexed.row_ids.size, np.bool_)
     for number, term in enumerate(formula.terms):
-        documents, frequencies = indexed.occurrences(table, term, filter)
+        corpus.budget.check()
+        documents, frequencies = indexed.occurrences(corpus.table, term, filter)
         scores[documents] += formula.contribution(number, frequencies, indexed.lengths[documents])
         matching[documents] = True
     return indexed.row_ids[matching], scores[matching]
 
 
 def _best_indexed(
-    table: Table, indexed: IndexedTexts, filter: str | None, formula: Formula, k: int, reached: Measures
+    corpus: Corpus, indexed: IndexedTexts, filter: str | None, formula: Formula, k: int, reached: Measures
 ) -> tuple[RowIds, Measures]:
     """Indexed rows that hold all of the best k; `reached` are the scores of rows found elsewhere.
 
     Lance proposes its own best. They suffice once the k-th best exact score is out of reach for any row that was not
     proposed; a tie with such a row would have to be broken by id, so it must be proposed too.
     """
+    table = corpus.table
     ratio = _Ratio.of(table, indexed, formula)
     asked = _PROPOSALS_PER_ROW * k + _SPARE_PROPOSALS
     while asked * 2 < indexed.row_ids.size:
+        corpus.budget.check()
         positions, proposed, floor = indexed.best(table, formula.terms, filter, asked)
         if proposed.size > k:
             possible = proposed * ratio.most >= np.partition(proposed, -k)[-k] * ratio.least
@@ -256,4 +301,4 @@ def _best_indexed(
         if floor is None or (best.size >= k and np.partition(best, -k)[-k] > floor * ratio.most):
             return indexed.row_ids[positions], scores
         asked *= 4
-    return _scored_indexed(table, indexed, filter, formula)
+    return _scored_indexed(corpus, indexed, filter, formula)

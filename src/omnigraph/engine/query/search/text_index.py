@@ -125,7 +125,7 @@ class IndexedTexts:
         return places(self.row_ids, row_ids)
 
     def matches(self, table: Table, text: str, filter: str | None, max_edits: int = 0) -> RowIds:
-        """The trusted rows that share a token with the text."""
+        """The trusted rows that share a token with the text. With `max_edits` the text consists of tokens already."""
         rows = matching_rows(table, self.column, text, filter=filter, max_edits=max_edits)
         row_ids = row_ids_of(rows)
         return row_ids[self.trusted(row_ids)[1]]

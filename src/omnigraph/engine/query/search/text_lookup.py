@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from omnigraph.language.catalog import IndexKind, NodeType, Property, TableType
-from omnigraph.storage.tables.predicates import identifier, quoted
+from omnigraph.storage.tables.predicates import identifier, one_of, quoted
 
 # N-grams are three letters or digits of ASCII in a row; a text without any can't be narrowed by them.
 _NGRAM: Final = re.compile(r"[A-Za-z0-9]{3}", re.ASCII)
@@ -29,7 +29,8 @@ def lookup_column(owner: TableType, prop: Property) -> str:
 def equals_any(owner: TableType, prop: Property, texts: Sequence[str]) -> str:
     """The filter for rows whose property is one of `texts`."""
     column = lookup_column(owner, prop)
-    equal = _any(f"{identifier(column)} = {quoted(text)}" for text in texts)
+    # One list, however many texts: alternatives would nest, and the store's parser with them.
+    equal = one_of(column, texts) if len(texts) > 1 else f"{identifier(column)} = {quoted(texts[0])}"
     if column == prop.column and _has_ngrams(owner, prop) and _can_be_narrowed(texts):
         return f"({equal} AND {_any(f'contains({identifier(column)}, {quoted(text)})' for text in texts)})"
     return equal

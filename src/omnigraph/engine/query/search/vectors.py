@@ -1,18 +1,20 @@
 """Exact nearest-neighbour search over the vectors of one table version.
 
 Lance proposes, with or without an index, in single precision; the proposals are measured again in double precision
-and accepted only when no row outside them can be closer. So an index changes how fast an answer comes and never the
-answer, its order or its distances.
+and accepted only when no row outside them can be closer. Vectors whose squares single precision can't hold are measured
+here from the start. So an index changes how fast an answer comes and never the answer, its order or its distances.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.ranked_rows import (
     EVERY_ROW,
     Candidates,
@@ -22,19 +24,37 @@ from omnigraph.engine.query.search.ranked_rows import (
     candidate_rows,
     settled,
 )
+from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.indexes import VECTOR_INDEX_KIND
-from omnigraph.storage.tables.rows import RowIds, row_ids_of
-from omnigraph.storage.tables.search import DISTANCE, ColumnIndex, index_of, nearest_rows
+from omnigraph.storage.tables.indexes import VECTOR_INDEX_KIND, VectorLengths, matrix_of
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, row_ids_of
+from omnigraph.storage.tables.search import (
+    DISTANCE,
+    ColumnIndex,
+    FragmentContent,
+    fragment_contents,
+    index_of,
+    nearest_rows,
+    stored_vectors,
+)
 
 # A bound of the relative error of Lance's single precision sums, generous for thousands of dimensions.
 _PROPOSAL_ERROR: Final = 1e-5
+# What each squared difference may lack because it is too small for single precision.
+_LOST_SQUARE: Final = 2.0**-126
 _SPARE_PROPOSALS: Final = 8
 # From this share of the table on, reading every vector once is no slower than asking for so many.
 _SCAN_SHARE: Final = 4
-_ROWS_PER_STEP: Final = 16 << 10
+# Numbers of vectors that are measured between two questions whether to go on, and what each of them takes meanwhile.
+_NUMBERS_PER_STEP: Final = 1 << 17
+_STEP_BYTES: Final = 24
+_MEASURED_BYTES: Final = 4 * 8
+_SPARE_MEASURES: Final = 16 << 10
+_LENGTH_BYTES: Final = 4 << 20
+
+_LENGTHS: Final[ByteBoundCache[VectorLengths]] = SHARED_MEMORY.add("vector lengths", ByteBoundCache(_LENGTH_BYTES))
 
 
 def nearest(
@@ -44,6 +64,8 @@ def nearest(
     vector: NDArray[np.float32],
     k: int | None,
     candidates: Candidates = EVERY_ROW,
+    *,
+    budget: MemoryBudget | None = None,
 ) -> RankedRows:
     """The k candidates closest to `vector`, all of them when k is None; ties by entity id ascending.
 
@@ -58,41 +80,61 @@ def nearest(
         raise BadRequestError(f"nearest compares vectors of {dimension} numbers, the query has {query.size}")
     if not np.isfinite(query).all():
         raise BadRequestError("nearest needs a vector of finite numbers")
-    if k is not None and candidates.rows is None and k * _SCAN_SHARE < table.state.rows:
-        return _proposed(table, column, metric, query, k, candidates.filter)
-    return _measured(table, metric, query, candidate_rows(table, candidates, [column]), column, k)
+    closest = _Closest(metric, query, k, budget or MemoryBudget())
+    if k is None or candidates.rows is not None or k * _SCAN_SHARE >= table.state.rows:
+        return _measured(table, column, closest, candidates)
+    if not VectorLengths.of(query.reshape(1, -1)).are_ordinary:
+        return _measured(table, column, closest, candidates)
+    if metric is Metric.L2:
+        return _proposed(table, column, closest, k, candidates)
+    # Under the other metrics a row that single precision can't measure is missing from what Lance proposes, silently.
+    lengths = _known_lengths(table, column)
+    if lengths is None and candidates.filter is None:
+        return _measured_all(table, column, closest)
+    lengths = lengths or _all_lengths(table, column, closest.budget)
+    if lengths.are_ordinary:
+        return _proposed(table, column, closest, k, candidates, lengths.greatest)
+    return _measured(table, column, closest, candidates)
 
 
 def _proposed(
-    table: Table, column: str, metric: Metric, query: NDArray[np.float32], k: int, filter: str | None
+    table: Table, column: str, closest: _Closest, k: int, candidates: Candidates, longest: float = 0.0
 ) -> RankedRows:
+    """The k closest by what Lance proposes; no vector of the table is longer than `longest`, if the metric asks."""
+    metric, query = closest.metric, closest.query
     index = _usable_index(table, column, metric)
     asked = k + _SPARE_PROPOSALS
-    while True:
-        rows = nearest_rows(table, column, query, asked, metric.value, filter=filter, index=index, columns=[column])
-        ranked = _measured(table, metric, query, rows, column, k)
+    while asked * _SCAN_SHARE < table.state.rows:
+        rows = nearest_rows(
+            table, column, query, asked, metric.value, filter=candidates.filter, index=index, columns=[column]
+        )
+        ranked = _Closest(metric, query, k, closest.budget).take(rows, column).ranked(table)
         if rows.num_rows < asked:
+            if metric is Metric.L2 and index is not None:
+                break  # an index leaves out what is too far for single precision
             return ranked
         # Rows not proposed are at least as far, by Lance's arithmetic, as the last one that was.
         last = rows.column(DISTANCE).to_numpy().astype(np.float64).max()
-        if ranked.values[-1] < _certain(metric, query, rows.column(column), last):
+        certain = _certain(metric, query, last, longest)
+        if ranked.values.size >= k and ranked.values[-1] < certain:
             return ranked
+        if not certain > 0 and metric is Metric.L2:
+            break  # all of them are as close as single precision can tell
         asked *= 4
-        if asked * _SCAN_SHARE >= table.state.rows:
-            return _measured(table, metric, query, candidate_rows(table, Candidates(filter), [column]), column, k)
+    return _measured(table, column, closest, candidates)
 
 
-def _certain(metric: Metric, query: NDArray[np.float32], vectors: pa.ChunkedArray, proposed: float) -> float:
+def _certain(metric: Metric, query: NDArray[np.float32], proposed: float, longest: float) -> float:
     """A distance that no row beyond a proposed distance of Lance can have. Its `l2` is the square of ours."""
+    if not np.isfinite(proposed):
+        return -np.inf  # the sums of some proposals overflowed, so their order means nothing
     match metric:
         case Metric.L2:
-            return float(np.sqrt(proposed * (1 - _PROPOSAL_ERROR)))
+            return float(np.sqrt(max(0.0, proposed * (1 - _PROPOSAL_ERROR) - query.size * _LOST_SQUARE)))
         case Metric.COSINE:
             return proposed - _PROPOSAL_ERROR
         case Metric.DOT:
-            _, matrix = _matrix(vectors)
-            scale = float(np.linalg.norm(query)) * float(np.linalg.norm(matrix, axis=1).max(initial=0.0))
-            return proposed - _PROPOSAL_ERROR * (1 + scale)
+            return proposed - _PROPOSAL_ERROR * (1 + float(np.linalg.norm(query.astype(np.float64))) * longest)
 
 
 def _usable_index(table: Table, column: str, metric: Metric) -> ColumnIndex | None:
@@ -101,29 +143,125 @@ def _usable_index(table: Table, column: str, metric: Metric) -> ColumnIndex | No
     return index if index is not None and index.parameters.get("metric_type", "").lower() == metric.value else None
 
 
-def _measured(
-    table: Table, metric: Metric, query: NDArray[np.float32], rows: pa.Table, column: str, k: int | None
-) -> RankedRows:
-    """The k closest of some rows by their stored vectors."""
-    present, matrix = _matrix(rows.column(column))
-    row_ids: RowIds = row_ids_of(rows)[present]
-    distances = np.empty(row_ids.size, np.float64)
-    for start in range(0, row_ids.size, _ROWS_PER_STEP):
-        step = slice(start, start + _ROWS_PER_STEP)
-        distances[step] = _distances(metric, query.astype(np.float64), matrix[step].astype(np.float64))
-    ranked = ~np.isnan(distances)
-    row_ids, distances = row_ids[ranked], distances[ranked]
-    order = best_first(table, row_ids, distances, k)
-    return RankedRows(row_ids[order], distances[order])
+# ---- exact measures -------------------------------------------------------------------------------------
 
 
-def _matrix(column: pa.ChunkedArray) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Which rows have a vector, and those vectors as the rows of a matrix."""
-    combined = column.combine_chunks()
-    present = ~np.asarray(combined.is_null())
-    vectors = combined.drop_null()
-    flat = vectors.flatten().to_numpy(zero_copy_only=False)
-    return present, flat.reshape(len(vectors), combined.type.list_size)
+class _Closest:
+    """The closest of the rows that it is given, by their stored vectors and in double precision."""
+
+    def __init__(self, metric: Metric, query: NDArray[np.float32], k: int | None, budget: MemoryBudget) -> None:
+        self.metric = metric
+        self.query = query
+        self.budget = budget
+        self._k = k
+        self._row_ids: list[RowIds] = []
+        self._distances: list[Measures] = []
+        self._size = 0
+
+    def take(self, rows: pa.Table, column: str) -> _Closest:
+        """Rows with their `_rowid`, with a vector or without one."""
+        vectors = rows.column(column).combine_chunks()
+        return self.measure(row_ids_of(rows)[np.asarray(vectors.is_valid())], matrix_of(vectors))
+
+    def measure(self, row_ids: RowIds, matrix: NDArray[np.float32]) -> _Closest:
+        """The same for rows that all have a vector."""
+        query = self.query.astype(np.float64)
+        for step in _steps(matrix):
+            self.budget.step(matrix.nbytes + _NUMBERS_PER_STEP * _STEP_BYTES + self._size * _MEASURED_BYTES)
+            distances = _distances(self.metric, query, matrix[step].astype(np.float64))
+            ranked = ~np.isnan(distances)
+            self._row_ids.append(row_ids[step][ranked])
+            self._distances.append(distances[ranked])
+            self._size += self._distances[-1].size
+            if self._k is not None and self._size > self._k * 4 + _SPARE_MEASURES:
+                self._drop_far()
+        return self
+
+    def ranked(self, table: Table) -> RankedRows:
+        row_ids, distances = self._all()
+        order = best_first(table, row_ids, distances, self._k)
+        return RankedRows(row_ids[order], distances[order])
+
+    def _drop_far(self) -> None:
+        """Keep what can still be among the best k: their ids break the ties of the last one."""
+        assert self._k is not None
+        row_ids, distances = self._all()
+        near = distances <= np.partition(distances, self._k - 1)[self._k - 1]
+        self._row_ids, self._distances = [row_ids[near]], [distances[near]]
+        self._size = self._distances[0].size
+
+    def _all(self) -> tuple[RowIds, Measures]:
+        if not self._row_ids:
+            return np.empty(0, np.int64), np.empty(0, np.float64)
+        return np.concatenate(self._row_ids), np.concatenate(self._distances)
+
+
+def _measured(table: Table, column: str, closest: _Closest, candidates: Candidates) -> RankedRows:
+    """The k closest candidates by their stored vectors, read a batch at a time unless they are listed."""
+    if candidates.rows is not None:
+        return closest.take(candidate_rows(table, candidates, [column]), column).ranked(table)
+    for batch in table.batches([column], filter=candidates.filter, row_ids=True):
+        closest.budget.step(batch.nbytes)
+        closest.take(pa.table(batch), column)
+    return closest.ranked(table)
+
+
+def _measured_all(table: Table, column: str, closest: _Closest) -> RankedRows:
+    """The k closest of all rows. Learns how long the vectors are: the next query need not read them all."""
+    for fragment in fragment_contents(table):
+        _read_fragment(table, column, fragment, closest.budget, closest)
+    return closest.ranked(table)
+
+
+# ---- lengths --------------------------------------------------------------------------------------------
+
+
+def _known_lengths(table: Table, column: str) -> VectorLengths | None:
+    """How long the vectors of a table are, as far as that was measured before; None when a fragment was not."""
+    found = VectorLengths()
+    for fragment in fragment_contents(table):
+        if (known := _LENGTHS.get(_name(fragment, column))) is None:
+            return None
+        found |= known
+    return found
+
+
+def _all_lengths(table: Table, column: str, budget: MemoryBudget) -> VectorLengths:
+    found = VectorLengths()
+    for fragment in fragment_contents(table):
+        known = _LENGTHS.get(_name(fragment, column))
+        found |= known if known is not None else _read_fragment(table, column, fragment, budget)
+    return found
+
+
+def _read_fragment(
+    table: Table, column: str, fragment: FragmentContent, budget: MemoryBudget, closest: _Closest | None = None
+) -> VectorLengths:
+    """The lengths of a fragment's vectors, remembered; its living rows are measured on the way."""
+    found = VectorLengths()
+    for batch in stored_vectors(table, column, fragment.fragment_id):
+        vectors = batch.column(column)
+        matrix = matrix_of(vectors)
+        for step in _steps(matrix):
+            budget.step(batch.nbytes + _NUMBERS_PER_STEP * _STEP_BYTES)
+            found |= VectorLengths.of(matrix[step])
+        if closest is not None:
+            ids = batch.column(ROW_ID).filter(vectors.is_valid())
+            living = np.asarray(ids.is_valid())
+            closest.measure(ids.drop_null().to_numpy().astype(np.int64), matrix[living])
+    return _LENGTHS.keep(_name(fragment, column), found)
+
+
+def _steps(matrix: NDArray[np.float32]) -> Iterator[slice]:
+    """The rows of a matrix, as many at a time as are measured in an instant."""
+    rows = max(1, _NUMBERS_PER_STEP // matrix.shape[1])
+    for start in range(0, len(matrix), rows):
+        yield slice(start, start + rows)
+
+
+def _name(fragment: FragmentContent, column: str) -> tuple[str, ...]:
+    """Lengths are those of the files, deleted rows included: the deletions are left out of the name."""
+    return (*fragment.name[:-1], column)
 
 
 def _distances(metric: Metric, query: Measures, matrix: NDArray[np.float64]) -> Measures:

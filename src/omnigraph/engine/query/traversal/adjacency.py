@@ -67,7 +67,7 @@ class Adjacency:
         return np.diff(self.offsets)
 
     def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        return self._counts(self.sources.positions(nodes))
+        return self.counts_of(self.sources.positions(nodes))
 
     def entries(self, nodes: RowIds) -> Entries:
         return self.entries_of(self.sources.positions(nodes))
@@ -76,7 +76,7 @@ class Adjacency:
         """The same by position."""
         if not len(self.sources) or not len(positions):
             return Entries(np.zeros(len(positions), np.int64), np.empty(0, np.int64))
-        counts = self._counts(positions)
+        counts = self.counts_of(positions)
         if is_ascending(positions):
             if int(counts.sum()) == len(self.targets):
                 return Entries(counts, slice(0, len(self.targets)))
@@ -84,7 +84,8 @@ class Adjacency:
                 return Entries(counts, slice(int(self.offsets[positions[0]]), int(self.offsets[positions[-1] + 1])))
         return Entries(counts, spread(self.offsets[positions], counts))
 
-    def _counts(self, positions: Indices) -> NDArray[np.int64]:
+    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
+        """How many neighbours the nodes at these positions have."""
         if not len(self.sources) or not len(positions):
             return np.zeros(len(positions), np.int64)
         if side_by_side(positions):

@@ -118,7 +118,7 @@ class LayeredAdjacency:
         return self._counts_between(0, len(self.sources))
 
     def counts(self, nodes: RowIds) -> NDArray[np.int64]:
-        return self._counts(self.sources.positions(nodes))
+        return self.counts_of(self.sources.positions(nodes))
 
     def entries(self, nodes: RowIds) -> Entries:
         return self.entries_of(self.sources.positions(nodes))
@@ -126,7 +126,7 @@ class LayeredAdjacency:
     def entries_of(self, positions: Indices) -> Entries:
         """Slices are of the folded adjacency: they stand for many entries, and often nobody looks at them."""
         if len(positions) and is_ascending(positions):
-            counts = self._counts(positions)
+            counts = self.counts_of(positions)
             total = int(counts.sum())
             if total == self.size:
                 return Entries(counts, slice(0, total))
@@ -135,7 +135,8 @@ class LayeredAdjacency:
         spans = self._spans(positions)
         return Entries(spans.counts, spread(*spans))
 
-    def _counts(self, positions: Indices) -> NDArray[np.int64]:
+    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
+        """How many neighbours the nodes at these positions have."""
         if len(positions) and side_by_side(positions):
             return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
         return self._spans(positions).counts

@@ -34,6 +34,10 @@ _BUILD = 5e-3
 _BUILD_PER_EDGE = 6e-7
 _BUILD_PER_EDGE_WITH_ROWS = 1.2e-6
 _BUILD_PER_NODE = 2e-7
+# A frontier that changes by less than this share from hop to hop is taken to stay as it is; one of less than so many
+# nodes, expected, is taken to be empty. So an estimate costs a bounded number of steps for any number of hops.
+_STEADY = 0.01
+_FADED = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +130,14 @@ def _lookup_cost(plan: ir.Expand, nodes: int, edges: Table, key: TopologyKey) ->
     columns = {ir.Direction.OUT: ("src",), ir.Direction.IN: ("dst",), ir.Direction.BOTH: ("src", "dst")}
     unindexed = sum(index_coverage(edges, column, "BTREE").unindexed_rows for column in columns[plan.direction])
     cost, frontier = 0.0, float(min(nodes, near))
-    for _ in range(plan.max_hops):
+    # A search ends when it has met every node, however many hops it may take.
+    hops = min(plan.max_hops, near + 1)
+    while hops > 0 and frontier >= _FADED:
         reached = min(frontier * degree * len(columns[plan.direction]), float(edges.state.rows))
-        cost += 3 * _LOOKUP + frontier * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
-        cost += unindexed * _SCAN_PER_ROW
-        frontier = min(reached, float(near))
+        hop = 3 * _LOOKUP + frontier * _LOOKUP_PER_VALUE + reached * (_LOOKUP_PER_VALUE + _LOOKUP_PER_EDGE)
+        hop += unindexed * _SCAN_PER_ROW
+        following = min(reached, float(near))
+        if abs(following - frontier) < _STEADY * frontier:
+            return cost + hops * hop
+        cost, frontier, hops = cost + hop, following, hops - 1
     return cost

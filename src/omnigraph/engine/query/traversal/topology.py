@@ -65,6 +65,11 @@ class TopologyKey:
         return topology_folder(self.edges.table_id, f"{self.shape}-{hashlib.sha256(named.encode()).hexdigest()[:32]}")
 
 
+def shape_of(folder: str) -> Shape:
+    """The shape of a stored build, by the name of its folder."""
+    return Shape(folder.rsplit("/", 1)[-1].partition("-")[0])
+
+
 class Topology:
     """Both directions of one edge type at one state, perhaps as a layer over the arrays of an older one."""
 

@@ -6,7 +6,7 @@ needs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -23,6 +23,8 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 # A lookup table may be this many times larger than what it looks up before binary search takes over.
 _SPARSEST_TABLE = 8
+# Numbers that are copied between two questions whether to go on.
+_COPIED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,19 @@ class Bindings:
             len(indices),
             None if self.weights is None else self.weights[indices],
         )
+
+    def each(self, counts: NDArray[np.int64], check: Callable[[], None]) -> Bindings:
+        """Every row as often as it counts, one after the other. Asks often whether to go on."""
+        length = int(counts.sum())
+        columns = {variable: _repeated(column, counts, length, check) for variable, column in self.rows.items()}
+        weights = None if self.weights is None else _repeated(self.weights, counts, length, check)
+        return Bindings(columns, length, weights)
+
+    def times(self, count: int, check: Callable[[], None]) -> Bindings:
+        """All rows, so often."""
+        columns = {variable: _tiled(column, count, check) for variable, column in self.rows.items()}
+        weights = None if self.weights is None else _tiled(self.weights, count, check)
+        return Bindings(columns, self.length * count, weights)
 
     def where(self, mask: Mask) -> Bindings:
         return self if mask.all() else self.take(np.flatnonzero(mask))
@@ -90,6 +105,32 @@ def concatenated(parts: Sequence[Bindings]) -> Bindings:
         {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in first.rows},
         sum(part.length for part in parts),
     )
+
+
+def _repeated(
+    column: NDArray[np.int64], counts: NDArray[np.int64], length: int, check: Callable[[], None]
+) -> NDArray[np.int64]:
+    check()
+    if length <= _COPIED_AT_ONCE:
+        return np.repeat(column, counts)
+    found = np.empty(length, column.dtype)
+    ends = np.cumsum(counts)
+    start = at = 0
+    while start < len(column):
+        check()
+        stop = max(start + 1, int(np.searchsorted(ends, at + _COPIED_AT_ONCE, side="right")))
+        found[at : ends[stop - 1]] = np.repeat(column[start:stop], counts[start:stop])
+        start, at = stop, int(ends[stop - 1])
+    return found
+
+
+def _tiled(column: NDArray[np.int64], count: int, check: Callable[[], None]) -> NDArray[np.int64]:
+    found = np.empty((count, len(column)), column.dtype)
+    step = max(1, _COPIED_AT_ONCE // max(1, len(column)))
+    for start in range(0, count, step):
+        check()
+        found[start : start + step] = column
+    return found.reshape(-1)
 
 
 class RowSpace:

@@ -51,7 +51,23 @@ def compared(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
-def compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
+def compared_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Array | pa.Scalar, length: int) -> Mask:
+    """`left operator right` for so many rows; a scalar is the same value for all of them."""
+    for side in (left, right):
+        if isinstance(side, pa.Scalar) and not side.is_valid:
+            return np.zeros(length, dtype=bool)
+    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
+        return np.repeat(_constant_compared(left, operator, pa.repeat(right, 1)), length)
+    if isinstance(left, pa.Scalar):
+        return _constant_compared(left, operator, right)
+    return (
+        _compared_with_constant(left, operator, right)
+        if isinstance(right, pa.Scalar)
+        else compared(left, operator, right)
+    )
+
+
+def _compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
     """`left operator right` where `right` is one non-null value."""
     match operator:
         case Operator.SUBSTRING:
@@ -59,9 +75,25 @@ def compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar)
         case Operator.PREFIX:
             return as_mask(pc.starts_with(left, right.as_py()))
         case Operator.MEMBER:
-            return _member(left, pa.repeat(right, len(left)))
+            parents = pc.list_parent_indices(left)
+            return _marked(len(left), parents, _compared_with_constant(pc.list_flatten(left), Operator.EQUAL, right))
     if _is_number(left.type) and left.type != right.type:
         return compared(left, operator, pa.repeat(right, len(left)))
+    return as_mask(ARROW_TESTS[operator](left, right))
+
+
+def _constant_compared(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
+    """`left operator right` where `left` is one non-null value: a long text or list is not repeated for every row."""
+    match operator:
+        case Operator.MEMBER:
+            return _one_of(right, left.values)
+        case Operator.SUBSTRING | Operator.PREFIX:
+            text = str(left.as_py())
+            test = text.__contains__ if operator is Operator.SUBSTRING else text.startswith
+            parts = right.to_pylist()
+            return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
+    if _is_number(right.type) and left.type != right.type:
+        return compared(pa.repeat(left, len(right)), operator, right)
     return as_mask(ARROW_TESTS[operator](left, right))
 
 
@@ -119,10 +151,33 @@ def _integer_with_float(left: NDArray[Any], right: NDArray[np.float64]) -> NDArr
 def _member(lists: pa.Array, items: pa.Array) -> Mask:
     """Whether each list holds the item beside it."""
     parents = pc.list_parent_indices(lists)
-    equal = compared(pc.list_flatten(lists), Operator.EQUAL, items.take(parents))
-    found = np.zeros(len(lists), dtype=bool)
+    return _marked(len(lists), parents, compared(pc.list_flatten(lists), Operator.EQUAL, items.take(parents)))
+
+
+def _marked(length: int, parents: pa.Array, equal: Mask) -> Mask:
+    """The lists that have an item which is equal."""
+    found = np.zeros(length, dtype=bool)
     found[parents.to_numpy(zero_copy_only=False)[equal]] = True
     return found
+
+
+def _one_of(values: pa.Array, items: pa.Array) -> Mask:
+    """Which values are in a list. Items of another number type count where the type of the values holds them exactly;
+    the two zeros of a float are one."""
+    if _is_number(values.type):
+        items = pa.array(_exactly(items.drop_null().to_pylist(), values.type), values.type)
+        if pa.types.is_floating(values.type):
+            values, items = (pc.add(side, pa.scalar(0.0, side.type)) for side in (values, items))
+    return as_mask(pc.and_(pc.is_in(values, value_set=items), values.is_valid()))
+
+
+def _exactly(numbers: list[int | float], type_: pa.DataType) -> list[int | float]:
+    if pa.types.is_integer(type_):
+        bounds = np.iinfo(type_.to_pandas_dtype())
+        return [int(n) for n in numbers if bounds.min <= n <= bounds.max and n == int(n)]
+    kind = type_.to_pandas_dtype()
+    with np.errstate(over="ignore"):
+        return [float(kind(n)) for n in numbers if float(kind(n)) == n]
 
 
 def _each(left: pa.Array, right: pa.Array, test: Callable[[str, str], bool]) -> Mask:

@@ -6,22 +6,29 @@ type; otherwise only the rows asked for are read. Called by everything that need
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.values.bindings import Indices, RowSpace
+from omnigraph.errors import ResourceLimitError
+from omnigraph.storage.ordered import distinct, numbered
 from omnigraph.storage.tables import Table
-from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
 
 # Measured on a local disk: picking a row costs about as much as reading this many bytes in sequence.
 _BYTES_PER_PICK = 10_000
 _STRING_BYTES = 24
 _LIST_BYTES = 64
 _INT32_OFFSETS = 1 << 31
+# What is gathered at a time: enough for the cost of a call not to matter, little beside any budget.
+_GATHERED_BYTES = 16 << 20
+# What is gathered is compared, cast or made into Python values: so many copies are had at once.
+_COPIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +48,109 @@ class Located:
         """The same for some of the rows."""
         return Located(self.values, self.positions[rows])
 
-    def condensed(self) -> Located:
+    def in_parts(self, budget: MemoryBudget) -> pa.ChunkedArray:
+        """One value per row, in as many chunks as texts beyond 2 GiB need."""
+        parts: list[pa.Array] = []
+        nbytes = 0
+        for part in gathering_parts([self], len(self.positions), budget):
+            parts.append(self.part(part).gathered())
+            nbytes += parts[-1].nbytes
+            budget.step(nbytes)
+        return pa.chunked_array(parts, self.values.type)
+
+    def condensed(self, budget: MemoryBudget) -> Located:
         """The same rows over no more values than there are rows."""
         if len(self.values) <= len(self.positions):
             return self
-        return Located(self.gathered(), np.arange(len(self.positions)))
+        held, _, positions = numbered(self.positions)
+        sizes = value_bytes(self.values)
+        budget.step(len(held) * sizes if isinstance(sizes, int) else int(sizes[held].sum()))
+        return Located(self.values.take(pa.array(held)), positions)
+
+
+def gathering_parts(
+    columns: Sequence[Located], length: int, budget: MemoryBudget, *, most_rows: int = 1 << 16, beside: int = 0
+) -> Iterator[slice]:
+    """Parts of some rows, at least one, whose values can be gathered within the budget, which is asked for each.
+
+    Several rows may share a large value, so what is gathered can be any number of times larger than what was read.
+    `beside` is what a row needs besides these columns.
+    """
+    sizes = [value_bytes(column.values) for column in columns]
+
+    def needed(rows: slice) -> NDArray[np.int64]:
+        nbytes = np.full(rows.stop - rows.start, beside + 1, np.int64)
+        for column, size in zip(columns, sizes, strict=True):
+            nbytes += size if isinstance(size, int) else size[column.positions[rows]]
+        return nbytes
+
+    yield from _fitting_parts(needed, length, budget, most_rows)
+
+
+def reordered(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
+    """Some rows of a column of any size, in the order asked for. Only those are copied."""
+    chunks = column.chunks
+    starts = np.cumsum([0, *map(len, chunks)])
+    sizes = np.concatenate(
+        [np.zeros(0, np.int64), *(np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks)]
+    )
+    parts: list[pa.Array] = []
+    for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16):
+        chosen = rows[part]
+        chunk_of = np.searchsorted(starts, chosen, side="right") - 1
+        pieces = [
+            chunks[chunk].take(pa.array(chosen[chunk_of == chunk] - starts[chunk])) for chunk in distinct(chunk_of)
+        ]
+        order = np.empty(len(chosen), np.int64)
+        order[np.argsort(chunk_of, kind="stable")] = np.arange(len(chosen))
+        if pieces:
+            parts.append(pa.concat_arrays(pieces).take(pa.array(order)))
+            budget.step(sum(part.nbytes for part in parts))
+    return pa.chunked_array(parts, column.type)
+
+
+def _fitting_parts(
+    needed: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int
+) -> Iterator[slice]:
+    most = min(_GATHERED_BYTES, budget.room // _COPIES)
+    start = 0
+    while True:
+        ends = np.cumsum(needed(slice(start, min(length, start + most_rows))))
+        count = max(1, int(np.searchsorted(ends, most, side="right")))
+        budget.step(_COPIES * int(ends[min(count, len(ends)) - 1]) if len(ends) else 0)
+        yield slice(start, start + count)
+        start += count
+        if start >= length:
+            return
+
+
+def value_bytes(values: pa.Array) -> NDArray[np.int64] | int:
+    """How many bytes each value takes, or all of them."""
+    type_ = values.type
+    if pa.types.is_fixed_size_list(type_):
+        return int(type_.list_size) * 4
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return np.diff(_offsets(values)) + 8
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        offsets, items = _offsets(values), value_bytes(values.values)
+        if isinstance(items, int):
+            return np.diff(offsets) * items + 8
+        ends: NDArray[np.int64] = np.concatenate((np.zeros(1, np.int64), np.cumsum(items)))
+        sizes: NDArray[np.int64] = ends[offsets[1:]] - ends[offsets[:-1]] + 8
+        return sizes
+    if pa.types.is_nested(type_):
+        return int(values.nbytes) // max(1, len(values)) + 1
+    return max(1, int(type_.bit_width) // 8)
+
+
+def _offsets(values: pa.Array) -> NDArray[np.int64]:
+    """Where each text or list begins, and behind them where the last one ends."""
+    wide = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
+    buffer = values.buffers()[1]
+    if not len(values) or buffer is None:
+        return np.zeros(len(values) + 1, np.int64)
+    offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)
+    return offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +168,14 @@ class Properties:
         self._budget = budget
         self._whole: dict[tuple[str, str], _Slice] = {}
         self._partial: dict[tuple[str, str, str], _Slice] = {}
+        self._too_large: set[tuple[str, str]] = set()
 
     def remember(self, table: Table, variable: str, rows: RowIds, read: pa.Table) -> None:
         """What a scan read along with its row ids; `rows` are ascending."""
         space = RowSpace(rows)
         for name in read.column_names:
             if name != ROW_ID:
-                self._keep(table, variable, name, _Slice(space, one_array(read.column(name))))
+                self._keep(table, variable, name, _Slice(space, self._in_one(read, name)))
 
     def located(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
         """The values of a stored column for `rows`. The table holds every row it is asked for."""
@@ -82,18 +188,32 @@ class Properties:
         missing = [c for c in columns if not self._covers(table, variable, c, rows)]
         if not missing:
             return
-        if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing):
-            read = by_row_id(table.read(missing, row_ids=True))
-            space = RowSpace(row_ids_of(read))
-            for name in missing:
-                values = one_array(read.column(name))
-                self._budget.hold(values.nbytes)
-                self._whole[table.key, name] = _Slice(space, values)
+        if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
             return
         wanted = RowSpace.of(rows)
         read = table.take(wanted.rows, missing)
         for name in missing:
-            self._keep(table, variable, name, _Slice(wanted, one_array(read.column(name))))
+            self._keep(table, variable, name, _Slice(wanted, self._in_one(read, name)))
+
+    def _load_whole(self, table: Table, columns: Sequence[str]) -> bool:
+        """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do."""
+        try:
+            read = by_row_id(table.read(columns, row_ids=True))
+            space = RowSpace(row_ids_of(read))
+            slices = {name: _Slice(space, self._in_one(read, name)) for name in columns}
+            self._budget.step(sum(slice_.values.nbytes for slice_ in slices.values()))
+        except ResourceLimitError:
+            self._too_large.update((table.key, name) for name in columns)
+            return False
+        for name, slice_ in slices.items():
+            self._budget.hold(slice_.values.nbytes)
+            self._whole[table.key, name] = slice_
+        return True
+
+    def _in_one(self, read: pa.Table, name: str) -> pa.Array:
+        column = read.column(name)
+        self._budget.step(read.nbytes + (column.nbytes if column.num_chunks > 1 else 0))
+        return one_array(column)
 
     def _covers(self, table: Table, variable: str, column: str, rows: RowIds) -> bool:
         if (table.key, column) in self._whole:
@@ -110,6 +230,8 @@ class Properties:
         self._partial[key] = slice_
 
     def _whole_is_cheaper(self, table: Table, column: str, picks: int) -> bool:
+        if (table.key, column) in self._too_large:
+            return False
         cost = table.state.rows * _bytes_per_value(table.schema.field(column).type)
         return cost <= picks * _BYTES_PER_PICK and cost <= (self._budget.limit - self._budget.held) // 2
 
@@ -126,6 +248,6 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece. Texts beyond 2 GiB do not fit 32-bit offsets and move to wider ones."""
     if column.num_chunks == 1:
         return column.chunk(0)
-    if pa.types.is_string(column.type) and column.nbytes >= _INT32_OFFSETS:
-        column = column.cast(pa.large_string())
+    if column.nbytes >= _INT32_OFFSETS:
+        column = column.cast(wide_type(column.type))
     return column.combine_chunks()

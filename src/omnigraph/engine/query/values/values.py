@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
 from omnigraph.engine.query.values.bindings import Bindings, RowSpace
 from omnigraph.engine.query.values.properties import Located
@@ -63,6 +64,13 @@ def entity_ids(variable: str, owner: NodeType | EdgeType, rows: Bindings, contex
 def gathered(evaluated: Evaluated, length: int) -> pa.Array:
     """One value per row."""
     return evaluated.gathered() if isinstance(evaluated, Located) else pa.repeat(evaluated, length)
+
+
+def gathered_in_parts(evaluated: Evaluated, length: int, budget: MemoryBudget) -> pa.ChunkedArray:
+    """The same in chunks, within the budget."""
+    if not isinstance(evaluated, Located):
+        evaluated = Located(pa.repeat(evaluated, 1), np.zeros(length, np.int64))
+    return evaluated.in_parts(budget)
 
 
 def load_together(values: Iterable[ir.Value], rows: Bindings, context: ReadContext) -> None:

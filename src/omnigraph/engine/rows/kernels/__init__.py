@@ -5,13 +5,12 @@ executors run the same code. Rules that span rows (uniqueness, endpoints, cardin
 """
 
 from omnigraph.engine.rows.kernels.decode import decode, decode_collecting
-from omnigraph.engine.rows.kernels.rows import DecodedInput, Grammar, RejectedRow, Stage, TypedRows
+from omnigraph.engine.rows.kernels.rows import DecodedInput, RejectedRow, Stage, TypedRows
 from omnigraph.engine.rows.kernels.typed import type_batch, type_records
 from omnigraph.engine.rows.kernels.values import check_values
 
 __all__ = [
     "DecodedInput",
-    "Grammar",
     "RejectedRow",
     "Stage",
     "TypedRows",

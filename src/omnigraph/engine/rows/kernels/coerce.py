@@ -16,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import Grammar
 from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
-from omnigraph.engine.rows.kernels.rows import Grammar
 from omnigraph.engine.rows.kernels.scalars import (
     MANAGED_PREFIX,
     Stored,
     UnfitError,
     WrongShapeError,
     managed_bytes,
+    not_finite,
     stored_scalar,
 )
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
@@ -34,10 +35,14 @@ _NULL: Final = type(None)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null."""
+    """A typed column. `unfit` gives the reason for each row that could not be taken; such rows hold null.
+
+    `nulled` counts the values of another type that the lenient grammar stored as null.
+    """
 
     array: pa.Array
     unfit: Mapping[int, str] = field(default_factory=dict)
+    nulled: int = 0
 
     def null_rows(self) -> list[int]:
         """Rows that are null without being unfit."""
@@ -127,15 +132,18 @@ def all_match(texts: pa.Array, pattern: str) -> bool:
 def _one_by_one(scalar: Scalar, values: Sequence[object], grammar: Grammar) -> Column:
     stored: list[Stored | None] = []
     unfit: dict[int, str] = {}
+    nulled = 0
     lenient = grammar is Grammar.LENIENT
     for row, value in enumerate(values):
         try:
             stored.append(None if value is None else stored_scalar(scalar, value))
         except UnfitError as error:
             stored.append(None)
-            if not (lenient and isinstance(error, WrongShapeError)):
+            if lenient and isinstance(error, WrongShapeError):
+                nulled += 1
+            else:
                 unfit[row] = str(error)
-    return Column(from_stored(scalar, stored), unfit)
+    return Column(from_stored(scalar, stored), unfit, nulled)
 
 
 def from_stored(scalar: Scalar, stored: Sequence[Stored | None]) -> pa.Array:
@@ -165,7 +173,7 @@ def _lists(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> C
     listed = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), column.array, type=arrow_type(type_), mask=absent if len(arrays) else None
     )
-    return Column(_without(listed, unfit), unfit)
+    return Column(_without(listed, unfit), unfit, column.nulled)
 
 
 def _vectors(type_: PropertyType, values: Sequence[object], grammar: Grammar) -> Column:
@@ -175,6 +183,7 @@ def _vectors(type_: PropertyType, values: Sequence[object], grammar: Grammar) ->
     arrays, unfit = _arrays_only(
         values, lambda value: None if lenient else f"expects {expected} as an array of numbers, got {shape_of(value)}"
     )
+    nulled = sum(value is not None for value in values) - sum(items is not None for items in arrays) - len(unfit)
     for row, items in enumerate(arrays):
         if items is not None and (reason := _vector_problem(items, dimension)) is not None:
             unfit[row] = reason
@@ -186,14 +195,17 @@ def _vectors(type_: PropertyType, values: Sequence[object], grammar: Grammar) ->
     with np.errstate(over="ignore"):
         narrowed = numbers.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(narrowed).all(axis=1)).tolist():
-        unfit[row] = "a vector element exceeds Float32 range"
+        odd = np.flatnonzero(~np.isfinite(numbers[row]))
+        problem = f"vector element {odd[0]}: {not_finite(numbers[row][odd[0]])}" if len(odd) else _TOO_LARGE
+        unfit[row] = problem
         present[row] = False
     children = pa.array(narrowed.reshape(-1))
     array = pa.FixedSizeListArray.from_arrays(children, type=arrow_type(type_), mask=pa.array(~present))
-    return Column(array, unfit)
+    return Column(array, unfit, nulled)
 
 
 _NUMBERS: Final = {int, float}
+_TOO_LARGE: Final = "a vector element exceeds Float32 range"
 
 
 def _vector_problem(items: Sequence[object], dimension: int) -> str | None:
@@ -204,7 +216,7 @@ def _vector_problem(items: Sequence[object], dimension: int) -> str | None:
         index = next(i for i, item in enumerate(items) if type(item) not in _NUMBERS)
         return f"vector elements must be numeric: element {index} is {shape_of(items[index])}"
     if int in kinds and any(type(item) is int and abs(item) > 2**1023 for item in items):
-        return "a vector element exceeds Float32 range"
+        return _TOO_LARGE
     return None
 
 

@@ -30,7 +30,8 @@ UNCLOSED_QUOTE: Final = "a quote is not closed"
 class Records:
     """Whole records within `text`, which stands at `offset` of the input, in order and without their line ends.
 
-    `fields` counts the values of each; that of a record with a flaw is undefined. Empty lines are not records.
+    `fields` counts the values of each; that of a record with a flaw is undefined. An empty line is a record of one
+    value here; only the header tells whether it is a row.
     """
 
     text: bytes
@@ -46,9 +47,19 @@ class Records:
     def record(self, number: int) -> bytes:
         return self.text[self.starts[number] : self.ends[number]]
 
-    def without_first(self) -> Records:
-        flaws = {number - 1: reason for number, reason in self.flaws.items() if number}
-        return Records(self.text, self.offset, self.starts[1:], self.ends[1:], self.fields[1:], flaws)
+    def after(self, number: int) -> Records:
+        """The records behind one of them."""
+        return self._only(np.arange(len(self)) > number)
+
+    def without_empty_lines(self) -> Records:
+        return self._only(self.ends > self.starts)
+
+    def _only(self, kept: NDArray[np.bool_]) -> Records:
+        if kept.all():
+            return self
+        numbers = np.cumsum(kept) - 1
+        flaws = {int(numbers[number]): reason for number, reason in self.flaws.items() if kept[number]}
+        return Records(self.text, self.offset, self.starts[kept], self.ends[kept], self.fields[kept], flaws)
 
 
 class LineCount:
@@ -86,33 +97,36 @@ class RecordSplitter:
 
     def split(self, pieces: Iterable[bytes]) -> Iterator[Records]:
         """The records of an input that comes in pieces of any size and begins where a record begins."""
-        offset, rest, records = 0, b"", 0
+        offset, rest, records, before = 0, b"", 0, b""
         for piece in pieces:
             text = rest + piece if rest else piece
             taken = 0
-            for found, end in self._of(text, offset, last=False):
+            for found, end in self._of(text, offset, before, last=False):
                 taken, records = end, records + len(found)
                 yield found
+            before = text[taken - 1 : taken] if taken else before
             offset, rest = offset + taken, text[taken:]
             if len(rest) > LONGEST_RECORD:
                 raise BadRequestError(
                     f"record {records + 1} is longer than {LONGEST_RECORD >> 20} MiB; a quote before it, or in it, "
                     "may not be closed"
                 )
-        for found, _ in self._of(rest, offset, last=True):
+        for found, _ in self._of(rest, offset, before, last=True):
             yield found
 
-    def _of(self, text: bytes, offset: int, *, last: bool) -> Iterator[tuple[Records, int]]:
+    def _of(self, text: bytes, offset: int, before: bytes, *, last: bool) -> Iterator[tuple[Records, int]]:
         """The records of a text and where each lot of them ends; an unfinished one at the end is left out.
 
-        After a misplaced quote the proof begins anew, on windows that start small: mistakes rarely come alone.
+        `before` is the byte that precedes the text. After a misplaced quote the proof begins anew, on windows that
+        start small: mistakes rarely come alone.
         """
         start, size = 0, len(text)
         while start < len(text):
             window = text[start : start + size] if start or size < len(text) else text
             ends_here = start + len(window) == len(text)
-            found, end = self._window(window, offset + start, last=last and ends_here)
+            found, end = self._window(window, offset + start, before, last=last and ends_here)
             if end:
+                before = window[end - 1 : end]
                 yield found, start + end
                 start += end
                 size = max(_SMALLEST_WINDOW, size // 4) if found.flaws else size * 4
@@ -121,7 +135,7 @@ class RecordSplitter:
             else:
                 size *= 4
 
-    def _window(self, text: bytes, offset: int, *, last: bool) -> tuple[Records, int]:
+    def _window(self, text: bytes, offset: int, before: bytes, *, last: bool) -> tuple[Records, int]:
         """The records of a window up to its first misplaced quote, that record included; and where they end."""
         codes = np.frombuffer(text, np.uint8)
         at = _places(codes, text, _LF, _CR, self.delimiter, self.quote)
@@ -155,7 +169,7 @@ class RecordSplitter:
             ends, end = np.append(ends, len(text)), len(text)
         fields = np.diff(np.append(ending, len(at))[: len(ends)], prepend=-1)
         starts = starts[: len(ends)]
-        held = ends > starts
+        held = _records_among(codes, starts, ends, before)
         flaws = {int(held.sum()) - 1: flaw[1]} if flaw else {}
         return Records(text, offset, starts[held], ends[held], fields[held], flaws), end
 
@@ -176,6 +190,19 @@ class RecordSplitter:
             if len(at)
         ]
         return min(wrong, default=None)
+
+
+def _records_among(
+    codes: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], before: bytes
+) -> NDArray[np.bool_]:
+    """Which spans between line ends are records: not the one within a CRLF, nor the one behind the last line end."""
+    kept = ends > starts
+    empty = np.flatnonzero(~kept & (starts < len(codes)))
+    at = starts[empty]
+    previous = codes[at - 1]
+    previous[at == 0] = before[0] if before else _LF
+    kept[empty] = (codes[at] == _CR) | (previous != _CR)
+    return kept
 
 
 def _places(codes: NDArray[np.uint8], text: bytes, *wanted: int | None) -> NDArray[np.int64]:

@@ -1,8 +1,9 @@
 """CSV bytes in any encoding to columns of texts by the names of the header, with bad records kept apart.
 
 The in-process loader and Spark executors read CSV here. A value that is absent is null, a quoted empty one is an empty
-text. A record is bad when its quotes are misplaced, when it has another number of values than the header, or when its
-bytes are not in the encoding; it is left out and returned with its whole text. Values are not typed here.
+text; an empty line is a null where there is one column, and nothing where there are more. A record is bad when its
+quotes are misplaced, when it has another number of values than the header, or when its bytes are not in the encoding;
+it is left out and returned with its whole text. Values are not typed here.
 """
 
 from __future__ import annotations
@@ -95,27 +96,31 @@ class CsvReader:
             _utf_8(pieces, dialect.encoding, at_start=header is None)
         )
         self.header = list(header) if header is not None else self._read_header()
+        if len(self.header) != 1:  # with one column, an empty line is a row whose value is null
+            self._records = map(Records.without_empty_lines, self._records)
 
     def _read_header(self) -> list[str]:
         """The names in the first record, or names by position; nothing for a file without records."""
         passed: list[Records] = []  # empty lines, which count as lines
-        while (first := next(self._records, None)) is not None and not len(first):
+        while (first := next(self._records, None)) is not None and not (written := first.without_empty_lines()):
             passed.append(first)
         if first is None:
             return []
         if not self._dialect.header:
             self._records = chain(passed, [first], self._records)
-            return [f"_c{number}" for number in range(int(first.fields[0]))]
-        if 0 in first.flaws:
-            raise BadRequestError(f"the header is malformed: {first.flaws[0]}")
-        if _undecodable(first.record(0)):
+            return [f"_c{number}" for number in range(int(written.fields[0]))]
+        if 0 in written.flaws:
+            raise BadRequestError(f"the header is malformed: {written.flaws[0]}")
+        if _undecodable(written.record(0)):
             raise BadRequestError(f"the header has bytes that are not {self._dialect.encoding}; name the encoding")
-        width = int(first.fields[0])
-        values = _texts(first.record(0), width, range(width), replace(self._dialect, null=None))
+        width = int(written.fields[0])
+        values = _texts(written.record(0), width, range(width), replace(self._dialect, null=None))
         names = [column[0].as_py() or f"_c{number}" for number, column in enumerate(values)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise BadRequestError(f"the header names the column '{twice}' twice")
-        self._records = chain(passed, [first.without_first()], self._records)
+        empty = (lines.after(len(lines)) for lines in passed)
+        at = int(np.flatnonzero(first.starts == written.starts[0])[0])
+        self._records = chain(empty, [first.after(at)], self._records)
         return names
 
     def blocks(self, columns: Sequence[str] | None = None, *, lines: bool = False) -> Iterator[CsvBlock]:
@@ -129,6 +134,11 @@ class CsvReader:
             if len(records):
                 yield self._block(records, row, wanted, places, at)
                 row += len(records)
+
+    def first_lines(self) -> Iterator[NDArray[np.int64]]:
+        """The line that each record begins on, without reading its values."""
+        count = LineCount()
+        yield from (count.of(records) for records in self._records)
 
     def _block(
         self,
@@ -172,6 +182,17 @@ class CsvReader:
                 if number not in bad and _undecodable(records.record(number)):
                     bad[number] = f"it has bytes that are not {self._dialect.encoding}"
         return {number: Sentence.MALFORMED_ROW.text(reason=reason) for number, reason in bad.items()}
+
+
+def refuse_other_columns(names: Sequence[str], expected: Sequence[str], first_file: str) -> None:
+    """Raise a BadRequestError when a file has other columns than the first one of its input, in whatever order."""
+    lacking, more = set(expected) - set(names), set(names) - set(expected)
+    if lacking or more:
+        differs = [f"it has no '{name}'" for name in sorted(lacking)] + [f"it has '{name}'" for name in sorted(more)]
+        raise BadRequestError(
+            f"its columns are not those of {first_file}: {', '.join(differs)}; load it by itself, or make it a source "
+            "of its own in a pipeline file"
+        )
 
 
 def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[list[str], list[tuple[int, int]]]:
@@ -258,8 +279,8 @@ def _joined(records: Records, good: NDArray[np.bool_]) -> bytes:
 def _texts(text: bytes, width: int, places: Iterable[int], dialect: CsvDialect) -> list[pa.Array]:
     """Columns of well-formed records. Arrow's reader is fast and forgiving; here there is nothing to forgive."""
     # Arrow takes a byte order mark off, wherever the text comes from, and an empty value at the end of a text that ends
-    # without a line end for a quoted one. Empty lines do no harm.
-    text = b"\n" + text + b"\n" if text.startswith(_BOM) else text + b"\n"
+    # without a line end for a quoted one.
+    text = (_BOM if text.startswith(_BOM) else b"") + text + b"\n"
     names = [str(number) for number in range(width)]
     wanted = [str(number) for number in places]
     table = pacsv.read_csv(
@@ -270,6 +291,7 @@ def _texts(text: bytes, width: int, places: Iterable[int], dialect: CsvDialect) 
             quote_char=dialect.quote or False,
             double_quote=dialect.quote is not None,
             newlines_in_values=True,
+            ignore_empty_lines=width != 1,
         ),
         convert_options=pacsv.ConvertOptions(
             check_utf8=False,  # done before

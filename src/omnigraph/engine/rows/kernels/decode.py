@@ -10,13 +10,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from omnigraph.api.enums import Grammar
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.kernels.envelope import EnvelopeReader, Records
 from omnigraph.engine.rows.kernels.framing import lenient_blocks, strict_blocks
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.rows.kernels.rows import (
     DecodedInput,
-    Grammar,
+    LostValues,
     RejectedRow,
     Stage,
     TypedRows,
@@ -73,15 +74,19 @@ class _Decoder:
         }
         self._grammar = grammar
         self._raises = raises
-        self._envelopes = EnvelopeReader(catalog, grammar)
+        self._lost = LostValues()
+        self._envelopes = EnvelopeReader(catalog, grammar, self._lost)
         self._rejected: list[RejectedRow] = []
-        self._typers = {key: RecordTyper(type_, self._rejected, grammar, mint) for key, type_ in self.types.items()}
+        self._typers = {
+            key: RecordTyper(type_, self._rejected, grammar, mint, self._lost) for key, type_ in self.types.items()
+        }
         self._parts: dict[str, list[TypedRows]] = {}
 
     def decode(self, data: bytes | Iterable[bytes], limits: Limits, first: int) -> DecodedInput:
         blocks = (strict_blocks if self._grammar is Grammar.STRICT else lenient_blocks)(data, limits, first)
         for block in blocks:
             found = len(self._rejected)
+            self._lost.dropped += block.repeated
             sorted_records = self._envelopes.sort(block, self._rejected)
             if self._raises and len(self._rejected) > found:
                 # Nothing later in the input can come before a bad envelope.
@@ -91,7 +96,8 @@ class _Decoder:
                 self._type(records)
         by_type = {key: _joined(parts) for key, parts in sorted(self._parts.items())}
         by_type = {key: self._constrained(self._remapped(rows)) for key, rows in by_type.items()}
-        return DecodedInput(by_type, tuple(self._rejected))
+        lost = self._lost if self._grammar is Grammar.LENIENT else None
+        return DecodedInput(by_type, tuple(self._rejected), lost)
 
     def _type(self, records: Records) -> None:
         key = records.type.type_key

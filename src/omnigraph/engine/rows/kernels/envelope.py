@@ -10,9 +10,11 @@ from typing import Final
 
 import msgspec
 
+from omnigraph.api.enums import Grammar
+from omnigraph.engine.rows.kernels.endpoints import EdgeEnds, NotANodeError, edge_ends
 from omnigraph.engine.rows.kernels.framing import Block
 from omnigraph.engine.rows.kernels.plain import PlainEdge, PlainNode
-from omnigraph.engine.rows.kernels.rows import Grammar, RejectedRow, Stage
+from omnigraph.engine.rows.kernels.rows import LostValues, RejectedRow, Stage
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.values import shape_of
@@ -35,13 +37,24 @@ _EDGE_MEMBERS: Final = frozenset({"edge", "from", "to", "data"})
 
 @dataclass(slots=True)
 class Records:
-    """Records of one type in input order. Nodes have no endpoints."""
+    """Records of one type in input order. Nodes have no endpoints; those of edges are ids."""
 
     type: TableType
+    ends: EdgeEnds | None = None
     lines: list[int] = field(default_factory=list)
     members: list[dict[str, object]] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
+
+    def add_edge(self, at: int, source: object, target: object, members: dict[str, object]) -> None:
+        """Raises NotANodeError for an end that names no node."""
+        if self.ends is None:
+            raise AssertionError(f"{self.type.type_key} has no ends")
+        ids = self.ends[0].id_of(source), self.ends[1].id_of(target)
+        self.lines.append(at)
+        self.members.append(members)
+        self.sources.append(ids[0])
+        self.targets.append(ids[1])
 
 
 class _NotARecordError(Exception):
@@ -53,13 +66,17 @@ class _NotARecordError(Exception):
 
 
 class EnvelopeReader:
-    """Sorts the values of a block into records by type."""
+    """Sorts the values of a block into records by type. Members that the lenient grammar leaves out are counted."""
 
-    def __init__(self, catalog: Catalog, grammar: Grammar) -> None:
+    def __init__(self, catalog: Catalog, grammar: Grammar, lost: LostValues) -> None:
         self._catalog = catalog
+        self._lost = lost
         self._strict = grammar is Grammar.STRICT
         self._not_json = Sentence.NOT_STRICT_JSON if self._strict else Sentence.NOT_JSON
         self._suggestions: dict[tuple[str, str], str] = {}
+        self._ends = {edge.name: edge_ends(catalog, edge) for edge in catalog.edges.values()}
+        # Edges whose ends are ids wherever they are texts, which is the usual case and costs nothing.
+        self._named_by_ids = {name for name, ends in self._ends.items() if all(end.takes_any_text for end in ends)}
 
     def sort(self, block: Block, rejected: list[RejectedRow]) -> list[Records]:
         """The records of a block by type, in no particular order; values that are not records are rejected."""
@@ -67,23 +84,34 @@ class EnvelopeReader:
             text = self._not_json.text(reason=reason)
             rejected.append(RejectedRow(at, None, None, text, Stage.ENVELOPE, self._not_json.rule))
         nodes: dict[str, Records] = {name: Records(node) for name, node in self._catalog.nodes.items()}
-        edges: dict[str, Records] = {name: Records(edge) for name, edge in self._catalog.edges.items()}
+        edges = {name: Records(edge, self._ends[name]) for name, edge in self._catalog.edges.items()}
         for at, value in zip(block.positions, block.values, strict=True):
             if type(value) is PlainNode:
                 if (records := nodes.get(value.type)) is not None:
                     records.lines.append(at)
                     records.members.append(value.data or {})
                     continue
-            elif type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
+            elif (
+                type(value) is PlainEdge
+                and value.edge in self._named_by_ids
+                and type(value.source) is str
+                and type(value.target) is str
+            ):
+                records = edges[value.edge]
                 records.lines.append(at)
                 records.members.append(value.data or {})
                 records.sources.append(value.source)
                 records.targets.append(value.target)
                 continue
             try:
-                self._take(at, value, nodes, edges)
+                if type(value) is PlainEdge and (records := edges.get(value.edge)) is not None:
+                    records.add_edge(at, value.source, value.target, value.data or {})
+                else:
+                    self._take(at, value, nodes, edges)
             except _NotARecordError as error:
                 rejected.append(RejectedRow(at, None, None, str(error), Stage.ENVELOPE, error.rule))
+            except NotANodeError as error:
+                rejected.append(RejectedRow(at, None, None, str(error), Stage.ENVELOPE, error.sentence.rule))
         return [records for records in (*nodes.values(), *edges.values()) if records.lines]
 
     def _take(self, at: int, value: object, nodes: dict[str, Records], edges: dict[str, Records]) -> None:
@@ -94,6 +122,7 @@ class EnvelopeReader:
         if self._strict:
             self._check_members(value)
         name = value.get("type")
+        self._lost.dropped += len(value.keys() - (_NODE_MEMBERS if isinstance(name, str) else _EDGE_MEMBERS))
         if isinstance(name, str):
             if name not in nodes:
                 raise self._unknown("node", name)
@@ -107,13 +136,10 @@ class EnvelopeReader:
         edge = self._catalog.edge_named(name)
         if edge is None:
             raise self._unknown("edge", name)
-        source, target = _endpoint(value, "from"), _endpoint(value, "to")
-        members = self._members(value)
-        records = edges[edge.name]
-        records.lines.append(at)
-        records.members.append(members)
-        records.sources.append(source)
-        records.targets.append(target)
+        for end in ("from", "to"):
+            if end not in value:
+                raise _NotARecordError(Sentence.NO_NODE_ID, name=end, shape="nothing")
+        edges[edge.name].add_edge(at, value["from"], value["to"], self._members(value))
 
     def _check_members(self, value: dict[str, object]) -> None:
         for name in value:
@@ -140,12 +166,5 @@ class EnvelopeReader:
             return data
         if self._strict and "data" in value:
             raise _NotARecordError(Sentence.NO_DATA, shape=shape_of(data))
+        self._lost.dropped += data is not None
         return {}
-
-
-def _endpoint(value: dict[str, object], name: str) -> str:
-    endpoint = value.get(name)
-    if not isinstance(endpoint, str):
-        found = shape_of(endpoint) if name in value else "nothing"
-        raise _NotARecordError(Sentence.NO_NODE_ID, name=name, shape=found)
-    return endpoint

@@ -60,12 +60,14 @@ class MalformedError(Exception):
 class Block:
     """Some values of the input with their positions, and the positions that hold none, with reasons.
 
-    Records in a plain form may come as such, everything else as JSON gives it.
+    Records in a plain form may come as such, everything else as JSON gives it. `repeated` counts the members that a
+    later one of the same name replaced.
     """
 
     positions: Sequence[int]
     values: Sequence[object]
     malformed: Sequence[tuple[int, str]] = ()
+    repeated: int = 0
 
 
 def strict_blocks(data: bytes | Iterable[bytes], limits: Limits, first_line: int = 1) -> Iterator[Block]:
@@ -96,12 +98,13 @@ def lenient_blocks(data: bytes | Iterable[bytes], limits: Limits, first_record: 
             values = _read_values(texts)
             if _may_overflow(chunk):
                 raise MalformedError
+            repeated = sum(map(_repeated_members, texts)) if not _has_distinct_members(chunk, values) else 0
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MalformedError):
             # Not one value per line, or a bad one: from here on only a scanner finds where values end.
             yield from _stream_blocks(b"".join([chunk, *chunks]), meter, record)
             return
         meter.count_rows(len(values))
-        yield Block(range(record, record + len(values)), values)
+        yield Block(range(record, record + len(values)), values, repeated=repeated)
         record += len(values)
 
 
@@ -177,6 +180,18 @@ def _distinct_members(pairs: list[tuple[str, object]]) -> None:
         seen.add(name)
 
 
+def _repeated_members(text: bytes) -> int:
+    """How many members of a text are replaced by a later one of the same name, at any depth."""
+    repeated = 0
+
+    def count(pairs: list[tuple[str, object]]) -> None:
+        nonlocal repeated
+        repeated += len(pairs) - len({name for name, _ in pairs})
+
+    json.loads(text, object_pairs_hook=count)
+    return repeated
+
+
 def _has_lone_surrogate(text: bytes) -> bool:
     """The parser that refuses them calls the text truncated or malformed; the standard library lets them pass."""
     try:
@@ -202,6 +217,7 @@ def _stream_blocks(data: bytes, meter: Meter, record: int) -> Iterator[Block]:
         positions: list[int] = []
         values: list[object] = []
         malformed: list[tuple[int, str]] = []
+        repeated = 0
         while at < end and len(positions) + len(malformed) < _STREAM_BLOCK:
             try:
                 _, stop = scan(text, at)
@@ -210,15 +226,17 @@ def _stream_blocks(data: bytes, meter: Meter, record: int) -> Iterator[Block]:
                 malformed.append((record, f"{_reason(error)}; nothing after it can be read"))
                 at = end
                 break
+            value_text = text[at:stop].encode(errors="surrogateescape")
             try:
-                values.append(parse_exactly(text[at:stop].encode(errors="surrogateescape"), unique_members=False))
+                values.append(parse_exactly(value_text, unique_members=False))
                 positions.append(record)
+                repeated += 0 if _has_distinct_members(value_text, values[-1]) else _repeated_members(value_text)
             except MalformedError as error:
                 malformed.append((record, str(error)))
             record += 1
             at = _skip_whitespace(text, stop)
         meter.count_rows(len(positions) + len(malformed))
-        yield Block(positions, values, malformed)
+        yield Block(positions, values, malformed, repeated)
 
 
 def _skip_whitespace(text: str, at: int) -> int:

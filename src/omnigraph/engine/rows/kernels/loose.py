@@ -111,9 +111,19 @@ def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
         if type_.scalar is Scalar.DATE and pt.is_date(array.type):
             return list(array.cast(pa.date32()).cast(pa.int32()).to_pylist())
         return list(_millis(array).to_pylist()) if type_.scalar is Scalar.DATETIME else list(array.to_pylist())
+    if type_.is_blob and pt.is_struct(array.type):
+        return [_blob_content(cell) for cell in array.to_pylist()]
     if type_.list or type_.is_vector:
         return [array_text(value) for value in array.to_pylist()]
     return [reread(type_.scalar, value) for value in array.to_pylist()]
+
+
+def _blob_content(cell: object) -> object:
+    """The bytes or the URI of a blob cell, which is how our own Parquet and Arrow files hold one."""
+    match cell:
+        case {"data": content, "uri": None, **rest} | {"data": None, "uri": content, **rest} if not rest:
+            return content
+    return cell
 
 
 def array_text(value: object) -> object:

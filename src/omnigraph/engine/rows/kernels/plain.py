@@ -24,8 +24,8 @@ class PlainEdge(Struct, forbid_unknown_fields=True, gc=False):
     """`{"edge": …, "from": …, "to": …, "data": {…}}` and nothing else."""
 
     edge: str
-    source: str = field(name="from")
-    target: str = field(name="to")
+    source: str | int = field(name="from")
+    target: str | int = field(name="to")
     data: dict[str, Any] | UnsetType = UNSET
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +15,6 @@ import pyarrow as pa
 from omnigraph.errors import ConstraintError, ConstraintRule
 from omnigraph.language.catalog import TableType
 from omnigraph.storage.ordered import contained
-
-
-class Grammar(Enum):
-    """How forgiving a decode is: `STRICT` for today's inputs, `LENIENT` to rebuild old exports."""
-
-    STRICT = "strict"
-    LENIENT = "lenient"
-
-    @property
-    def unit(self) -> str:
-        """What a position counts: lines of the input, or records of a stream."""
-        return "line" if self is Grammar.STRICT else "record"
 
 
 class Stage(IntEnum):
@@ -108,12 +96,21 @@ class TypedRows:
         return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
 
 
+@dataclass(slots=True)
+class LostValues:
+    """What the lenient grammar did not take: values that became null, and members that no row has."""
+
+    nulled: int = 0
+    dropped: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedInput:
     """A whole input, by type key in sorted order; only types that have records are present.
 
-    `rejected` is empty unless the caller asked to collect.
+    `rejected` is empty unless the caller asked to collect. `lost` is None in the strict grammar, which loses nothing.
     """
 
     by_type: dict[str, TypedRows]
     rejected: tuple[RejectedRow, ...] = ()
+    lost: LostValues | None = None

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.columns import rows_schema
+from omnigraph.engine.rows.kernels.endpoints import EdgeEnds, NotANodeError, ends_of_type
 from omnigraph.engine.rows.kernels.framing import Meter
 from omnigraph.engine.rows.kernels.ids import Mint
 from omnigraph.engine.rows.kernels.python_values import plain_value, plain_values
@@ -21,7 +22,7 @@ from omnigraph.engine.rows.kernels.rows import DecodedInput, RejectedRow, Stage,
 from omnigraph.engine.rows.kernels.typed import type_batch, type_records
 from omnigraph.engine.rows.kernels.values import check_values
 from omnigraph.errors import BadRequestError, ConstraintRule
-from omnigraph.language.catalog import TableType
+from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.source import LONE_SURROGATE, did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import shape_of
@@ -70,14 +71,21 @@ def ends_of(type_: TableType, columns: Sequence[str], file: str | None = None) -
 
 
 def decode_rows(
-    type_: TableType, blocks: Iterable[RowBlock], *, unit: str, limits: Limits, mint: Mint, file: str | None = None
+    type_: TableType,
+    blocks: Iterable[RowBlock],
+    *,
+    catalog: Catalog,
+    unit: str,
+    limits: Limits,
+    mint: Mint,
+    file: str | None = None,
 ) -> DecodedInput:
     """Typed rows of the whole input, or a BadRequestError for its first failure in the order of `decode`.
 
     `unit` is what the numbers of rows count. Raises ResourceLimitError beyond `limits`.
     """
     unit = unit if file is None else f"{file}, {unit}"
-    reader = _RowReader(type_, mint, file)
+    reader = _RowReader(type_, catalog, mint, file)
     meter = Meter(limits)
     parts: list[TypedRows] = []
     for block in blocks:
@@ -98,11 +106,13 @@ def decode_rows(
 
 
 class _RowReader:
-    def __init__(self, type_: TableType, mint: Mint, file: str | None) -> None:
+    def __init__(self, type_: TableType, catalog: Catalog, mint: Mint, file: str | None) -> None:
         self._type = type_
+        self._catalog = catalog
+        self._node_ids = ends_of_type(catalog, type_)
         self._file = file
         self._mint = mint
-        self._ends: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._columns_of_ends: dict[tuple[str, ...], tuple[str, ...]] = {}
         self.rejected: list[RejectedRow] = []
 
     def unreadable(self) -> RejectedRow | None:
@@ -117,19 +127,19 @@ class _RowReader:
 
     def _columns(self, batch: pa.RecordBatch, numbers: pa.Array | Sequence[int]) -> TypedRows:
         names = tuple(batch.schema.names)
-        if names not in self._ends:
-            self._ends[names] = ends_of(self._type, names, self._file)
-        renamed = dict(zip(self._ends[names], ENDS[0], strict=False))
+        if names not in self._columns_of_ends:
+            self._columns_of_ends[names] = ends_of(self._type, names, self._file)
+        renamed = dict(zip(self._columns_of_ends[names], ENDS[0], strict=False))
         batch = batch.rename_columns([renamed.get(name, name) for name in names])
-        return type_batch(self._type, batch, numbers, self.rejected, mint=self._mint)
+        return type_batch(self._type, batch, numbers, self.rejected, catalog=self._catalog, mint=self._mint)
 
     # Dictionaries
 
     def _records(self, rows: Sequence[object], numbers: list[int]) -> TypedRows:
         records, kept = self._dictionaries(rows, numbers)
         ends: tuple[list[str], list[str]] | None = None
-        if self._type.kind == "edge":
-            records, kept, ends = self._taken_apart(records, kept)
+        if self._node_ids is not None:
+            records, kept, ends = self._taken_apart(records, kept, self._node_ids)
         members = self._plain(records)
         try:
             typed = self._typed(members, kept, ends)
@@ -165,7 +175,7 @@ class _RowReader:
         return good, kept
 
     def _taken_apart(
-        self, records: Sequence[Mapping[str, object]], numbers: list[int]
+        self, records: Sequence[Mapping[str, object]], numbers: list[int], node_ids: EdgeEnds
     ) -> tuple[Sequence[Mapping[str, object]], list[int], tuple[list[str], list[str]]]:
         """Edges as their properties and their two ends; rows that lack an end are refused."""
         rest: list[Mapping[str, object]] = []
@@ -173,16 +183,21 @@ class _RowReader:
         ends: tuple[list[str], list[str]] = ([], [])
         for number, record in zip(numbers, records, strict=True):
             names = next((pair for pair in ENDS if pair[0] in record or pair[1] in record), ENDS[0])
-            found = [_as_id(record.get(name)) for name in names]
-            bad = next((at for at, end in enumerate(found) if not isinstance(end, str)), None)
-            if bad is not None:
-                got = shape_of(found[bad]) if names[bad] in record else "nothing"
-                self._reject(number, names[bad], Sentence.NO_NODE_ID, name=names[bad], shape=got)
+            if (absent := next((name for name in names if name not in record), None)) is not None:
+                self._reject(number, absent, Sentence.NO_NODE_ID, name=absent, shape="nothing")
+                continue
+            found: list[str] = []
+            try:
+                for name, end in zip(names, node_ids, strict=True):
+                    found.append(end.id_of_python(record[name]))
+            except NotANodeError as error:
+                name = names[len(found)]
+                self._reject(number, name, error.sentence, **{**error.values, "name": name})
                 continue
             rest.append({name: value for name, value in record.items() if name not in names})
             kept.append(number)
-            ends[0].append(str(found[0]))
-            ends[1].append(str(found[1]))
+            ends[0].append(found[0])
+            ends[1].append(found[1])
         return rest, kept, ends
 
     def _plain(self, records: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:

@@ -91,10 +91,15 @@ def _float(scalar: Scalar, value: object) -> float:
         if math.isfinite(number):
             return round_to_f32(number) if scalar is Scalar.F32 else number
     except OverflowError:
-        pass
+        raise UnfitError(f"the number exceeds {scalar.value}") from None
     except BadRequestError as error:
         raise UnfitError(str(error)) from None
-    raise UnfitError(f"the number exceeds {scalar.value}: it is not finite")
+    raise UnfitError(not_finite(number))
+
+
+def not_finite(number: float) -> str:
+    """What to say of a number that no column stores."""
+    return f"{'NaN' if math.isnan(number) else number} is not finite, which no column stores; leave the value out"
 
 
 def _date(scalar: Scalar, value: object) -> int:

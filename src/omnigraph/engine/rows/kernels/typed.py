@@ -14,15 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.api.enums import Grammar
 from omnigraph.engine.rows.columns import arrow_type, rows_schema
 from omnigraph.engine.rows.kernels.coerce import Column, coerce
+from omnigraph.engine.rows.kernels.endpoints import EndpointIds, ends_of_type
 from omnigraph.engine.rows.kernels.envelope import RESERVED_NAMES
 from omnigraph.engine.rows.kernels.ids import Mint, canonical_texts, is_spelling_of, key_ids, new_ulids
 from omnigraph.engine.rows.kernels.loose import coerce_arrow
-from omnigraph.engine.rows.kernels.rows import Grammar, RejectedRow, Stage, TypedRows
+from omnigraph.engine.rows.kernels.rows import LostValues, RejectedRow, Stage, TypedRows
 from omnigraph.engine.rows.kernels.values import forbidden_values
 from omnigraph.errors import BadRequestError, ConstraintRule
-from omnigraph.language.catalog import NodeType, Property, TableType
+from omnigraph.language.catalog import Catalog, NodeType, Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import shape_of
@@ -55,12 +57,14 @@ def type_batch(
     lines: Sequence[int] | pa.Array,
     rejected: list[RejectedRow],
     *,
+    catalog: Catalog,
     mint: Mint = new_ulids,
 ) -> TypedRows:
     """Loosely typed Arrow columns by property name (plus `id`, and `from` and `to` for edges) to typed rows.
 
     Columns that are absent are null; a column the type does not know is a BadRequestError. `lines` number the rows
-    in reports. Value constraints are part of it: every row that is left is valid by itself.
+    in reports, and `catalog` tells the keys at the ends of an edge. Value constraints are part of it: every row that is
+    left is valid by itself.
     """
     checked = _CheckedRows(type_, lines, rejected)
     ends = ("from", "to") if type_.kind == "edge" else ()
@@ -70,7 +74,7 @@ def type_batch(
             raise BadRequestError(f"{type_.type_key}: {_unknown_field(type_, name)[1]}")
     typer = RecordTyper(type_, rejected, Grammar.STRICT, mint)
     explicit = _id_column(batch, "id", checked) if "id" in names else None
-    endpoints = [_id_column(batch, end, checked, required=True) for end in ends]
+    endpoints = [_endpoint_column(batch, end, checked) for end in ends_of_type(catalog, type_) or ()]
     columns = []
     for prop in type_.property_list:
         if prop.name in names:
@@ -86,19 +90,30 @@ def type_batch(
     return checked.accepted([ids, *endpoints, *columns], explicit)
 
 
-def _id_column(batch: pa.RecordBatch, name: str, checked: _CheckedRows, *, required: bool = False) -> pa.Array:
-    """Ids as texts. An integer names the node whose key has that value."""
+def _endpoint_column(batch: pa.RecordBatch, end: EndpointIds, checked: _CheckedRows) -> pa.Array:
+    name = end.name
     if name not in batch.schema.names:
         raise BadRequestError(f"{checked.type_key}: the input has no '{name}' column")
+    try:
+        column = end.column(batch.column(name))
+    except BadRequestError as error:
+        raise BadRequestError(f"{checked.type_key}: {error}") from None
+    for row, unfit in column.unfit.items():
+        sentence, values = end.reason(unfit)
+        checked.refuse(row, Stage.ENVELOPE, name, sentence, **values)
+    for row in column.null_rows():
+        checked.refuse(row, Stage.ENVELOPE, name, Sentence.NO_NODE_ID, name=name, shape="null")
+    return column.array
+
+
+def _id_column(batch: pa.RecordBatch, name: str, checked: _CheckedRows) -> pa.Array:
+    """Explicit ids as texts. An integer is the id of the node whose key has that value."""
     column = coerce_arrow(_ID_TYPE, batch.column(name))
     if column.unfit:
         found = batch.column(name)
         if not pa.types.is_integer(found.type):
             raise BadRequestError(f"{checked.type_key}: column '{name}' must hold ids as strings, not {found.type}")
         column = Column(canonical_texts(Scalar.I64, found))
-    if required:
-        for row in column.null_rows():
-            checked.refuse(row, Stage.ENVELOPE, name, Sentence.NO_NODE_ID, name=name, shape="null")
     return column.array
 
 
@@ -107,13 +122,14 @@ class RecordTyper:
     """Types the records of one type, block after block.
 
     `respelled` remembers which old spelling of an id stood for which canonical one (lenient grammar): edges of the
-    same input may still use the old one.
+    same input may still use the old one. `lost` counts what that grammar did not take.
     """
 
     type_: TableType
     rejected: list[RejectedRow]
     grammar: Grammar = Grammar.STRICT
     mint: Mint = new_ulids
+    lost: LostValues = field(default_factory=LostValues)
     respelled: dict[str, str] = field(default_factory=dict)
 
     def read(
@@ -126,12 +142,15 @@ class RecordTyper:
         names = set().union(*records)
         if self.grammar is Grammar.STRICT:
             self._check_names(names, records, checked)
+        elif unknown := names - self.type_.properties.keys() - {"id"}:
+            self.lost.dropped += sum(len(record.keys() & unknown) for record in records)
         given = self._explicit_ids(records, checked) if "id" in names else None
         members = _by_name(records, names)
         columns = []
         for prop in self.type_.property_list:
             if prop.name in names:
                 column = coerce(prop.type, members(prop.name), self.grammar)
+                self.lost.nulled += column.nulled
                 checked.column(prop, column)
                 columns.append(column.array)
             else:
@@ -157,7 +176,11 @@ class RecordTyper:
         for row, record in enumerate(records):
             given = record.get("id")
             ids.append(given if isinstance(given, str) else None)
-            if not isinstance(given, str) and "id" in record and not tolerant:
+            if isinstance(given, str) or "id" not in record:
+                continue
+            if tolerant:
+                self.lost.dropped += given is not None
+            else:
                 checked.refuse(row, Stage.FIELDS, "id", Sentence.WRONG_ID, shape=shape_of(given))
         return ids
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.columns import rows_field
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, type_records
+from omnigraph.engine.rows.kernels.endpoints import EdgeEnds, EndpointIds, NotANodeError, edge_ends
 from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.change import GraphChange
 from omnigraph.engine.write.embedding import OnWriteVectors
@@ -27,8 +28,6 @@ from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.language.catalog import NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.params import BoundValue
-from omnigraph.language.values import shape_of
-from omnigraph.language.violations import Sentence
 
 
 class Construction:
@@ -49,6 +48,7 @@ class Construction:
         self._vectors = vectors
         self._waiting = WaitingInserts(vectors.fillable)
         self._pending: dict[str, PendingRows] = {}
+        self._ends: dict[str, EdgeEnds] = {}
         self.affected_nodes = 0
         self.affected_edges = 0
         self.tables_read: set[str] = set()
@@ -63,7 +63,7 @@ class Construction:
                     self._waiting.add(statement.type, self._record(statement.assignments), number)
                     self.affected_nodes += 1
                 case ir.InsertEdge():
-                    ends = self._node_id(statement, "from", number), self._node_id(statement, "to", number)
+                    ends = self._node_ids(statement, number)
                     self._waiting.add(statement.type, self._record(statement.assignments), number, ends)
                     self.affected_edges += 1
                 case ir.UpdateNodes():
@@ -87,14 +87,21 @@ class Construction:
         for typed in self._waiting.take():
             self._pending_of(typed.type).insert(typed)
 
-    def _node_id(self, insert: ir.InsertEdge, end: str, number: int) -> str:
-        node_id = evaluate(insert.source if end == "from" else insert.target, self._values)
-        if not isinstance(node_id, str):
+    def _node_ids(self, insert: ir.InsertEdge, number: int) -> tuple[str, str]:
+        if insert.type.name not in self._ends:
+            self._ends[insert.type.name] = edge_ends(self._txn.snapshot.catalog, insert.type)
+        source, target = self._ends[insert.type.name]
+        return self._node_id(insert, source, insert.source, number), self._node_id(
+            insert, target, insert.target, number
+        )
+
+    def _node_id(self, insert: ir.InsertEdge, end: EndpointIds, value: ir.Value, number: int) -> str:
+        try:
+            return end.id_of(evaluate(value, self._values))
+        except NotANodeError as error:
             self._settle_inserts()
-            sentence = Sentence.NO_NODE_ID
-            reason = sentence.text(name=end, shape=shape_of(node_id))
-            raise RejectedRow(number, insert.type.type_key, end, reason, Stage.ENVELOPE, sentence.rule).error(UNIT)
-        return node_id
+            key, rule = insert.type.type_key, error.sentence.rule
+            raise RejectedRow(number, key, end.name, str(error), Stage.ENVELOPE, rule).error(UNIT) from None
 
     def _update(self, update: ir.UpdateNodes, number: int, condition: Condition, stored: StoredRows) -> None:
         assigned = self._assigned(update, number)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from omnigraph.engine.write.author_sight import AuthorSight
 from omnigraph.engine.write.change import GraphChange, TypeChange
-from omnigraph.engine.write.mutate.cells import evaluate
+from omnigraph.engine.write.mutate.cells import sought
 from omnigraph.engine.write.mutate.conditions import Condition
 from omnigraph.engine.write.mutate.stored import StoredRows
 from omnigraph.engine.write.publish import WriteTxn
@@ -43,7 +43,8 @@ class Destruction:
         deletes = [s for s in statements if isinstance(s, ir.DeleteNodes | ir.DeleteEdges)]
         if len(deletes) < len(statements):
             raise AssertionError("inserts and updates never share a mutation with deletes")
-        conditions = [(s.type, Condition(s.where, evaluate(s.where.value, self._values))) for s in deletes]
+        catalog = self._txn.snapshot.catalog
+        conditions = [(s.type, Condition(s.where, sought(s.type, s.where, self._values, catalog))) for s in deletes]
         stored = StoredRows(self._txn, conditions)
         for delete, (type_, condition) in zip(deletes, conditions, strict=True):
             matched = self._sight.matched(type_, stored.matching(type_, condition, ["id"]))

@@ -22,7 +22,15 @@ from omnigraph.engine.write.constraints import FinalImage, check_constraints
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.mutate.constructive import Construction
 from omnigraph.engine.write.mutate.destructive import Destruction
-from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, ReadSet, WriteTxn, refuse_other_head
+from omnigraph.engine.write.publish import (
+    Intent,
+    PublishedCommit,
+    PublishPlan,
+    ReadSet,
+    WriteTxn,
+    already_published,
+    refuse_other_head,
+)
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.engine.write.request_digest import RequestDigest
 from omnigraph.errors import ConflictError
@@ -35,7 +43,11 @@ _RECEIPT = "mutation"
 
 @dataclass(frozen=True, slots=True)
 class MutationRequest:
-    """Everything a caller says about a mutation. `name` may be omitted when the source holds one query."""
+    """Everything a caller says about a mutation. `name` may be omitted when the source holds one query.
+
+    Who invokes a `stored` mutation names it and does not know its source, which may change: a repeat is then known by
+    the name and the parameters.
+    """
 
     source: str
     name: str | None
@@ -45,18 +57,29 @@ class MutationRequest:
     actor: str | None = None
     idempotency_key: str | None = None
     host: Host = Host.NATIVE
+    stored: bool = False
+
+    @property
+    def intent(self) -> Intent:
+        return Intent(
+            kind="mutation",
+            actor=self.actor,
+            idempotency_key=self.idempotency_key,
+            request_digest=self._digest(),
+            expected_head=self.if_commit,
+        )
+
+    def _digest(self) -> str | None:
+        if self.idempotency_key is None:
+            return None
+        kind, text = ("stored mutation", []) if self.stored else ("mutation", [self.source])
+        return RequestDigest(kind, self.branch.strip(), *text, self.name, dict(self.params or {})).text
 
 
 def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     """Run a mutation to its commit. Insert-only ones follow a moving branch, others report the conflict."""
     workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
-    intent = Intent(
-        kind="mutation",
-        actor=request.actor,
-        idempotency_key=request.idempotency_key,
-        request_digest=_digest(request),
-        expected_head=request.if_commit,
-    )
+    intent = request.intent
     run = _Mutation(workspace, request, intent, OnWriteVectors(workspace.embedder, workspace.limits))
     published = run.vectors.computing(lambda: workspace.commit(request.branch, run.prepare, intent))
     if published is None:
@@ -67,12 +90,11 @@ def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
     return _receipt(published)
 
 
-def _digest(request: MutationRequest) -> str | None:
-    if request.idempotency_key is None:
-        return None
-    return RequestDigest(
-        "mutation", request.branch.strip(), request.source, request.name, dict(request.params or {})
-    ).text
+def earlier_receipt(workspace: Workspace, request: MutationRequest) -> MutationReceipt | None:
+    """What an earlier mutation with the same idempotency key was told, if the branch remembers it. Writes nothing."""
+    workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
+    published = already_published(workspace.begin(request.branch, request.intent))
+    return None if published is None else _receipt(published)
 
 
 @dataclass
@@ -86,7 +108,8 @@ class _Mutation:
     query_name: str = ""
 
     def prepare(self, txn: WriteTxn) -> PublishPlan | None:
-        query = compile_queries(self.request.source, txn.snapshot.catalog).query(self.request.name)
+        limits = self.workspace.limits.query
+        query = compile_queries(self.request.source, txn.snapshot.catalog, limits=limits).query(self.request.name)
         self.query_name = query.name
         plan = query.write_plan
         now_millis = self.intent.authored_at // 1_000

@@ -6,20 +6,23 @@ one that the language's precedence demands, the rest follow in the order in whic
 
 from __future__ import annotations
 
+from omnigraph.api.limits import QueryLimits
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.read import check_read
 from omnigraph.language.query.check.scope import UNCODED, Scope
+from omnigraph.language.query.check.size import check_size
 from omnigraph.language.query.check.writes import check_writes
 from omnigraph.language.query.resolved import ResolvedQuery
 from omnigraph.language.source import DiagnosticSink, SourceText
 from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
 
 
-def check_query(query: ast.Query, catalog: Catalog, source: SourceText) -> ResolvedQuery:
-    """The resolved query. Raises `CompileError` with every type error found."""
+def check_query(query: ast.Query, catalog: Catalog, source: SourceText, limits: QueryLimits) -> ResolvedQuery:
+    """The resolved query. Raises `CompileError` with every type error found, or for a query beyond the limits."""
+    check_size(query, source, limits)
     findings = DiagnosticSink(source)
     scope = Scope(catalog, findings)
     for parameter in query.parameters:

@@ -110,6 +110,8 @@ def _aggregate(scope: Scope, call: ast.AggregateCall) -> ir.AggregateValue | Ref
             scope.report("T8", f"{function}() requires a {wanted} type but got {argument.type}", call.argument.at)
             return None
     if isinstance(argument, Refused):
+        if function is AggregateFunction.SUM:
+            return argument.typed(ir.type_of_sum(argument.type))
         return argument.typed(ir.F64.as_nullable()) if adds else argument
     if adds and isinstance(argument, ir.NodeId):
         return Refused(ir.F64.as_nullable(), f"{function}() can't add up nodes", call.argument.at)

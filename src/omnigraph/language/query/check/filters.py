@@ -8,7 +8,9 @@ from __future__ import annotations
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import check_value, refuse_blob
+from omnigraph.language.query.check.literals import conversion
 from omnigraph.language.query.check.scope import Scope
+from omnigraph.language.query.complaint import null_tests
 from omnigraph.language.query.resolved import Refused, ResolvedFilter, Typed
 from omnigraph.language.query.syntax import Comparison
 
@@ -28,6 +30,8 @@ def comparison_operator(comparison: Comparison) -> ir.Operator:
 
 
 def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
+    if _tests_for_null(scope, clause):
+        return None
     left = _filter_operand(scope, clause.left)
     right = _filter_operand(scope, clause.right)
     if left is None or right is None:
@@ -46,6 +50,18 @@ def check_filter(scope: Scope, clause: ast.Filter) -> ResolvedFilter | None:
     if isinstance(left, ir.TextMatch) and operator is ir.Operator.EQUAL and right == ir.Constant(True, ir.BOOL):
         return ResolvedFilter(left)
     return ResolvedFilter(ir.Compare(left, operator, right))
+
+
+def _tests_for_null(scope: Scope, clause: ast.Filter) -> bool:
+    """`$x.p = null`: report it, because it would never be true, and what to write instead."""
+    sides = (clause.left, clause.right)
+    nulls = [side for side in sides if isinstance(side, ast.Alias) and side.name == "null"]
+    if not nulls:
+        return False
+    other = next((side for side in sides if isinstance(side, ast.PropertyAccess)), None)
+    named = "$x.p" if other is None else f"${other.variable.name}.{other.property.text}"
+    scope.report("T7", "a comparison with null is never true", nulls[0].at, help=null_tests(named))
+    return True
 
 
 def _filter_operand(scope: Scope, expression: ast.Expression) -> Typed | None:
@@ -75,7 +91,8 @@ def _filter_operator(scope: Scope, clause: ast.Filter, left: Typed, right: Typed
             scope.report("T7", f"contains requires a scalar right operand but got {b}", clause.right.at)
             return None
         if not a.item.compatible_with(b):
-            scope.report("T7", f"cannot compare the items of {a} with {b}", clause.at)
+            help = conversion(a.item, b, clause.right) or conversion(b, a.item, clause.left)
+            scope.report("T7", f"cannot compare the items of {a} with {b}", clause.at, help=help)
             return None
         return ir.Operator.MEMBER
     if a.list or b.list:
@@ -93,6 +110,7 @@ def _filter_operator(scope: Scope, clause: ast.Filter, left: Typed, right: Typed
             return None
         return ir.Operator.SUBSTRING if clause.operator is Comparison.CONTAINS else ir.Operator.PREFIX
     if not a.compatible_with(b):
-        scope.report("T7", f"cannot compare {a} with {b}", clause.at)
+        help = conversion(a, b, clause.right) or conversion(b, a, clause.left)
+        scope.report("T7", f"cannot compare {a} with {b}", clause.at, help=help)
         return None
     return comparison_operator(clause.operator)

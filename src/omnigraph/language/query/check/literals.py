@@ -6,6 +6,7 @@ Bindings, assignments and predicates ask here, so that a pin, an insert and a `w
 from __future__ import annotations
 
 from omnigraph.language.catalog import Property
+from omnigraph.language.lexical import quote
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.scope import UNCODED, Scope, spelled_variables
@@ -74,6 +75,16 @@ def misfit(owner: str, prop: Property, constant: ir.Constant, expected: Property
     return None
 
 
+def conversion(expected: PropertyType, given: PropertyType, written: ast.Expression) -> str | None:
+    """How a text that stands for a day or an instant is written, or None when that is not what is wrong."""
+    if expected.list or given.list or not given.is_text or expected.scalar not in (Scalar.DATE, Scalar.DATETIME):
+        return None
+    if isinstance(written, ast.Variable):
+        return f"declare the parameter as ${written.name}: {expected.scalar.value}"
+    example = written.value if isinstance(written, ast.StringLiteral) else "2024-01-31"
+    return f"write {expected.scalar.value.lower()}({quote(example)})"
+
+
 def cell_value(
     scope: Scope, owner: str, prop: Property, cell: ast.Cell, *, expected: PropertyType, not_a_parameter: str
 ) -> ir.Value | None:
@@ -95,7 +106,8 @@ def cell_value(
     if problem is not None:
         values = expected.enum_values or ()
         near = constant.value if isinstance(constant.value, str) and values else None
-        scope.report("T3", problem, cell.at, near=near, among=values)
+        help = conversion(expected, constant.type, cell)
+        scope.report("T3", problem, cell.at, near=near, among=values, help=help)
         return None
     return constant
 
@@ -116,7 +128,8 @@ def _parameter_cell(
         return None
     takes_text = prop.type.is_blob and given.is_text
     if not takes_text and not expected.compatible_with(given):
-        scope.report("T7", f"cannot assign/compare {given} with {_typed(owner, prop)}: ${variable.name}", variable.at)
+        message = f"cannot assign/compare {given} with {_typed(owner, prop)}: ${variable.name}"
+        scope.report("T7", message, variable.at, help=conversion(expected, given, variable))
         return None
     return ir.ParameterValue(variable.name, given)
 

@@ -1,7 +1,7 @@
 """Types of `return`, `order` and `limit`, with the rules that tie them together.
 
-Projections and sort keys are checked one by one first; then what ordering demands of `limit` (T21, T17, T18);
-what aggregation demands of the other projections (T9) comes last.
+Projections and sort keys are checked one by one first; then whether two columns share a name (T25), then what ordering
+demands of `limit` (T21, T17, T18); what aggregation demands of the other projections (T9) comes last.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import check_expression, check_value, refuse_blob
 from omnigraph.language.query.check.match import check_clauses
 from omnigraph.language.query.check.scope import Scope
+from omnigraph.language.query.complaint import DISTINCT, NO_NULL
 from omnigraph.language.query.resolved import OutputName, ResolvedProjection, ResolvedRead, ResolvedSort
+
+# Words that begin a projection elsewhere, and would be the name of an output column here.
+_NOT_VALUES = {"distinct": DISTINCT, "null": NO_NULL}
 
 
 def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
@@ -19,6 +23,7 @@ def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
     projections = [_projection(scope, projection) for projection in read.returns.projections]
     keys = () if read.order is None else read.order.keys
     sort = [_sort_key(scope, key) for key in keys]
+    _check_names(scope, read)
     _check_ranked_order(scope, read)
     _check_grouping(scope, read)
     return ResolvedRead(
@@ -32,6 +37,10 @@ def check_read(scope: Scope, read: ast.Read) -> ResolvedRead:
 
 
 def _projection(scope: Scope, projection: ast.Projection) -> ResolvedProjection | None:
+    written = projection.expression
+    if isinstance(written, ast.Alias) and written.name in _NOT_VALUES:
+        scope.report("T36", f"'{written.name}' is not a value", written.at, help=_NOT_VALUES[written.name])
+        return None
     value = check_expression(scope, projection.expression)
     if value is None or refuse_blob(scope, value, projection.expression.at):
         return None
@@ -43,6 +52,31 @@ def _projection(scope: Scope, projection: ast.Projection) -> ResolvedProjection 
         alias=alias,
         at=projection.expression.at,
     )
+
+
+def _check_names(scope: Scope, read: ast.Read) -> None:
+    """A row has one value by each name: of two columns with one name, a value would be lost."""
+    known: dict[str, ast.Projection] = {}
+    for projection in read.returns.projections:
+        if projection.alias is None and isinstance(projection.expression, ast.Alias):
+            continue  # the name of another column is not a value, and refused as such
+        name = executed_name(projection.expression) if projection.alias is None else projection.alias.text
+        if known.setdefault(name, projection) is not projection:
+            written = ", because an aggregate without a name has that of its argument"
+            unnamed = projection.alias is None and isinstance(projection.expression, ast.AggregateCall)
+            scope.report(
+                "T25",
+                f"two columns are called '{name}'{written if unnamed else ''}",
+                projection.at,
+                help=f"give one of them another name: `as {_free_name(name, read)}`",
+            )
+
+
+def _free_name(name: str, read: ast.Read) -> str:
+    """A name for a column that no other column has."""
+    taken = {p.alias.text for p in read.returns.projections if p.alias is not None}
+    base = name.rpartition(".")[2].lstrip("_") or "column"
+    return next(free for number in range(2, 3 + len(taken)) if (free := f"{base}_{number}") not in taken)
 
 
 def executed_name(expression: ast.Expression) -> str:

@@ -15,6 +15,7 @@ from omnigraph.language.query import row_syntax as rows
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.filters import check_filter
 from omnigraph.language.query.check.scope import UNCODED, Scope
+from omnigraph.language.query.complaint import null_tests
 from omnigraph.language.query.lens import (
     EVERY_ROW,
     NO_ROW,
@@ -97,6 +98,9 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
 
 def _operand(scope: Scope, operand: ast.Expression) -> ast.Expression | None:
     match operand:
+        case ast.Alias(name="null"):
+            scope.report("T7", "a comparison with null is never true", operand.at, help=null_tests("p"))
+            return None
         case ast.Alias():
             return ast.PropertyAccess(ast.Variable(ROW, operand.at), ast.Name(operand.name, operand.at), operand.at)
         case ast.PropertyAccess():

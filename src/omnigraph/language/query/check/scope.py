@@ -47,10 +47,19 @@ class Scope:
         scope._hidden = self._hidden
         return scope
 
-    def report(self, code: str, message: str, at: Place, *, near: str | None = None, among: Iterable[str] = ()) -> None:
-        """One finding; `near` is the name that missed, `among` what it could have meant."""
+    def report(
+        self,
+        code: str,
+        message: str,
+        at: Place,
+        *,
+        near: str | None = None,
+        among: Iterable[str] = (),
+        help: str | None = None,
+    ) -> None:
+        """One finding. `near` is the name that missed, `among` what it could have meant; `help` is any other remedy."""
         crowded = len(self.findings.found) >= _SUGGESTIONS
-        suggestion = None if near is None or crowded else did_you_mean(near, among)
+        suggestion = help if near is None or crowded else did_you_mean(near, among) or help
         self.findings.report(code, message, (at.start, at.end), suggestion=suggestion)
 
     def binds(self, variable: str) -> bool:

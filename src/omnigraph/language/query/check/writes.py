@@ -25,11 +25,7 @@ from omnigraph.language.query.resolved import (
 from omnigraph.language.query.syntax import Place
 
 _ENDPOINTS = {end.value: end for end in ir.Endpoint}
-# Endpoints are checked like any String property; they only have no column that an assignment could name.
-_ENDPOINT_PROPERTIES = {
-    end: Property(name=end.value, id=0, type=ir.STRING, column="src" if end is ir.Endpoint.FROM else "dst")
-    for end in ir.Endpoint
-}
+_EQUALITY = frozenset({ir.Operator.EQUAL, ir.Operator.NOT_EQUAL})
 
 
 def check_writes(scope: Scope, writes: ast.Writes) -> ResolvedWrites:
@@ -89,7 +85,7 @@ def _insert_edge(scope: Scope, insert: ast.Insert, edge: EdgeType) -> ResolvedIn
             continue
         seen.add(name)
         end = _ENDPOINTS[name]
-        value = _cell(scope, edge, _ENDPOINT_PROPERTIES[end], assignment.value)
+        value = _cell(scope, edge, _endpoint_property(scope, edge, end, assignment.value), assignment.value)
         if value is not None:
             ends[end] = value
     assigned = _assignments(scope, rest, edge)
@@ -130,6 +126,16 @@ def _assignments(
         if value is not None:
             resolved.append(ResolvedAssignment(prop, value, assignment.at))
     return resolved if len(resolved) == len(assignments) else None
+
+
+def _endpoint_property(scope: Scope, edge: EdgeType, end: ir.Endpoint, cell: ast.Cell) -> Property:
+    """An end as a property, for the rules of values: a String, the id of the node, or what the node's key is."""
+    node = scope.catalog.nodes[edge.from_type if end is ir.Endpoint.FROM else edge.to_type]
+    given = scope.parameters.get(cell.name) if isinstance(cell, ast.Variable) else None
+    is_text = isinstance(cell, ast.StringLiteral) or (given is not None and given.is_text)
+    key = ir.STRING if is_text or len(node.key) != 1 else node.properties[node.key[0]].type
+    column = "src" if end is ir.Endpoint.FROM else "dst"
+    return Property(name=end.value, id=0, type=key.as_nullable(False), column=column)
 
 
 def _report_duplicate(scope: Scope, target: NodeType | EdgeType, assignment: ast.Assignment) -> None:
@@ -176,7 +182,11 @@ def _where(scope: Scope, predicate: ast.Predicate, target: NodeType | EdgeType) 
     column: Property | ir.Endpoint
     if isinstance(target, EdgeType) and name in _ENDPOINTS:
         column = _ENDPOINTS[name]
-        prop = _ENDPOINT_PROPERTIES[column]
+        prop = _endpoint_property(scope, target, column, predicate.value)
+        if not prop.type.is_text and comparison_operator(predicate.operator) not in _EQUALITY:
+            message = f"'{target.name}.{name}' is the id of a node and has no order; compare it with = or !="
+            scope.report("T7", message, predicate.at)
+            return None
     else:
         known = _known_property(scope, target, target.properties, predicate.property)
         if known is None:

@@ -69,8 +69,10 @@ class _Read:
     def _tree(
         self, columns: Sequence[ir.AggregateColumn], ranking: ir.Ranking | None, keys: Sequence[ir.SortKey]
     ) -> ir.ReadOperator:
-        rows = self._matched(ranking, keep=None if keys else self._body.limit)
+        rows = self._matched(ranking)
         if self._body.is_aggregate:
+            if isinstance(ranking, ir.NearestRank) and not keys:
+                rows = self._best_nodes(rows, ranking)
             grouped = ir.Aggregate(rows, tuple(columns))
             return self._limited(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
         if keys:
@@ -81,16 +83,22 @@ class _Read:
     def _limited(self, rows: ir.ReadOperator) -> ir.ReadOperator:
         return rows if self._body.limit is None else ir.Limit(rows, self._body.limit)
 
-    def _matched(self, ranking: ir.Ranking | None, keep: int | None) -> ir.ReadOperator:
+    def _matched(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
         if not isinstance(ranking, ir.FusedRank):
-            return self._arm(ranking, keep)
+            return lower_match(self._body.clauses, ranking)
         limit = self._body.limit
         assert limit is not None, "T21 asks for a limit"
-        first, second = self._arm(ranking.first, limit), self._arm(ranking.second, limit)
-        return ir.Fuse(first, second, ranking.variable, ranking, limit)
+        return ir.Fuse(self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, limit)
 
-    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank | None, keep: int | None) -> ir.ReadOperator:
-        return lower_match(self._body.clauses, rank, keep if isinstance(rank, ir.NearestRank) else None)
+    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank) -> ir.ReadOperator:
+        rows = lower_match(self._body.clauses, rank)
+        return self._best_nodes(rows, rank) if isinstance(rank, ir.NearestRank) else rows
+
+    def _best_nodes(self, rows: ir.ReadOperator, rank: ir.NearestRank) -> ir.ReadOperator:
+        """What the limit means where it does not cut the rows: every node has a distance, and so many count."""
+        limit = self._body.limit
+        assert limit is not None, "T17 and T21 ask for a limit"
+        return ir.BestNodes(rows, rank.field.variable, limit)
 
     def _tie_break(self) -> tuple[str, ...]:
         """Every named variable, by the name of its id column."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
+from typing import Final
 
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.query import ir
@@ -24,12 +25,12 @@ from omnigraph.language.query.resolved import (
 
 SingleRank = ir.NearestRank | ir.Bm25Rank
 
+_MOST_STARTS: Final = 4
 
-def lower_match(
-    clauses: Sequence[ResolvedClause], rank: SingleRank | None = None, keep: int | None = None
-) -> ir.ReadOperator:
-    """The rows of a match, in the order of `rank` when one is given; `keep` bounds a ranked scan."""
-    return _conjunction(clauses, (), rank, keep)
+
+def lower_match(clauses: Sequence[ResolvedClause], rank: SingleRank | None = None) -> ir.ReadOperator:
+    """The rows of a match, in the order of `rank` when one is given."""
+    return _conjunction(clauses, (), rank)
 
 
 def refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
@@ -41,9 +42,7 @@ def refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
             yield from refused_filters(clause.clauses)
 
 
-def _conjunction(
-    clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank: SingleRank | None, keep: int | None
-) -> ir.ReadOperator:
+def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank: SingleRank | None) -> ir.ReadOperator:
     predicates = _Pending(_predicates(clauses))
     groups = _groups(clauses, outer)
     ranked = None if rank is None else rank.field.variable
@@ -60,7 +59,7 @@ def _conjunction(
         root = group.root
         rows: ir.ReadOperator = ir.Scan(root, group.variables[root], tuple(predicates.take_only(root)))
         if rank is not None and root == ranked:
-            rows, rank = ir.Rank(rows, rank, keep), None
+            rows, rank = ir.Rank(rows, rank, tuple(_starts(clauses, group))), None
         local = {root}
         rows = _expand_all(rows, group, local, predicates)
         bound |= local
@@ -70,8 +69,26 @@ def _conjunction(
     for clause in clauses:
         if isinstance(clause, ResolvedNegation):
             correlated = tuple(sorted(bound & _mentioned(clause.clauses)))
-            tree = ir.AntiJoin(tree, _conjunction(clause.clauses, correlated, None, None), correlated)
-    return tree if rank is None else ir.Rank(tree, rank, None)
+            tree = ir.AntiJoin(tree, _conjunction(clause.clauses, correlated, None), correlated)
+    return tree if rank is None else ir.Rank(tree, rank)
+
+
+def _starts(clauses: Sequence[ResolvedClause], group: _Group) -> Iterator[ir.ReadOperator]:
+    """The traversals of a group begun at others of its variables that have predicates: first those of which an equality
+    speaks. Only a few, because each is a plan as large as the group."""
+    own: dict[str, list[ir.Predicate]] = {}
+    for predicate in _predicates(clauses):
+        names = ir.predicate_variables(predicate)
+        if len(names) == 1 and not names.isdisjoint(group.variables) and group.root not in names:
+            own.setdefault(next(iter(names)), []).append(predicate)
+    for variable in sorted(own, key=lambda name: not any(map(_is_equality, own[name])))[:_MOST_STARTS]:
+        predicates = _Pending(_predicates(clauses))
+        root = ir.Scan(variable, group.variables[variable], tuple(predicates.take_only(variable)))
+        yield _expand_all(root, group, {variable}, predicates)
+
+
+def _is_equality(predicate: ir.Predicate) -> bool:
+    return isinstance(predicate, ir.Compare) and predicate.operator is ir.Operator.EQUAL
 
 
 def _filtered(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.ReadOperator:

@@ -1,18 +1,19 @@
-"""`g.schema`, `g.changes` and `g.maintenance`: methods of `Graph` by what they are about, under short names.
+"""`g.schema`, `g.changes` and `g.maintenance`: calls of a graph by what they are about, under short names.
 
-Nothing is decided here; each method is one of the graph's own.
+Nothing is decided here; each method is one call of the graph, embedded or remote. For asyncio it is awaited, or
+iterated with `async for`, as the call is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from omnigraph.api import upkeep
-from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
+from omnigraph.api.calls import GraphCalls
+from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope, CommitChangesPage
 from omnigraph.api.export import ByteWriter
-from omnigraph.api.graph import GraphApi
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 
 MAIN: Final = "main"
@@ -21,12 +22,22 @@ MAIN: Final = "main"
 class SchemaArea:
     """`g.schema`: the types of the graph, and how they change."""
 
-    def __init__(self, graph: GraphApi) -> None:
+    def __init__(self, graph: GraphCalls) -> None:
         self._graph = graph
 
-    def show(self, *, branch: str = MAIN) -> str:
-        """The accepted schema text of a branch."""
-        return self._graph.schema_text(branch)
+    def __repr__(self) -> str:
+        return f"<schema of {self._graph.uri}: show, plan, apply>"
+
+    def show(
+        self,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: datetime | None = None,
+    ) -> str:
+        """The accepted schema text of a branch, now or in the past."""
+        return self._graph.schema_text(branch, snapshot=snapshot, version=version, at=at)
 
     def plan(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
@@ -50,12 +61,29 @@ class SchemaArea:
 class ChangesArea:
     """`g.changes`: what commits changed, one commit or as a feed."""
 
-    def __init__(self, graph: GraphApi) -> None:
+    def __init__(self, graph: GraphCalls) -> None:
         self._graph = graph
+
+    def __repr__(self) -> str:
+        return f"<changes of {self._graph.uri}: of, page, poll, follow, baseline>"
 
     def of(self, commit_id: str, *, scope: ChangeScope | None = None) -> Iterator[ChangeRecord]:
         """Everything that a commit changed relative to its first parent, one after another."""
         return self._graph.iter_commit_changes(commit_id, scope=scope)
+
+    def page(
+        self,
+        commit_id: str,
+        *,
+        scope: ChangeScope | None = None,
+        page_token: str | None = None,
+        max_changes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> CommitChangesPage:
+        """One page of what a commit changed relative to its first parent, with images before and after."""
+        return self._graph.commit_changes(
+            commit_id, scope=scope, page_token=page_token, max_changes=max_changes, max_bytes=max_bytes
+        )
 
     def poll(
         self,
@@ -68,8 +96,12 @@ class ChangesArea:
         max_changes: int | None = None,
         max_bytes: int | None = None,
         max_commits: int | None = None,
+        wait_ms: int | None = None,
     ) -> ChangePoll:
-        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`."""
+        """The next commits of a branch's feed. `start` is `now` (the default), `beginning` or `after:<commit id>`.
+
+        With `wait_ms`, an answer that would be empty waits until something happens, for at most so long.
+        """
         return self._graph.poll_changes(
             branch=branch,
             start=start,
@@ -79,7 +111,20 @@ class ChangesArea:
             max_changes=max_changes,
             max_bytes=max_bytes,
             max_commits=max_commits,
+            wait_ms=wait_ms,
         )
+
+    def follow(
+        self,
+        *,
+        branch: str = MAIN,
+        start: str | None = None,
+        cursor: str | None = None,
+        scope: ChangeScope | None = None,
+        max_changes: int | None = None,
+    ) -> Iterator[ChangePoll]:
+        """The changes of a branch as they happen, without end. `poll.cursor` is where a later `follow` goes on."""
+        return self._graph.follow(branch=branch, start=start, cursor=cursor, scope=scope, max_changes=max_changes)
 
     def baseline(self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None) -> ChangeBaseline:
         """Write an export of the branch's head, and return the cursor that continues exactly after it."""
@@ -89,8 +134,11 @@ class ChangesArea:
 class MaintenanceArea:
     """`g.maintenance`: compaction, indexes, retention, and checks of what is stored."""
 
-    def __init__(self, graph: GraphApi) -> None:
+    def __init__(self, graph: GraphCalls) -> None:
         self._graph = graph
+
+    def __repr__(self) -> str:
+        return f"<maintenance of {self._graph.uri}: optimize, ensure_indices, cleanup, maintain, verify, repair>"
 
     def optimize(
         self, branch: str = MAIN, *, types: Collection[str] | None = None, actor: str | None = None
@@ -126,3 +174,25 @@ class MaintenanceArea:
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> upkeep.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         return self._graph.repair(confirm=confirm, force=force, actor=actor)
+
+
+# Following a feed
+
+WAIT_MS: Final = 30_000
+
+
+def next_poll(poll: ChangePoll) -> dict[str, Any]:
+    """How a poll is gone on from: within a commit at once, else where it ended, waiting for more if that was all."""
+    if poll.next_page_token is not None:
+        return {"page_token": poll.next_page_token}
+    return {"cursor": poll.cursor, "wait_ms": WAIT_MS if poll.caught_up else None}
+
+
+def follow(graph: GraphCalls, start: str | None, cursor: str | None, **options: Any) -> Iterator[ChangePoll]:
+    """Poll after poll of a feed that has changes. The first one does not wait, so that there is a cursor before
+    anything can be missed."""
+    poll = graph.poll_changes(start=start, cursor=cursor, **options)
+    while True:
+        if poll.blocks:
+            yield poll
+        poll = graph.poll_changes(**next_poll(poll), **options)

@@ -1,93 +1,30 @@
 """`omnigraph.Branch`: one branch of a graph, with everything that can be done on it.
 
-What `Graph.branch` returns. It holds the graph and a name; each method is the one of `Graph` with the branch filled in,
-so naming it always means its newest head.
+What `Graph.branch` and `RemoteGraph.branch` return. It holds the graph and a name; each method is a call of the graph
+with the branch filled in, so naming it always means its newest head. Of an `AsyncRemoteGraph` the calls are awaited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final
 
+from omnigraph.api.branches import BranchDeleted
+from omnigraph.api.calls import GraphCalls, QueryBatches, QueryRows, SnapshotApi
 from omnigraph.api.changes import ChangeScope, ChangeSet
 from omnigraph.api.commits import CommitHistory
-from omnigraph.api.graph import GraphApi
 from omnigraph.api.load import LoadReceipt, MutationReceipt
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.engine.query.read import DEFAULT_OPTIONS, ReadOptions
-from omnigraph.engine.query.result import QueryResult, QueryStream
-from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
-from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.query_handles import Query, call
-from omnigraph.snapshot import Snapshot
-from omnigraph.storage.identifiers import MAIN
+from omnigraph.api.query import OperatorProfile
 
-
-class EmbeddedGraph(GraphApi, Protocol):
-    """What a branch needs of its graph beyond the contract: states, read options, and rows of one type."""
-
-    def snapshot(
-        self,
-        branch: str | None = None,
-        *,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-    ) -> Snapshot: ...
-
-    def query(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: ReadOptions = DEFAULT_OPTIONS,
-        **parameters: Any,
-    ) -> QueryResult: ...
-
-    def stream(
-        self,
-        source: str,
-        name: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        *,
-        branch: str | None = None,
-        snapshot: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        options: ReadOptions = DEFAULT_OPTIONS,
-        **parameters: Any,
-    ) -> QueryStream: ...
-
-    def load(
-        self,
-        data: Any,
-        *,
-        mode: str,
-        type: str | None = None,
-        branch: str = MAIN,
-        base: str | None = None,
-        format: str | None = None,
-        csv: CsvDialect | None = None,
-        embed: bool = False,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> LoadReceipt: ...
-
-    def diff(
-        self, before: str | PinnedState, after: str | PinnedState, filter: ChangeScope | None = None
-    ) -> ChangeSet: ...
+MAIN: Final = "main"
 
 
 class Branch:
     """A branch: read it, write to it, compare it, merge it, delete it."""
 
-    def __init__(self, graph: EmbeddedGraph, name: str) -> None:
+    def __init__(self, graph: GraphCalls, name: str) -> None:
         self._graph = graph
         self.name = name
 
@@ -98,49 +35,67 @@ class Branch:
 
     def query(
         self,
-        source: str | Query,
+        source: Any,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         *,
-        options: ReadOptions | None = None,
+        options: Any = None,
         **parameters: Any,
-    ) -> QueryResult:
+    ) -> QueryRows:
         """Run a read query on the head of the branch; see `Graph.query`."""
-        asked = call(source, name, params, parameters, {"options": options})
-        return self._graph.query(*asked, branch=self.name, options=options or DEFAULT_OPTIONS)
+        asked = self._graph._bound(source, name, params, parameters, {"options": options})
+        return self._graph.query(*asked, branch=self.name, options=options)
 
     def stream(
         self,
-        source: str | Query,
+        source: Any,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         *,
-        options: ReadOptions | None = None,
+        options: Any = None,
         **parameters: Any,
-    ) -> QueryStream:
+    ) -> QueryBatches:
         """As `query`, a batch at a time."""
-        asked = call(source, name, params, parameters, {"options": options})
-        return self._graph.stream(*asked, branch=self.name, options=options or DEFAULT_OPTIONS)
+        asked = self._graph._bound(source, name, params, parameters, {"options": options})
+        return self._graph.stream(*asked, branch=self.name, options=options)
 
     def explain(
         self,
-        source: str | Query,
+        source: Any,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         **parameters: Any,
     ) -> list[str]:
         """The plan of a read query as lines of an indented tree. Nothing is run."""
-        return self._graph.explain(*call(source, name, params, parameters, {}), branch=self.name)
+        return self._graph.explain(*self._graph._bound(source, name, params, parameters, {}), branch=self.name)
+
+    def profile(
+        self,
+        source: Any,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        **parameters: Any,
+    ) -> OperatorProfile:
+        """Run a read query, drop its rows and tell what each operator did."""
+        return self._graph.profile(*self._graph._bound(source, name, params, parameters, {}), branch=self.name)
 
     def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
         """One node or edge in export form, None when it is not there."""
         return self._graph.entity(type_name, entity_id, branch=self.name)
 
-    def export(self, types: Collection[str] = ()) -> Iterator[str]:
-        """The lines of an export, each with its line end."""
-        return self._graph.export(branch=self.name, types=types)
+    def count(self, type_name: str) -> int:
+        """How many entities of a type there are."""
+        return self._graph.count(type_name, branch=self.name)
 
-    def at(self, version: int | None = None, *, time: datetime | None = None) -> Snapshot:
+    def head(self) -> str:
+        """The commit id of the branch as it is now."""
+        return self._graph.resolve_snapshot(self.name)
+
+    def export(self, types: Collection[str] = (), *, epoch: bool = False) -> Iterator[str]:
+        """The lines of an export, each with its line end; with `epoch`, dates and times are numbers."""
+        return self._graph.export(branch=self.name, types=types, epoch=epoch)
+
+    def at(self, version: int | None = None, *, time: datetime | None = None) -> SnapshotApi:
         """The branch as it was at a version or a moment; as it is now when neither is given."""
         return self._graph.snapshot(self.name, version=version, at=time)
 
@@ -148,7 +103,7 @@ class Branch:
 
     def mutate(
         self,
-        source: str | Query,
+        source: Any,
         name: str | None = None,
         params: Mapping[str, Any] | None = None,
         *,
@@ -159,7 +114,7 @@ class Branch:
     ) -> MutationReceipt:
         """Run a mutation as one commit on the branch; see `Graph.mutate`."""
         options = {"if_commit": if_commit, "actor": actor, "idempotency_key": idempotency_key}
-        asked = call(source, name, params, parameters, options)
+        asked = self._graph._bound(source, name, params, parameters, options)
         return self._graph.mutate(
             *asked, branch=self.name, if_commit=if_commit, actor=actor, idempotency_key=idempotency_key
         )
@@ -171,7 +126,7 @@ class Branch:
         mode: str,
         type: str | None = None,
         format: str | None = None,
-        csv: CsvDialect | None = None,
+        csv: Any = None,
         embed: bool = False,
         actor: str | None = None,
         idempotency_key: str | None = None,
@@ -195,7 +150,7 @@ class Branch:
         """The commits of the branch, newest first, with what each of them did."""
         return self._graph.commit_history(self.name, limit=limit, before=before)
 
-    def diff(self, base: str | Snapshot = MAIN, scope: ChangeScope | None = None) -> ChangeSet:
+    def diff(self, base: Any = MAIN, scope: ChangeScope | None = None) -> ChangeSet:
         """What the branch has that `base`, a branch, a commit or a snapshot, has not, and the other way round."""
         return self._graph.diff(base, self.name, scope)
 
@@ -224,6 +179,6 @@ class Branch:
             idempotency_key=idempotency_key,
         )
 
-    def delete(self, *, actor: str | None = None, idempotency_key: str | None = None) -> None:
+    def delete(self, *, actor: str | None = None, idempotency_key: str | None = None) -> BranchDeleted:
         """Delete the branch. Commits that another branch has stay."""
-        self._graph.delete_branch(self.name, actor=actor, idempotency_key=idempotency_key)
+        return self._graph.delete_branch(self.name, actor=actor, idempotency_key=idempotency_key)

@@ -1,0 +1,207 @@
+"""Rows of one type on their way to a server: frames as an Arrow stream, dictionaries by line, files as they are.
+
+Parquet becomes an Arrow stream here, because a server does not unpack what strangers send. The types that only save
+memory (dictionaries, views, runs) are cast to plain ones for the same reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from math import isnan
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from omnigraph.api.given_rows import GivenBatches, GivenRecords, directory_error, given_rows, open_file_name
+from omnigraph.api.local_files import local_pieces
+from omnigraph.api.parameter_values import plain_value
+from omnigraph.api.routes import Media
+from omnigraph.client.messages import Upload
+from omnigraph.errors import BadRequestError, DirectAccessError, NotFoundError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PIECE_BYTES: Final = 256 << 10
+_PARQUET: Final = (".parquet", ".pq")
+_NULLS: Final = frozenset({"NAType", "NaTType"})
+
+
+class RowUpload(Upload):
+    """A body of rows. `parameters` say how it is written, as far as its media type does not."""
+
+    def __init__(
+        self, pieces: Callable[[], Iterator[bytes]], media: Media, *, once: bool = False, **parameters: Any
+    ) -> None:
+        self._pieces = pieces
+        self._once = once
+        self._opened = False
+        self.media = media
+        self.parameters = {name: value for name, value in parameters.items() if value is not None}
+
+    @property
+    def can_be_sent(self) -> bool:
+        return not (self._once and self._opened)
+
+    def pieces(self) -> Iterator[bytes]:
+        self._opened = True
+        return self._pieces()
+
+
+def row_upload(data: Any, format: str | None, csv: Any) -> RowUpload:
+    """What a caller gave as rows of one type. The server finds out what a file is that is not Parquet."""
+    if isinstance(data, str | os.PathLike):
+        return _file(os.fspath(data), format, csv)
+    if hasattr(data, "read") and not isinstance(data, Mapping):
+        return _open_file(data, format, csv)
+    if format is not None or csv is not None:
+        raise BadRequestError("format and csv say how a file is written; this input is not a file")
+    given = given_rows(data)
+    if isinstance(given, GivenRecords):
+        return RowUpload(lambda: _lines(given.rows), Media.NDJSON, once=given.once)
+    return RowUpload(lambda: _arrow_stream(given), Media.ARROW, once=given.once)
+
+
+def _file(text: str, format: str | None, csv: Any) -> RowUpload:
+    path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
+    if "://" in path:
+        raise DirectAccessError(f"loading from '{path}'")
+    path = os.path.expanduser(path)
+    if os.path.isdir(path):
+        raise directory_error(text)
+    if (format is None and path.lower().endswith(_PARQUET)) or (format or "").lower() == "parquet":
+        return RowUpload(lambda: _parquet_stream(path, text), Media.ARROW, file=text)
+    # A compressed file is unpacked here, because a server does not unpack what strangers send.
+    return RowUpload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
+
+
+def _open_file(file: Any, format: str | None, csv: Any) -> RowUpload:
+    """A file that the caller opened, stdin for one: it is read once."""
+    shown = open_file_name(file, format)
+    if (format is None and shown.lower().endswith(_PARQUET)) or (format or "").lower() == "parquet":
+        return RowUpload(lambda: _parquet_stream(file, shown), Media.ARROW, once=True, file=shown)
+
+    def pieces() -> Iterator[bytes]:
+        for piece in iter(lambda: file.read(_PIECE_BYTES), b""):
+            if not piece:
+                return
+            yield piece.encode() if isinstance(piece, str) else piece
+
+    return RowUpload(pieces, Media.BYTES, once=True, file=shown, format=format, **_dialect(csv))
+
+
+def _dialect(csv: Any) -> dict[str, Any]:
+    """A `CsvDialect` as parameters: an empty quote stands for none."""
+    if csv is None:
+        return {}
+    said = {name: getattr(csv, name) for name in ("delimiter", "header", "encoding", "null")}
+    return {**said, "quote": "" if csv.quote is None else csv.quote}
+
+
+# Dictionaries
+
+
+def _lines(rows: Iterable[object]) -> Iterator[bytes]:
+    for number, row in enumerate(rows, 1):
+        try:
+            yield json.dumps(_plain(row), ensure_ascii=False).encode(errors="surrogatepass") + b"\n"
+        except (TypeError, ValueError) as error:
+            raise BadRequestError(f"row {number} holds something that is not a value: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it. What has no such form is left for the encoder to refuse."""
+    if isinstance(value, float):
+        return None if isnan(value) else float(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "base64:" + base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if type(value).__name__ in _NULLS:
+        return None
+    plain = plain_value(value)
+    return plain if plain is value else _plain(plain)
+
+
+# Arrow
+
+
+def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
+    import pyarrow as pa
+
+    schema = pa.schema([pa.field(field.name, _sent_type(field.type)) for field in given.schema])
+    sink = _Sink()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in given.read():
+            plain = batch if batch.schema.equals(schema) else _cast(batch, schema)
+            writer.write_batch(plain)
+            yield from sink.taken()
+    yield from sink.taken()
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.record_batch(
+        [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)], schema
+    )
+
+
+def _sent_type(type_: pa.DataType) -> pa.DataType:
+    """The plain type that holds the same values."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_dictionary(type_) or kinds.is_run_end_encoded(type_):
+        return _sent_type(type_.value_type)
+    if kinds.is_string_view(type_):
+        return pa.large_string()
+    if kinds.is_binary_view(type_):
+        return pa.large_binary()
+    if kinds.is_fixed_size_list(type_):
+        return pa.list_(_sent_type(type_.value_type), type_.list_size)
+    if kinds.is_list(type_) or kinds.is_list_view(type_):
+        return pa.list_(_sent_type(type_.value_type))
+    if kinds.is_large_list(type_) or kinds.is_large_list_view(type_):
+        return pa.large_list(_sent_type(type_.value_type))
+    return type_
+
+
+def _parquet_stream(source: Any, shown: str) -> Iterator[bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(source) as file:
+            yield from _arrow_stream(GivenBatches(file.schema_arrow, file.iter_batches))
+    except FileNotFoundError:
+        raise NotFoundError(f"'{shown}' does not exist") from None
+    except (OSError, pa.ArrowException) as error:
+        raise BadRequestError(f"{shown}: {str(error).splitlines()[0]}") from error
+
+
+class _Sink:
+    """Keeps what is written to it until it is taken."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def taken(self) -> list[bytes]:
+        pieces, self._pieces = self._pieces, []
+        return pieces

@@ -1,0 +1,112 @@
+"""How large a query is: its clauses, its literals, and how many patterns are evaluated on top of each other.
+
+Checked before anything that a query means, because every later step takes time and stack in proportion. A query that
+is too large gets a finding with the name of the limit, at the first part that is beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from omnigraph.api.limits import MOST_QUERY_DEPTH, QueryLimits
+from omnigraph.errors import CompileError, Diagnostic
+from omnigraph.language.query import syntax as ast
+from omnigraph.language.source import TOO_LARGE, SourceText
+
+_PATTERNS = (ast.Binding, ast.Traversal, ast.Negation)
+_CLAUSES = (
+    *_PATTERNS,
+    ast.Filter,
+    ast.TextClause,
+    ast.Pin,
+    ast.Projection,
+    ast.SortKey,
+    ast.Parameter,
+    ast.Insert,
+    ast.Update,
+    ast.Delete,
+)
+_LITERALS = (
+    ast.StringLiteral,
+    ast.IntegerLiteral,
+    ast.FloatLiteral,
+    ast.BooleanLiteral,
+    ast.DateLiteral,
+    ast.DateTimeLiteral,
+)
+
+
+class _Count:
+    """How many parts of some kinds there are, and where the first one beyond the limit is."""
+
+    def __init__(self, name: str, what: str, kinds: tuple[type, ...], limit: int, remedy: str) -> None:
+        self.kinds = kinds
+        self._name = name
+        self._what = what
+        self._limit = limit
+        self._remedy = remedy
+        self._found = 0
+        self._beyond: ast.Place | None = None
+
+    def add(self, at: ast.Place) -> None:
+        self._found += 1
+        if self._found == self._limit + 1:
+            self._beyond = at
+
+    def finding(self, source: SourceText) -> Diagnostic | None:
+        if self._beyond is None:
+            return None
+        message = f"{self._name}: {self._found} {self._what} in one query, the limit is {self._limit}"
+        return source.diagnostic(TOO_LARGE, message, self._beyond.start, self._beyond.end, suggestion=self._remedy)
+
+
+def check_size(query: ast.Query, source: SourceText, limits: QueryLimits) -> None:
+    """Raises `CompileError` with one finding for each limit that the query exceeds."""
+    depth = min(limits.depth, MOST_QUERY_DEPTH)
+    if query.at.end - query.at.start <= min(limits.clauses, limits.literals, depth):
+        return  # every part takes at least one character
+    clauses = _Count(
+        "query_clauses",
+        "clauses, projections, sort keys, parameters and statements",
+        _CLAUSES,
+        limits.clauses,
+        "split the query, list values in one `[…] contains`, load many rows with `load`, or raise "
+        + limits.setting("clauses"),
+    )
+    literals = _Count(
+        "query_literals",
+        "literals",
+        _LITERALS,
+        limits.literals,
+        f"split the query, load many rows with `load`, or raise {limits.setting('literals')}",
+    )
+    patterns = _Count(
+        "query_depth",
+        "bindings, traversals and negations",
+        _PATTERNS,
+        depth,
+        "split the query into several"
+        + (f", or raise {limits.setting('depth')} to at most {MOST_QUERY_DEPTH}" if depth < MOST_QUERY_DEPTH else "")
+        + "; a chain over one edge is written with hops: {1,3}",
+    )
+    counts = (clauses, literals, patterns)
+    for kind, at in _parts(query):
+        for count in counts:
+            if kind in count.kinds:
+                count.add(at)
+    if findings := [finding for count in counts if (finding := count.finding(source)) is not None]:
+        raise CompileError(findings)
+
+
+def _parts(query: ast.Query) -> Iterator[tuple[type, ast.Place]]:
+    """What every node of the tree is and where it is, in source order."""
+    waiting: list[object] = [query]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting += reversed(part)
+        elif isinstance(part, Struct) and not isinstance(part, ast.Place | ast.Name):
+            yield type(part), part.at  # type: ignore[attr-defined]
+            waiting += [getattr(part, name) for name in reversed(part.__struct_fields__)]

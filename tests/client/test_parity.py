@@ -1,0 +1,368 @@
+"""Every public name of the Python API, on a graph that is opened here and on one behind a server.
+
+The names are those that completion shows, so a new one fails here until somebody says what it does in both places. What
+only storage can do raises `DirectAccessError` behind a server.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import io
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph
+from omnigraph.api import wire
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, DirectAccessError, OmniGraphError
+from tests.client.conftest import WAYS
+from tests.server.sample import ADD, AGE, BY_AGE, EVERYBODY, SCHEMA, person
+
+WIDER = SCHEMA.replace("email: String?", "email: String?  nick: String?")
+q = omnigraph.queries(f"{EVERYBODY}\n{BY_AGE}\n{ADD}\n{AGE}")
+Call = Callable[[Any, str], Any]
+"""A call of something on a branch of its own, and what it gives as it is compared."""
+
+
+def lines(write: Callable[[io.BytesIO], Any]) -> Any:
+    out = io.BytesIO()
+    return write(out), out.getvalue()
+
+
+def receipt(made: Any) -> Any:
+    """What a write tells, without what differs from one commit to the next."""
+    told = wire.to_builtins(made)
+    for name in ("commit", "graph_commit_id", "graph_manifest_version", "uri", "branch", "name", "from", "source"):
+        told.pop(name, None)
+    return told
+
+
+def plan(made: Any) -> list[str]:
+    """A profile without its times."""
+    return [made.operator, *(line for child in made.inputs for line in plan(child))]
+
+
+GRAPH: dict[str, Call] = {
+    "query": lambda g, b: g.query(q.by_age, age=36, branch=b).rows(),
+    "stream": lambda g, b: list(g.stream(EVERYBODY, branch=b).rows()),
+    "explain": lambda g, b: g.explain(EVERYBODY, branch=b),
+    "profile": lambda g, b: plan(g.profile(EVERYBODY, branch=b)),
+    "entity": lambda g, b: g.entity("Person", "Ada", branch=b),
+    "count": lambda g, b: [g.count("Person", branch=b), g.count("edge:Knows"), g.count("node:Note", version=1)],
+    "listing": lambda g, b: g.listing(version=2),
+    "read_blob": lambda g, b: g.read_blob("node", "Person", "Ada", "photo").read(),
+    "export": lambda g, b: list(g.export(types=["Knows"])),
+    "export_to": lambda g, b: lines(g.export_to),
+    "resolve_snapshot": lambda g, b: g.resolve_snapshot(version=2),
+    "version_of": lambda g, b: g.version_of(snapshot=g.resolve_snapshot(version=2)),
+    "snapshot": lambda g, b: [g.snapshot(version=2).commit_id, g.snapshot("main").branch],
+    "at": lambda g, b: [g.at(2).version, g.at(time=dt.datetime.now(dt.UTC)).version, g.at().branch],
+    "branch": lambda g, b: [g.branch(b).head() == g.branch(f" {b}-2 ", create=True, source=b).head()],
+    "mutate": lambda g, b: receipt(g.mutate(q.add, branch=b, name="Zoe")),
+    "load": lambda g, b: receipt(g.load([{"name": "Dan"}], type="Person", mode="append", branch=b)),
+    "load_lenient": lambda g, b: receipt(g.load_lenient(person("Eve", odd=1), mode="append", branch=b)),
+    "stored_queries": lambda g, b: g.stored_queries(),
+    "invoke": lambda g, b: [g.invoke("everybody").rows(), receipt(g.invoke("add", {"name": "Fay"}, branch=b))],
+    "create_branch": lambda g, b: receipt(g.create_branch(f"{b}-x", source=b)),
+    "delete_branch": lambda g, b: receipt(g.delete_branch(b)),
+    "list_branches": lambda g, b: b in g.list_branches(),
+    "merge": lambda g, b: g.merge("main", b).outcome,
+    "preview_merge": lambda g, b: g.preview_merge(b).outcome,
+    "commits": lambda g, b: g.commits(limit=1, before=3),
+    "commit_history": lambda g, b: g.commit_history(limit=1, before=3),
+    "describe_commit": lambda g, b: g.describe_commit(g.resolve_snapshot(version=2)),
+    "diff": lambda g, b: [g.diff(g.at(1), g.at(2)), g.diff("main", b).changes],
+    "follow": lambda g, b: list(islice(g.follow(start="beginning", max_changes=2), 2)),
+    "schema": lambda g, b: repr(g.schema).split(":")[-1],
+    "changes": lambda g, b: repr(g.changes).split(":")[-1],
+    "maintenance": lambda g, b: repr(g.maintenance).split(":")[-1],
+}  # fmt: skip
+BRANCH: dict[str, Call] = {
+    "name": lambda w, b: w.name == b,
+    "query": lambda w, b: w.query(q.by_age, age=36).rows(),
+    "stream": lambda w, b: list(w.stream(q.everybody).rows()),
+    "explain": lambda w, b: w.explain(q.everybody),
+    "profile": lambda w, b: plan(w.profile(q.everybody)),
+    "entity": lambda w, b: w.entity("Person", "Ada"),
+    "count": lambda w, b: w.count("Person"),
+    "export": lambda w, b: list(w.export(["Knows"])),
+    "at": lambda w, b: [w.at(2).version, w.at().version],
+    "head": lambda w, b: w.head() == w.at().commit_id,
+    "mutate": lambda w, b: receipt(w.mutate(q.add, name="Zoe", age=3)),
+    "load": lambda w, b: receipt(w.load(pl.DataFrame({"name": ["Dan"]}), type="Person", mode="append")),
+    "history": lambda w, b: len(w.history(limit=2).commits),
+    "diff": lambda w, b: [w.diff().changes, [change.op for change in w.diff(w.at(1)).changes]],
+    "preview_merge": lambda w, b: w.preview_merge().outcome,
+    "merge_into": lambda w, b: w.merge_into().outcome,
+    "delete": lambda w, b: receipt(w.delete()),
+}
+SNAPSHOT: dict[str, Call] = {
+    "branch": lambda s, b: s.branch,
+    "version": lambda s, b: s.version,
+    "commit_id": lambda s, b: s.commit_id,
+    "query": lambda s, b: [s.query(q.by_age, age=36).rows(), s.query(EVERYBODY).target],
+    "stream": lambda s, b: list(s.stream(q.everybody).rows()),
+    "explain": lambda s, b: s.explain(q.everybody),
+    "profile": lambda s, b: plan(s.profile(q.everybody)),
+    "entity": lambda s, b: s.entity("Person", "Ada"),
+    "count": lambda s, b: s.count("Person"),
+    "listing": lambda s, b: s.listing(),
+    "export": lambda s, b: list(s.export(["Person"])),
+}
+SCHEMA_AREA: dict[str, Call] = {
+    "show": lambda s, b: [s.show(branch=b), s.show(version=1)],
+    "plan": lambda s, b: s.plan(WIDER, branch=b),
+    "apply": lambda s, b: receipt(s.apply(WIDER, branch=b)),
+}
+CHANGES: dict[str, Call] = {
+    "of": lambda c, b: list(c.of(c.poll(start="beginning").blocks[1].cause.graph_commit_id)),
+    "page": lambda c, b: c.page(c.poll(start="beginning").blocks[1].cause.graph_commit_id, max_changes=1),
+    "poll": lambda c, b: [c.poll(start="beginning", max_commits=1), c.poll(wait_ms=1).blocks],
+    "follow": lambda c, b: next(c.follow(start="beginning")),
+    "baseline": lambda c, b: lines(c.baseline)[1],
+}
+MAINTENANCE: dict[str, Call] = {
+    "optimize": lambda m, b: m.optimize(b),
+    "ensure_indices": lambda m, b: m.ensure_indices(b),
+    "cleanup": lambda m, b: m.cleanup(keep_versions=100, dry_run=True),
+    "maintain": lambda m, b: m.maintain(branch=b),
+    "verify": lambda m, b: m.verify(),
+    "repair": lambda m, b: m.repair(),
+}
+ONLY_STORAGE: dict[str, Call] = {
+    "export_files": lambda g, b: g.export_files("nowhere", types=["Nothing"]),
+    "catalog": lambda g, b: g.catalog,
+    "id": lambda g, b: g.id,
+    "embedder": lambda g, b: g.embedder,
+    "limits": lambda g, b: g.limits,
+    "external_blobs": lambda g, b: g.external_blobs,
+    "with_embedding": lambda g, b: g.with_embedding(None),
+    "with_limits": lambda g, b: g.with_limits(omnigraph.Limits()),
+    "with_external_blobs": lambda g, b: g.with_external_blobs(omnigraph.ExternalBlobPolicy()),
+    "with_queries": lambda g, b: g.with_queries(q),
+    "acting_for": lambda g, b: g.acting_for("ada"),
+    "to_spark": lambda g, b: g.to_spark("Nothing", object()),
+    "register_views": lambda g, b: g.register_views(None, "nothing"),
+    "run_pipeline": lambda g, b: g.run_pipeline("nothing.yaml"),
+}
+MADE_BY = {"init", "open"}
+OF_HANDLES = {"uri", "close", *MADE_BY}
+OF_SERVERS = {"list_graphs"}
+
+
+def public(kind: type) -> set[str]:
+    made = object.__new__(kind)
+    return {name for name in dir(made) if not name.startswith("_")}
+
+
+def test_no_name_is_left_out() -> None:
+    assert public(omnigraph.Graph) - OF_HANDLES == GRAPH.keys() | ONLY_STORAGE.keys()
+    assert public(omnigraph.RemoteGraph) == public(omnigraph.Graph) - MADE_BY | OF_SERVERS
+    assert public(omnigraph.AsyncRemoteGraph) - {"aclose"} == public(omnigraph.RemoteGraph) - {"close"}
+    with_attributes = public(omnigraph.Branch) | {"name"}
+    assert with_attributes == BRANCH.keys()
+    assert public(omnigraph.Snapshot) | {"branch"} == SNAPSHOT.keys()
+    assert public(omnigraph.RemoteSnapshot) | {"branch", "version", "commit_id"} == SNAPSHOT.keys()
+    areas = {"schema": SCHEMA_AREA, "changes": CHANGES, "maintenance": MAINTENANCE}
+    for name, table in areas.items():
+        assert public(type(getattr(object.__new__(omnigraph.Graph), name))) == table.keys()
+
+
+VIEWS: dict[str, tuple[dict[str, Call], Callable[[Any, str], Any]]] = {
+    "graph": (GRAPH, lambda g, b: g),
+    "branch": (BRANCH, lambda g, b: g.branch(b)),
+    "snapshot": (SNAPSHOT, lambda g, b: g.at(version=3)),
+    "schema": (SCHEMA_AREA, lambda g, b: g.schema),
+    "changes": (CHANGES, lambda g, b: g.changes),
+}
+
+
+@pytest.mark.parametrize(("view", "name"), [(view, name) for view, (table, _) in VIEWS.items() for name in table])
+def test_it_does_the_same_everywhere(ways: dict[str, Any], new_branch: Callable[[], str], view: str, name: str) -> None:
+    table, reached = VIEWS[view]
+    told = {}
+    for way in WAYS:
+        branch = new_branch()
+        told[way] = wire.to_builtins(table[name](reached(ways[way], branch), branch))
+    assert told["remote"] == told["embedded"]
+    assert told["async"] == told["embedded"]
+
+
+@pytest.mark.parametrize("name", [*MAINTENANCE, *ONLY_STORAGE])
+def test_what_only_storage_can_do_says_so(ways: dict[str, Any], branch: str, name: str) -> None:
+    call = MAINTENANCE.get(name) or ONLY_STORAGE[name]
+    for way in WAYS:
+        graph = ways[way].maintenance if name in MAINTENANCE else ways[way]
+        if way != "embedded":
+            with pytest.raises(DirectAccessError, match=f"{name} needs direct storage access: open"):
+                call(graph, branch)
+            continue
+        try:
+            call(graph, branch)
+        except DirectAccessError:
+            pytest.fail("it is opened on its storage")
+        except OmniGraphError:
+            pass  # it was asked for what is not there, and looked
+
+
+def test_options_of_a_read_are_for_storage(ways: dict[str, Any]) -> None:
+    options = omnigraph.ReadOptions()
+    for way in ("remote", "async"):
+        for reads in (ways[way], ways[way].branch("main"), ways[way].at()):
+            with pytest.raises(DirectAccessError):
+                reads.query(EVERYBODY, options=options)
+        with pytest.raises(DirectAccessError):
+            ways[way].at().count("Person", filter="age > 1")
+        with pytest.raises(DirectAccessError, match="needs direct storage access"):
+            ways[way].load("s3://b/k.csv", type="Person", mode="append")
+
+
+# Rows of one type, in every form
+
+
+DAY = dt.date(2024, 2, 29)
+MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 10_000, tzinfo=dt.UTC)
+RECORD: dict[str, Any] = {
+    "name": "Ned",
+    "age": 7,
+    "born": DAY,
+    "seen": MOMENT,
+    "score": 1.5,
+    "tags": ["a", "b"],
+    "mood": [0.5, 1.0],
+    "photo": b"\x00\xff",
+}
+PLAIN = {**RECORD, "born": DAY.isoformat(), "seen": MOMENT.isoformat(), "photo": "base64:AP8="}
+
+
+def _files(directory: Path) -> dict[str, Callable[[], Any]]:
+    table = pa.Table.from_pylist([RECORD])
+    pq.write_table(table, directory / "rows.parquet")
+    (directory / "rows.ndjson").write_text(json.dumps(PLAIN) + "\n")
+    cells = {key: json.dumps(value) if isinstance(value, list) else str(value) for key, value in PLAIN.items()}
+    pd.DataFrame([cells]).to_csv(directory / "rows.csv", index=False)
+    pd.DataFrame([cells]).to_csv(directory / "rows.txt", index=False, sep=";", quotechar="'")
+    pd.DataFrame([cells]).to_csv(directory / "rows.tsv", index=False, sep="\t")
+    (directory / "rows.csv.gz").write_bytes(gzip.compress((directory / "rows.csv").read_bytes()))
+    odd = omnigraph.CsvDialect(delimiter=";", quote="'")
+    return {
+        "dictionaries": lambda: ([RECORD], {}),
+        "other values": lambda: ([{**RECORD, "age": Decimal(7), "mood": pd.Series([0.5, 1.0]).to_numpy()}], {}),
+        "an iterator": lambda: (iter([RECORD]), {}),
+        "a table": lambda: (table, {}),
+        "a batch": lambda: (table.to_batches()[0], {}),
+        "a reader": lambda: (table.to_reader(), {}),
+        "polars": lambda: (pl.DataFrame(table), {}),
+        "pandas": lambda: (pd.DataFrame([RECORD]), {}),
+        "categories": lambda: (table.set_column(0, "name", table["name"].dictionary_encode()), {}),
+        "parquet": lambda: (directory / "rows.parquet", {}),
+        "ndjson": lambda: (str(directory / "rows.ndjson"), {}),
+        "csv": lambda: (directory / "rows.csv", {}),
+        "gz": lambda: (directory / "rows.csv.gz", {}),
+        "tsv": lambda: (f"file://{directory}/rows.tsv", {}),
+        "a dialect": lambda: (directory / "rows.txt", {"csv": odd, "format": "csv"}),
+        "an open file": lambda: (open(directory / "rows.csv", "rb"), {}),
+        "an open text": lambda: (io.StringIO(json.dumps(PLAIN)), {"format": "ndjson"}),
+    }  # fmt: skip
+
+
+FORMS = (
+    *("dictionaries", "other values", "an iterator", "a table", "a batch", "a reader", "polars", "pandas"),
+    *("categories", "parquet", "ndjson", "csv", "gz", "tsv", "a dialect", "an open file", "an open text"),
+)
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Callable[[], Any]]:
+    return _files(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_are_loaded_in_every_form(
+    ways: dict[str, Any], new_branch: Callable[[], str], forms: dict[str, Callable[[], Any]], form: str
+) -> None:
+    seen = []
+    for way in WAYS:
+        data, options = forms[form]()
+        branch = new_branch()
+        made = ways[way].load(data, type="Person", mode="append", branch=branch, idempotency_key=branch, **options)
+        assert (made.nodes_loaded, made.uri, made.branch) == ({"Person": 1}, None, branch)
+        blob = ways[way].read_blob("node", "Person", "Ned", "photo", branch=branch).read()
+        seen.append((ways[way].entity("Person", "Ned", branch=branch), blob))
+        data, options = forms[form]()
+        again = ways["embedded"].load(
+            data, type="Person", mode="append", branch=branch, idempotency_key=branch, **options
+        )
+        assert again.replayed, "the same rows are the same request, wherever they are given"
+    assert seen == [seen[0]] * 3
+    assert seen[0][1] == b"\x00\xff"
+
+
+def test_edges_and_ids_are_loaded(g: Any, branch: str) -> None:
+    made = g.load([{"src": "Ada", "dst": "Cy", "since": DAY}], type="Knows", mode="append", branch=branch)
+    assert made.edges_loaded == {"Knows": 1}
+    node = UUID("12345678123456781234567812345678")
+    g.load(iter([{"id": node, "text": "t"}]), type="Note", mode="append", branch=branch)
+    assert g.entity("Note", str(node), branch=branch)["text"] == "t"
+
+
+def test_a_row_that_is_wrong_is_named_as_it_is_here(ways: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("name,age\nA,1\nB,old\n")
+    pq.write_table(pa.table({"name": ["A", "B"], "age": [1, 200]}), tmp_path / "people.parquet")
+    for data in (file, tmp_path / "people.parquet", pa.table({"name": ["A", None]}), [{"name": "A"}, {"name": 5}]):
+        told = []
+        for way in WAYS:
+            with pytest.raises(omnigraph.ConstraintError) as caught:
+                ways[way].load(data, type="Person", mode="append")
+            told.append((str(caught.value), caught.value.fields))
+        assert told == [told[0]] * 3
+
+
+# Branches that come and go
+
+
+def test_a_branch_that_somebody_else_makes_is_made(ways: dict[str, Any], branch: str) -> None:
+    graph = ways["remote"]
+    made = graph.branch(f"{branch}-new", create=True, source=branch)
+    assert repr(made) == f"<branch '{branch}-new' of {graph.uri}>"
+    assert graph.branch(f"{branch}-new", create=True).name == made.name
+    made.delete()
+    with pytest.raises(BranchNotFoundError):
+        made.query(q.everybody)
+    with pytest.raises(BadRequestError, match="actor 'ada' is not allowed"):
+        graph.branch(f"{branch}-new", create=True, actor="ada")
+    with pytest.raises((ConflictError, BadRequestError)):
+        graph.branch(f"{branch}/below", create=True)
+
+
+@pytest.fixture
+def new_branch(served_graph: omnigraph.Graph, branch: str) -> Callable[[], str]:
+    made = iter(range(9))
+
+    def make() -> str:
+        name = f"{branch}-{next(made)}"
+        served_graph.create_branch(name)
+        return name
+
+    return make
+
+
+def test_following_embedded_waits_for_what_happens(served_graph: omnigraph.Graph, branch: str) -> None:
+    cursor = served_graph.changes.poll(branch=branch).cursor
+    feed = served_graph.changes.follow(branch=branch, cursor=cursor)
+    served_graph.mutate(ADD, params={"name": "Mia"}, branch=branch)
+    first = next(feed)
+    assert [change.id for change in first.blocks[0].changes] == ["Mia"]
+    assert served_graph.changes.poll(branch=branch, cursor=first.cursor, wait_ms=30).blocks == ()

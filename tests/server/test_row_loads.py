@@ -1,0 +1,125 @@
+"""`POST /load/rows` and `GET /count`: rows of one type over HTTP, from senders that are not to be trusted."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from omnigraph import Graph
+from omnigraph.server.settings import ServerLimits
+from tests.server.running import RunningServer, faultless
+from tests.server.sample import people
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
+    with people(tmp_path_factory.mktemp("rows") / "kb") as graph:
+        yield graph
+
+
+@pytest.fixture(scope="module")
+def server(graph: Graph) -> Iterator[RunningServer]:
+    with faultless({"kb": graph}, limits=ServerLimits(load_bytes=1 << 20)) as server:
+        yield server
+
+
+def sent(server: RunningServer, content: bytes | str, media: str, **parameters: Any) -> Any:
+    headers = {"Content-Type": media}
+    options = {"type": "Person", "mode": "merge", "branch": "main", **parameters}
+    return server.client.post("/graphs/kb/load/rows", params=options, content=content, headers=headers)
+
+
+def stream(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def test_rows_come_as_arrow_csv_and_lines(server: RunningServer, graph: Graph) -> None:
+    for content, media, more in (
+        (stream(pa.table({"name": ["Rita"], "tags": [["x"]]})), ARROW, {}),
+        ("name,age\nRolf,7\n", "text/csv; charset=utf-8", {}),
+        ("name;age\n'Ruth';\n", "text/csv", {"delimiter": ";", "quote": "'"}),
+        (b"\xe9\t8\n", "application/octet-stream", {"file": "p.tsv", "header": "true"}),
+        ('{"name": "Rosa", "age": 9}\n', "application/x-ndjson", {}),
+        ('{"name": "Rosa", "age": 9}\n', "application/octet-stream", {"format": "jsonl"}),
+    ):
+        answer = sent(server, content, media, **more)
+        if content == b"\xe9\t8\n":
+            assert answer.status_code == 400
+            continue
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["nodes"] == [{"name": "Person", "entities_loaded": 1}]
+        assert answer.headers["Omnigraph-Commit"] == answer.json()["commit"]["graph_commit_id"]
+        assert "uri" not in answer.json()
+    names = {row["name"] for row in graph.query("query q() { match { $p: Person } return { $p.name as name } }")}
+    assert names >= {"Rita", "Rolf", "Ruth", "Rosa"}
+    edges = sent(server, '{"from": "Rita", "to": "Rolf"}', "application/x-ndjson", type="Knows", mode="append")
+    assert edges.json()["edges"] == [{"name": "Knows", "entities_loaded": 1}]
+    told = server.client.get("/graphs/kb/count", params={"type": "Person"}).json()
+    assert told == {"entity_kind": "node", "type_name": "Person", "entity_count": graph.at().count("Person")}
+
+
+@pytest.mark.parametrize(
+    ("content", "media", "more", "status", "words"),
+    [
+        ("name,age\nA,old\n", "text/csv", {"file": "p.csv"}, 400, "p.csv, line 2: node:Person: property 'age'"),
+        ("name,age\nA,old\n", "text/csv", {}, 400, "the body, line 2: node:Person: property 'age'"),
+        ('{"name": "A"}\n{"name": "B", "age": "x"}', "application/x-ndjson", {}, 400, "row 2: node:Person"),
+        ("name,agee\nA,1\n", "text/csv", {}, 400, "no property for the column 'agee'; did you mean 'age'"),
+        ("name\nA\n", "text/csv", {"type": "Persn"}, 400, "no type 'Persn'; did you mean 'Person'"),
+        ("x", "application/octet-stream", {}, 400, "say how the rows are written"),
+        ("x", "application/octet-stream", {"file": "p.xml"}, 400, "does not tell a format"),
+        ("x", "application/octet-stream", {"file": "p.parquet"}, 415, "send its rows as"),
+        ("x", "application/json", {}, 415, "the body must be rows of one type"),
+        ("name\nA\n", "text/csv", {"delimiter": ";;"}, 400, "must be one ASCII character"),
+        ("name\nA\n", "text/csv", {"mode": "replace"}, 400, "invalid query parameters"),
+        ("name\nA\n", "text/csv", {"branch": "none"}, 404, "pass `from` to create it"),
+        ("x" * (1 << 21), "text/csv", {}, 413, "--load-bytes"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_place(
+    server: RunningServer, content: str, media: str, more: dict[str, str], status: int, words: str
+) -> None:
+    answer = sent(server, content, media, **more)
+    assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
+
+
+def _broken_offsets() -> bytes:
+    """A stream whose texts end far behind their buffer."""
+    whole = stream(pa.table({"name": pa.array(["abcdefgh", "ijklmnop"])}))
+    return whole.replace(struct.pack("<iii", 0, 8, 16), struct.pack("<iii", 0, 8, 1 << 30))
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "compressed": lambda: stream(pa.table({"name": ["x" * (1 << 20)] * 50}), compression="zstd"),
+    "dictionaries": lambda: stream(pa.table({"name": pa.array(["x" * 1000] * 9000).dictionary_encode()})),
+    "runs": lambda: stream(pa.table({"age": pa.RunEndEncodedArray.from_arrays([1 << 30], [7])})),
+    "views": lambda: stream(pa.table({"name": pa.array(["x" * 100] * 9, pa.string_view())})),
+    "nulls": lambda: stream(pa.table({"age": pa.nulls(1 << 30)})),
+    "nulls in lists": lambda: stream(
+        pa.table({"tags": pa.ListArray.from_arrays(pa.array([0, 1 << 30], pa.int32()), pa.nulls(1 << 30))})
+    ),
+    "offsets": _broken_offsets,
+    "no end": lambda: stream(pa.table({"name": ["A"]}))[:-40],
+    "no end mark": lambda: stream(pa.table({"name": ["A"]}))[:-8],
+    "no stream": lambda: b"ARROW1\0\0 and so on",
+    "nothing": lambda: b"",
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_stream_that_is_not_what_it_says_is_refused(server: RunningServer, graph: Graph, bomb: str) -> None:
+    before = graph.resolve_snapshot()
+    answer = sent(server, BOMBS[bomb](), ARROW)
+    assert answer.status_code in (400, 413), answer.text
+    assert answer.json()["error"]
+    assert graph.resolve_snapshot() == before
