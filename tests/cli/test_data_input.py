@@ -51,6 +51,19 @@ def test_a_name_tells_the_format_and_whether_one_process_can_read_it(
     assert (found.format, found.why_not_in_process() is None) == (format, in_process)
 
 
+@pytest.mark.parametrize(
+    ("given", "in_process"),
+    [("all", False), ("all/*", True), ("all/year=1/a.csv", True), ("all/*/*.csv", True), ("a*", False)],
+)
+def test_only_directories_below_the_given_one_add_columns(
+    given: str, in_process: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("all/year=1").mkdir(parents=True)
+    Path("all/year=1/a.csv").touch()
+    assert (DataInput.of(given, DataFormat.CSV, typed=True).why_not_in_process() is None) is in_process
+
+
 def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
     file = tmp_path / "d.jsonl"
     file.write_text(RECORDS)
@@ -73,6 +86,8 @@ def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
         (["--data", "."], 1, "several formats (csv, graph)"),
         (["--data", "none/*.csv"], 1, "no file matches 'none/*.csv'"),
         (["--data", "empty"], 1, "a directory without data files"),
+        (["--data", "empty", "--type", "City", "--format", "csv"], 1, "a directory without data files"),
+        (["--data", "empty*", "--type", "City", "--format", "csv"], 1, "no file matches 'empty*'"),
         (["--data", "d.jsonl", "--data", "-"], 2, "stdin (-)"),
         (["--data", "-", "--engine", "spark"], 2, "Spark can't read stdin"),
         (["--data", "d.jsonl", "--format", "graph", "--type", "City"], 2, "mutually exclusive"),

@@ -70,6 +70,8 @@ class DataInput:
     @classmethod
     def of(cls, given: str, format: DataFormat | None, *, typed: bool) -> DataInput:
         path = unquote(given.removeprefix("file://")) if given.startswith("file://") else given
+        if given != STDIN:
+            _require_files(path)
         found = format or (DataFormat.GRAPH if given == STDIN else _format_of(path))
         return cls(given, path, DataFormat.JSON if typed and found is DataFormat.GRAPH else found)
 
@@ -83,26 +85,18 @@ class DataInput:
             return "is not a local file"
         if "{" in self.path and _is_pattern(self.path):
             return "is a pattern that only Spark understands"
-        files = self.files()
-        if self.format is not DataFormat.GRAPH and any("=" in os.path.dirname(self._below(file)) for file in files):
+        if self.format is not DataFormat.GRAPH and any(map(_adds_columns, _matches(self.path))):
             return "has directories that add columns to their files"
+        files = self.files()
         if packed := next((file for file in files if file.lower().endswith(_ONLY_SPARK)), None):
             return f"holds '{packed}', which only Spark unpacks" if packed != self.path else "is compressed"
         return None
-
-    def _below(self, file: str) -> str:
-        return os.path.relpath(file, self.path) if os.path.isdir(self.path) else file
 
     def files(self) -> list[str]:
         """The local files it comes to, in the order of their names."""
         if self.given == STDIN or "://" in self.path:
             return []
-        if os.path.isdir(self.path):
-            return sorted(_files_in(self.path))
-        if not _is_pattern(self.path):
-            return [self.path]
-        found = sorted(glob.glob(self.path, recursive=True))
-        return [file for name in found for file in (sorted(_files_in(name)) if os.path.isdir(name) else [name])]
+        return _local_files(self.path)
 
     def dialect(self) -> CsvDialect | None:
         """How its CSV is written, where that was said. The delimiter of `.tsv` files is a tab."""
@@ -181,27 +175,30 @@ def excess(files: Sequence[str], format: DataFormat, limits: Limits) -> str | No
     return None
 
 
-def _format_of(path: str) -> DataFormat:
-    if "://" in path:
-        return _by_name(path)
+def _require_files(path: str) -> None:
+    """Refuse a local path without data. Spark also knows {a,b} and URIs, which only Spark can look up."""
+    if "://" in path or ("{" in path and _is_pattern(path)):
+        return
     if os.path.isdir(path):
-        found = sorted({_by_name(file) for file in _files_in(path)})
-        if not found:
+        if next(_files_in(path), None) is None:
             raise NotFoundError(f"'{path}' is a directory without data files")
-        if len(found) > 1:
-            raise BadRequestError(
-                f"'{path}' holds files of several formats ({', '.join(found)}); load them one by one, "
-                "or describe them in a pipeline file (`omnigraph pipeline run`)"
-            )
-        return found[0]
-    if _is_pattern(path):
-        # Spark also knows {a,b}, which only Spark can look up.
-        if "{" not in path and not glob.glob(path, recursive=True):
+    elif _is_pattern(path):
+        if not _local_files(path):
             raise NotFoundError(f"no file matches '{path}'")
-        return _by_name(path)
-    if not os.path.exists(path):
+    elif not os.path.exists(path):
         raise NotFoundError(f"'{path}' does not exist")
-    return _by_name(path)
+
+
+def _format_of(path: str) -> DataFormat:
+    if not os.path.isdir(path):
+        return _by_name(path)
+    found = sorted({_by_name(file) for file in _files_in(path)})
+    if len(found) > 1:
+        raise BadRequestError(
+            f"'{path}' holds files of several formats ({', '.join(found)}); load them one by one, "
+            "or describe them in a pipeline file (`omnigraph pipeline run`)"
+        )
+    return found[0]
 
 
 def _by_name(path: str) -> DataFormat:
@@ -213,6 +210,20 @@ def _suffix(path: str) -> str:
     for compressed in _COMPRESSED:
         path = path.removesuffix(compressed)
     return os.path.splitext(path)[1].lower()
+
+
+def _matches(path: str) -> list[str]:
+    """The files and directories that a local path or a pattern names."""
+    return sorted(glob.glob(path, recursive=True)) if _is_pattern(path) else [path]
+
+
+def _local_files(path: str) -> list[str]:
+    return [file for name in _matches(path) for file in (sorted(_files_in(name)) if os.path.isdir(name) else [name])]
+
+
+def _adds_columns(directory: str) -> bool:
+    """Whether directories below one are named `column=value`, which Spark reads as a column of their files."""
+    return any("=" in os.path.dirname(os.path.relpath(file, directory)) for file in _files_in(directory))
 
 
 def _files_in(directory: str) -> Iterator[str]:
