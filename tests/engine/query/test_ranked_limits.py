@@ -9,6 +9,8 @@ import json
 import math
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,8 @@ MATCHES = {
     "a folder by its key": '$n: Note  $n filed $f  $f.slug = "f07"',
     "an edge variable": '$n: Note  $n $e:filed $f  $f.colour = "red"',
     "two hops": '$n: Note  $n cites{1,2} $m  $m filed $f  $f.slug = "f07"',
+    "a rare chain": "$n: Note  $n cites $m  $m filed $f",
+    "a chain of three": '$n: Note  $n cites $m  $m cites $o  $o filed $f  $f.colour = "grey"',
     "a comparison of two variables": "$n: Note  $n filed $f  $f.size > $n.size  $f.size > 80",
     "a negation": "$n: Note  not { $n filed $_ }",
     "a negation over two hops": '$n: Note  not { $n filed $g  $g.colour = "grey" }  $n cites $m',
@@ -141,6 +145,22 @@ def test_facets_are_of_the_best_nodes_that_have_rows(graph: Graph) -> None:
     order = RankedByHand(graph, match, {"q": [0.0, 0.0], "w": "moss"}).nodes("nearest")
     text = ranked_by_distance(match, "$n.slug, count($f)", 4)
     assert [row["n.slug"] for row in graph.query(text).rows()] == order[:4]
+
+
+@pytest.mark.parametrize("size", [40, 6_000])
+def test_the_first_nodes_may_have_no_rows(tmp_path: Path, size: int) -> None:
+    """Only the last but a few nodes have a chain: whole pieces of the match, and of the ranking, come to nothing."""
+    schema = "node N { slug: String @key  word: String  vec: Vector(1) }\nedge Cites: N -> N"
+    lines = [node("N", f"n{i:04d}", vec=[float(i)], word="moss") for i in range(size)]
+    names = [f"n{size - left:04d}" for left in (10, 9, 8)]
+    lines += [edge("Cites", source, target) for source, target in pairwise(names)]
+    with Graph.init(tmp_path / "g", schema) as graph:
+        graph.load("\n".join(lines), mode="append")
+        arms = "nearest($n.vec, [0])", 'bm25($n.word, "moss")'
+        for order in ("", *(f"order {{ {arm} }}" for arm in (*arms, f"rrf({', '.join(arms)})"))):
+            for returned in ("$n.slug", "$n.slug, count($k)"):
+                text = f"match {{ $n: N  $n cites $m  $m cites $k }} return {{ {returned} }} {order} limit 1"
+                assert [row["n.slug"] for row in graph.query(f"query q() {{ {text} }}").rows()] == names[:1], text
 
 
 def notes_of(profile: OperatorProfile) -> list[str]:

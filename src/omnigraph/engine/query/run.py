@@ -286,11 +286,11 @@ class ReadRun:
     def _pieces(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, limit: int | None = None
     ) -> Iterator[Bindings]:
-        """The rows of an operator, at least one piece. Where every operator below treats rows one by one, the rows of
-        the leaf go through in pieces."""
+        """The rows of an operator, at least one piece, each binding just `needed`. Where every operator below treats rows
+        one by one, the rows of the leaf go through in pieces."""
         leaf = _row_wise_leaf(plan)
         if leaf is None or leaf is plan:
-            yield self._rows(plan, needed, limit=limit)
+            yield self._rows(plan, needed, limit=limit).only(needed)
             return
         size = _FIRST_PIECE
         for whole in self._leaf_parts(leaf, limit):
@@ -299,7 +299,8 @@ class ReadRun:
                 piece = self._given[id(leaf)] = whole.slice(start, start + size)
                 if limit is None and whole.length:
                     self._context.share = piece.length / whole.length
-                rows = self._rows(plan, needed)
+                # An operator without rows may bind more than it does with some, and pieces are put together.
+                rows = self._rows(plan, needed).only(needed)
                 del self._given[id(leaf)]
                 yield rows
                 # As many rows come out of a piece as may go in, however many each of them becomes.
