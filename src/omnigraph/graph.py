@@ -439,9 +439,9 @@ class Graph(GraphViews):
         """Load data as one commit, all or nothing.
 
         With `type`, the data are rows of that type: an Arrow table or reader, a pandas or Polars frame, a list or
-        iterator of dictionaries, or the path of a csv, parquet or ndjson file. Columns are properties by name; `from`
-        and `to`, or `src` and `dst`, are the ends of an edge. Without it they are graph records, one JSON object per
-        line, as text, bytes, pieces of them, or a path.
+        iterator of dictionaries, or the path of a csv, parquet, arrow or ndjson file. Columns are properties by name;
+        `from` and `to`, or `src` and `dst`, are the ends of an edge. Without it they are graph records, one JSON object
+        per line, as text, bytes, pieces of them, or a path.
 
         `base` names the branch (or commit) to create a missing target from; the target then exists only if the load
         succeeds. `format` and `csv` say how a file of rows is written, where its name does not tell. `embed` computes

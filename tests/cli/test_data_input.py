@@ -35,7 +35,8 @@ from tests.cli.conftest import RECORDS, Cli
         ("a.ndjson.lz4", DataFormat.GRAPH, False),
         ("s3://bucket/a.ndjson", DataFormat.GRAPH, False),
         ("a.csv", DataFormat.CSV, True),
-        ("A.TSV.GZ".lower(), DataFormat.CSV, True),
+        ("A.TSV.GZ", DataFormat.CSV, True),
+        ("a.arrow", DataFormat.ARROW, True),
         ("a.parquet", DataFormat.PARQUET, True),
         ("a.orc", DataFormat.ORC, False),
         ("gs://bucket/a.orc", DataFormat.ORC, False),
@@ -96,6 +97,9 @@ def test_a_file_beyond_the_limits_says_by_how_much(tmp_path: Path) -> None:
         (["--data", "d.jsonl", "--delimiter", ";"], 2, "--delimiter and --encoding are for CSV"),
         (["--data", "rows.csv", "--type", "City", "--encoding", "klingon"], 1, "no encoding named 'klingon'"),
         (["--data", "rows.csv", "--type", "City", "--delimiter", "||"], 1, "must be one ASCII character"),
+        (["--data", "rows.csv", "--type", "City", "--delimiter", ""], 1, "must be one ASCII character"),
+        (["--data", "rows.arrow", "--type", "City"], 1, "rows.arrow: Not an Arrow file"),
+        (["--data", "rows.arrow", "--type", "City", "--engine", "spark"], 2, "Spark does not read Arrow files"),
         (["--data", "rows.orc", "--type", "City", "--engine", "local"], 1, "has the format orc, and --engine local"),
         (["--data", "rows.csv", "--type", "Citty"], 1, "no type 'Citty'; did you mean 'City'?"),
     ],
@@ -105,8 +109,11 @@ def test_data_that_can_not_be_loaded_as_asked_is_refused_with_a_way_out(
 ) -> None:
     Path("rows.csv").write_text("name\nRome\n")
     Path("empty").mkdir()
-    if "rows.orc" in arguments:
-        Path("rows.orc").touch()
+    Path("rows.orc").touch()
+    Path("rows.arrow").write_text("an Arrow file has a magic word at its beginning")
+    if "." in arguments:
+        Path("rows.orc").unlink()
+        Path("rows.arrow").unlink()
     refused = cli("load", g, "--mode", "append", *arguments)
     assert refused.code == code
     assert message in refused.err
@@ -124,6 +131,27 @@ def test_rows_of_a_type_may_come_from_stdin(cli: Cli, g: str, monkeypatch: pytes
     assert "line 3: node:Person: property 'age': expects I32, got a string" in refused.err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"name":"Eve","age":7}\n')))
     assert cli("load", g, "--data", "-", "--mode", "merge", "--type", "Person", "--json").json["total_entities"] == 1
+
+
+def test_files_of_an_export_load_back(cli: Cli, g: str) -> None:
+    before = cli("export", "--store", g).out
+    for format_ in ("csv", "parquet", "arrow"):
+        assert cli("export", "--store", g, "--format", format_, "--out", format_).code == 0
+        for kind, name in (("node", "City"), ("node", "Person"), ("edge", "Knows")):
+            file = f"{format_}/{kind}.{name}.{format_}"
+            loaded = cli("load", g, "--data", file, "--type", name, "--mode", "overwrite", "--engine", "local")
+            assert loaded.code == 0, loaded.err
+        assert cli("export", "--store", g).out == before
+
+
+def test_every_file_has_the_delimiter_of_its_name(cli: Cli, g: str) -> None:
+    Path("both").mkdir()
+    Path("both/a.csv").write_bytes("name,age\nZoë,1\n".encode("latin-1"))
+    Path("both/b.tsv").write_bytes("name\tage\nÉva\t2\n".encode("latin-1"))
+    loaded = cli("load", g, "--data", "both", "--type", "Person", "--mode", "append", "--encoding", "latin-1")
+    assert loaded.code == 0, loaded.err
+    names = cli("query", "-e", "query q() { match { $p: Person } return { $p.name } }", "--store", g, "--format", "csv")
+    assert {"Zoë", "Éva"} <= set(names.out.splitlines())
 
 
 def test_ten_rows_start_no_java(g: str, tmp_path: Path) -> None:

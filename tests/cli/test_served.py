@@ -10,7 +10,9 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather
 
 import omnigraph
 from omnigraph.cli.completion.answers import answer
@@ -261,6 +263,10 @@ WRITES = [
     ["load", "--data", "d.jsonl", "--mode", "append", "--branch", "none", "--json"],
     ["load", "--data", "d.jsonl", "--mode", "append", "--branch", "other", "--from", "none", "--json"],
     ["load", "--data", "absent.jsonl", "--mode", "append"],
+    ["load", "--data", "one", "--mode", "merge"],
+    ["load", "--data", "one/*.jsonl", "--mode", "merge"],
+    ["load", "--data", "people.arrow", "--type", "Person", "--mode", "merge", "--json"],
+    ["load", "--data", "people.csv", "--type", "Person", "--mode", "merge", "--delimiter", ";"],
     ["ingest", "--data", "loose.jsonl", "--branch", "loose", "--json"],
     ["ingest", "--data", "loose.jsonl"],
     ["branch", "create", "b1", "--json"],
@@ -302,6 +308,10 @@ def test_writes_are_the_same_one_after_another(cli: Cli, place: Path) -> None:
     Path("d.jsonl").write_text("\n".join((person("Gus", age=1), knows("Gus", "Gus"))))
     Path("bad.jsonl").write_text(person("Hal") + "\n" + person("Ida", age="old"))
     Path("loose.jsonl").write_text(person("Jim", shoe=44))
+    Path("one").mkdir()
+    Path("one/d.jsonl").write_text(person("Kim"))
+    feather.write_feather(pa.table({"name": ["Lee", "Mia"]}), "people.arrow")
+    Path("people.csv").write_text("name;age\nLee;3\n")
     Path("wider.pg").write_text(WIDER)
     Path("other.pg").write_text(WIDER.replace("score: F64?", "score: Date?"))
     Path("broken.pg").write_text("node {")
@@ -310,6 +320,8 @@ def test_writes_are_the_same_one_after_another(cli: Cli, place: Path) -> None:
             here = cli(*command, "--store", str(stored))
             there = cli(*command, "--server", server.url, "--graph", "kb")
             assert told(there, server.graph(), str(behind.absolute())) == told(here, str(stored)), command
+        several = cli("load", "--data", "one", "--data", "d.jsonl", "--mode", "merge", "--server", server.graph())
+        assert "there are several files, and a server takes one file at a time" in several.err
         lost = next(c for c in WRITES if "--if-commit" in c)
         assert cli(*lost, "--server", server.graph()).code == 4
         exported = [cli("export", *where) for where in (["--store", "stored"], ["--server", server.graph()])]

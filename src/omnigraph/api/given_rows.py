@@ -6,11 +6,13 @@ never imported before a caller has given something of theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from omnigraph.errors import BadRequestError
+from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 1 << 16
 _TAKEN: Final = (
     "an Arrow table or reader, a pandas or Polars frame, a list or iterator of dictionaries, or the path of a csv, "
-    "parquet or ndjson file"
+    "parquet, arrow or ndjson file"
 )
+COLUMN_FILES: Final = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
+"""The formats of files that hold columns, by the ending of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class GivenBatches:
     schema: pa.Schema
     read: Callable[[], Iterable[pa.RecordBatch]]
     once: bool = False
+    rows: int | None = None
+    """How many rows there are, where that is known before one is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +98,48 @@ def _kind(data: object) -> str:
     return f"a single {type(data).__name__}" if isinstance(data, Mapping) else f"'{type(data).__name__}'"
 
 
+@contextmanager
+def column_file(source: Any, format: str, name: str) -> Iterator[GivenBatches]:
+    """A Parquet or Arrow file, open for the block. Errors of the file are raised with its name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if format == "parquet":
+            with pq.ParquetFile(source) as parquet:
+                rows = parquet.metadata.num_rows
+                yield GivenBatches(parquet.schema_arrow, lambda: parquet.iter_batches(BATCH_ROWS), rows=rows)
+        else:
+            with pa.ipc.open_file(source) as arrow:
+                yield GivenBatches(arrow.schema, lambda: _checked_batches(arrow))
+    except FileNotFoundError:
+        raise NotFoundError(f"'{name}' does not exist") from None
+    except (OSError, pa.ArrowException) as error:
+        raise BadRequestError(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+def _checked_batches(file: pa.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    """The batches of an Arrow file, in small parts. Buffers that contradict each other would crash what reads them."""
+    for number in range(file.num_record_batches):
+        whole = file.get_batch(number)
+        whole.validate(full=True)
+        for start in range(0, whole.num_rows, BATCH_ROWS):
+            yield whole.slice(start, BATCH_ROWS)
+
+
+def column_format(path: str, format: str | None) -> str | None:
+    """The format of a file that holds columns; None for any other file."""
+    if format is None:
+        return COLUMN_FILES.get(os.path.splitext(path)[1].lower())
+    return format.lower() if format.lower() in COLUMN_FILES.values() else None
+
+
 def open_file_name(file: Any, format: str | None) -> str:
     """What messages call a file that the caller opened, stdin for one."""
     name = getattr(file, "name", None)
     shown = name if isinstance(name, str) else "the input"
     if format is None and shown != name:
-        raise BadRequestError(f"say how {shown} is written: format='csv', 'parquet' or 'ndjson'")
+        raise BadRequestError(f"say how {shown} is written: format='csv', 'parquet', 'arrow' or 'ndjson'")
     return shown
 
 

@@ -33,6 +33,7 @@ class DataFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     PARQUET = "parquet"
+    ARROW = "arrow"
     ORC = "orc"
 
 
@@ -41,6 +42,8 @@ _BY_SUFFIX: Final = {
     ".tsv": DataFormat.CSV,
     ".parquet": DataFormat.PARQUET,
     ".pq": DataFormat.PARQUET,
+    ".arrow": DataFormat.ARROW,
+    ".feather": DataFormat.ARROW,
     ".orc": DataFormat.ORC,
 }
 _ONLY_SPARK: Final = (".lz4", ".snappy")
@@ -98,14 +101,17 @@ class DataInput:
             return []
         return _local_files(self.path)
 
-    def dialect(self) -> CsvDialect | None:
-        """How its CSV is written, where that was said. The delimiter of `.tsv` files is a tab."""
+    def dialect(self, file: str) -> CsvDialect | None:
+        """How one of its CSV files is written, where that was said. The delimiter of `.tsv` files is a tab."""
         if self.delimiter is None and self.encoding is None:
             return None
         from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 
-        tab = "\t" if _suffix(self.path) == ".tsv" else ","
-        found = CsvDialect(delimiter=self.delimiter or tab, encoding=self.encoding or "utf-8")
+        usual = "\t" if _suffix(file) == ".tsv" else ","
+        found = CsvDialect(
+            delimiter=usual if self.delimiter is None else self.delimiter,
+            encoding="utf-8" if self.encoding is None else self.encoding,
+        )
         found.check()
         return found
 
@@ -120,12 +126,14 @@ class DataInput:
 
         if self.given == STDIN:
             raise UsageError("Spark can't read stdin; write the records to a file, or use --engine local")
-        options = {"header": "true"} if self.format is DataFormat.CSV else {}
-        if _suffix(self.path) == ".tsv":
-            options["sep"] = "\t"
+        if self.format is DataFormat.ARROW:
+            raise UsageError("Spark does not read Arrow files; write the rows as parquet, or use --engine local")
+        options: dict[str, str] = {}
         if self.format is DataFormat.CSV:
-            options |= {"sep": self.delimiter} if self.delimiter else {}
-            options |= {"encoding": self.encoding} if self.encoding else {}
+            options["header"] = "true"
+            if self.delimiter is not None or _suffix(next(iter(self.files()), self.path)) == ".tsv":
+                options["sep"] = "\t" if self.delimiter is None else self.delimiter
+            options |= {} if self.encoding is None else {"encoding": self.encoding}
         if self.format is DataFormat.GRAPH:
             # A directory of records may hold directories by type, as an export does.
             options["recursiveFileLookup"] = "true"
@@ -157,7 +165,7 @@ def data_inputs(
         raise UsageError(f"--delimiter and --encoding are for CSV, and '{other.given}' is {other.format} data")
     tab = None if delimiter is None else delimiter.replace("\\t", "\t")
     inputs = [replace(each, delimiter=tab, encoding=encoding) for each in inputs]
-    inputs[0].dialect()
+    inputs[0].dialect(inputs[0].path)
     return inputs
 
 
@@ -207,9 +215,10 @@ def _by_name(path: str) -> DataFormat:
 
 def _suffix(path: str) -> str:
     """The last extension, below one that says how the file is compressed."""
+    path = path.lower()
     for compressed in _COMPRESSED:
         path = path.removesuffix(compressed)
-    return os.path.splitext(path)[1].lower()
+    return os.path.splitext(path)[1]
 
 
 def _matches(path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Rows of one type on their way to a server: frames as an Arrow stream, dictionaries by line, files as they are.
 
-Parquet becomes an Arrow stream here, because a server does not unpack what strangers send. The types that only save
-memory (dictionaries, views, runs) are cast to plain ones for the same reason.
+Parquet and Arrow files become an Arrow stream here, because a server does not unpack what strangers send. The types
+that only save memory (dictionaries, views, runs) are cast to plain ones for the same reason.
 """
 
 from __future__ import annotations
@@ -15,18 +15,25 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from omnigraph.api.given_rows import GivenBatches, GivenRecords, directory_error, given_rows, open_file_name
+from omnigraph.api.given_rows import (
+    GivenBatches,
+    GivenRecords,
+    column_file,
+    column_format,
+    directory_error,
+    given_rows,
+    open_file_name,
+)
 from omnigraph.api.local_files import local_pieces
 from omnigraph.api.parameter_values import plain_value
 from omnigraph.api.routes import Media
 from omnigraph.client.messages import Upload
-from omnigraph.errors import BadRequestError, DirectAccessError, NotFoundError
+from omnigraph.errors import BadRequestError, DirectAccessError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PIECE_BYTES: Final = 256 << 10
-_PARQUET: Final = (".parquet", ".pq")
 _NULLS: Final = frozenset({"NAType", "NaTType"})
 
 
@@ -52,7 +59,7 @@ class RowUpload(Upload):
 
 
 def row_upload(data: Any, format: str | None, csv: Any) -> RowUpload:
-    """What a caller gave as rows of one type. The server finds out what a file is that is not Parquet."""
+    """What a caller gave as rows of one type. The server finds out what a file is that holds no columns."""
     if isinstance(data, str | os.PathLike):
         return _file(os.fspath(data), format, csv)
     if hasattr(data, "read") and not isinstance(data, Mapping):
@@ -72,8 +79,8 @@ def _file(text: str, format: str | None, csv: Any) -> RowUpload:
     path = os.path.expanduser(path)
     if os.path.isdir(path):
         raise directory_error(text)
-    if (format is None and path.lower().endswith(_PARQUET)) or (format or "").lower() == "parquet":
-        return RowUpload(lambda: _parquet_stream(path, text), Media.ARROW, file=text)
+    if (columns := column_format(path, format)) is not None:
+        return RowUpload(lambda: _column_stream(path, columns, text), Media.ARROW, file=text)
     # A compressed file is unpacked here, because a server does not unpack what strangers send.
     return RowUpload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
 
@@ -81,8 +88,8 @@ def _file(text: str, format: str | None, csv: Any) -> RowUpload:
 def _open_file(file: Any, format: str | None, csv: Any) -> RowUpload:
     """A file that the caller opened, stdin for one: it is read once."""
     shown = open_file_name(file, format)
-    if (format is None and shown.lower().endswith(_PARQUET)) or (format or "").lower() == "parquet":
-        return RowUpload(lambda: _parquet_stream(file, shown), Media.ARROW, once=True, file=shown)
+    if (columns := column_format(shown, format)) is not None:
+        return RowUpload(lambda: _column_stream(file, columns, shown), Media.ARROW, once=True, file=shown)
 
     def pieces() -> Iterator[bytes]:
         for piece in iter(lambda: file.read(_PIECE_BYTES), b""):
@@ -174,17 +181,9 @@ def _sent_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-def _parquet_stream(source: Any, shown: str) -> Iterator[bytes]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(source) as file:
-            yield from _arrow_stream(GivenBatches(file.schema_arrow, file.iter_batches))
-    except FileNotFoundError:
-        raise NotFoundError(f"'{shown}' does not exist") from None
-    except (OSError, pa.ArrowException) as error:
-        raise BadRequestError(f"{shown}: {str(error).splitlines()[0]}") from error
+def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:
+    with column_file(source, format, name) as given:
+        yield from _arrow_stream(given)
 
 
 class _Sink:

@@ -91,9 +91,10 @@ def load(
     """Load data as one commit, all or nothing; what it takes is what `Graph.load` takes.
 
     With `type`, the data are rows of that type: a frame, an Arrow table or reader, dictionaries, or the path of a local
-    csv, parquet or ndjson file. Without it they are graph records: text, bytes, pieces of them, or a `Path`. Both are
-    sent as they are read: memory stays bounded. An iterator can be read only once, so a load from one is not repeated
-    when its answer is lost. `embed` has the server compute every missing vector whose `@embed` source has a text.
+    csv, parquet, arrow or ndjson file. Without it they are graph records: text, bytes, pieces of them, or a `Path`.
+    Both are sent as they are read: memory stays bounded. An iterator can be read only once, so a load from one is not
+    repeated when its answer is lost. `embed` has the server compute every missing vector whose `@embed` source has a
+    text.
     """
     target = branch_of(branch)
     said: dict[str, Any] = {"branch": target, "base": base, "mode": _mode(mode), "embed": embed or None}

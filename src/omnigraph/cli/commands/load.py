@@ -24,9 +24,10 @@ from omnigraph.cli.output import print_json, print_lines, print_note, print_warn
 from omnigraph.cli.progress import reading, stages
 from omnigraph.cli.scope import ServerScope, Target, storage_needed
 from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError, ResourceLimitError
+from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
+    from omnigraph.api.graph import GraphApi
     from omnigraph.api.limits import Limits
     from omnigraph.api.load import LoadReceipt
     from omnigraph.graph import Graph
@@ -44,9 +45,9 @@ Data = Annotated[
     list[str] | None,
     typer.Option(
         "--data",
-        help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet "
-        "and ndjson rows. A file, also a compressed one, a directory or a pattern, or several of these (repeat it); "
-        "- is stdin. On Spark also a URI or an orc file.",
+        help="Graph records, one JSON object per line, or a quarantine that was corrected; with --type csv, parquet, "
+        "arrow and ndjson rows. A file, also a compressed one, a directory or a pattern, or several of these (repeat "
+        "it); - is stdin. On Spark also a URI or an orc file.",
         metavar="FILE",
     ),
 ]
@@ -101,7 +102,7 @@ def load(
 ) -> None:
     """Load data into a branch as one commit, all or nothing.
 
-    A file of rows may also be the argument: `omnigraph load people.csv --type Person --store team.omni`.
+    A file of rows may also be the argument: `omnigraph load people.csv --type Person --mode merge --store team.omni`.
     """
     if not data and uri is not None and names_data(uri):
         data, uri = [uri], None
@@ -129,7 +130,9 @@ def load(
             try:
                 receipt = _load_here(graph, inputs, type_name, where)
             except ResourceLimitError as error:
-                if engine is not LoadEngine.AUTO or inputs[0].given == STDIN or not error.resource.startswith("load "):
+                first = inputs[0]
+                only_here = first.given == STDIN or first.format is DataFormat.ARROW
+                if engine is not LoadEngine.AUTO or only_here or not error.resource.startswith("load "):
                     raise
                 print_note(f"{_shown(inputs)} is too large for an in-process load ({error}): loading on Spark")
         if receipt is None:
@@ -171,13 +174,20 @@ def _load_served(
 ) -> LoadReceipt:
     """The load of one file, or of stdin, by a server, which gets the bytes as they are read."""
     first = inputs[0]
-    if engine is LoadEngine.SPARK or len(inputs) > 1 or first.why_not_in_process() or len(first.files()) > 1:
-        raise storage_needed("loading on Spark, as anything but one file has to be,")
+    if engine is LoadEngine.SPARK:
+        raise storage_needed("loading on Spark")
+    reason = first.why_not_in_process()
+    if reason is not None or len(inputs) > 1 or (first.given != STDIN and len(first.files()) > 1):
+        why = "there are several files" if reason is None else f"'{first.given}' {reason}"
+        raise BadRequestError(
+            f"{why}, and a server takes one file at a time: load them one by one, or give the graph's storage with "
+            "--store <uri>"
+        )
+    source = _source(first)
     with invocation.opened(target) as graph:
         if type_name is not None:
-            rows = sys.stdin.buffer if first.given == STDIN else first.path
-            return graph.load(rows, type=type_name, format=first.row_format, csv=first.dialect(), **where)
-        with _pieces(first.path) as pieces:
+            return _load_rows(graph, first, source, type_name, where)
+        with _pieces(source) as pieces:
             return graph.load(pieces, **where)
 
 
@@ -186,20 +196,35 @@ def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, whe
     from omnigraph.engine.rows.kernels.quarantined import records_of
     from omnigraph.engine.write.input_files import InputFiles
 
-    first, paths = inputs[0], [file for each in inputs for file in each.files()]
-    if len(paths) <= 1:
-        if type_name is None:
-            with _pieces(paths[0] if paths else STDIN) as pieces:
-                return graph.load(records_of(pieces), **where)
-        rows = paths[0] if paths else sys.stdin.buffer
-        return graph.load(rows, type=type_name, format=first.row_format, csv=first.dialect(), **where)
+    first = inputs[0]
+    paths = [file for each in inputs for file in each.files()]
+    if first.given == STDIN or len(paths) <= 1:
+        source = _source(first)
+        if type_name is not None:
+            return _load_rows(graph, first, source, type_name, where)
+        with _pieces(source) as pieces:
+            return graph.load(records_of(pieces), **where)
     files = InputFiles(paths)
     if type_name is None:
         with files.naming_places(), reading(f"{len(paths)} files", None) as advance:
             return graph.load(records_of(advance(piece) for piece in files.records()), **where)
-    rows = files.rows(type_name, first.row_format, first.dialect())
+    rows = files.rows(type_name, first.row_format, first.dialect)
     with files.naming_places(rows.unit):
         return graph.load(rows, type=type_name, **where)
+
+
+def _source(data: DataInput) -> str:
+    """Stdin, or the one file that an input comes to."""
+    if data.given == STDIN:
+        return STDIN
+    if not (files := data.files()):
+        raise NotFoundError(f"'{data.given}' does not exist any more")
+    return files[0]
+
+
+def _load_rows(graph: GraphApi, data: DataInput, source: str, type_name: str, where: dict[str, Any]) -> LoadReceipt:
+    rows = sys.stdin.buffer if source == STDIN else source
+    return graph.load(rows, type=type_name, format=data.row_format, csv=data.dialect(source), **where)
 
 
 def _shown(inputs: list[DataInput]) -> str:

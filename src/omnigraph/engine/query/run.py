@@ -286,8 +286,8 @@ class ReadRun:
     def _pieces(
         self, plan: ir.ReadOperator, needed: AbstractSet[str], *, limit: int | None = None
     ) -> Iterator[Bindings]:
-        """The rows of an operator, at least one piece, each binding just `needed`. Where every operator below treats rows
-        one by one, the rows of the leaf go through in pieces."""
+        """The rows of an operator, at least one piece, each binding just `needed`. Where every operator below treats
+        rows one by one, the rows of the leaf go through in pieces."""
         leaf = _row_wise_leaf(plan)
         if leaf is None or leaf is plan:
             yield self._rows(plan, needed, limit=limit).only(needed)

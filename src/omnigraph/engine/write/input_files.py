@@ -7,7 +7,7 @@ line, so that an error names the place where its reader will look.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -46,9 +46,9 @@ class InputFiles:
                 yield b"\n"
         self._is_read = True
 
-    def rows(self, type_name: str, format: str | None, csv: CsvDialect | None) -> RowInput:
-        """The rows of all files, as rows of a type."""
-        files = [local_row_file(path, format, csv) for path in self._paths]
+    def rows(self, type_name: str, format: str | None, csv: Callable[[str], CsvDialect | None]) -> RowInput:
+        """The rows of all files, as rows of a type. `csv` tells how a file is written, where its name does not."""
+        files = [local_row_file(path, format, csv(path)) for path in self._paths]
         return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
 
     def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[RowBlock]:

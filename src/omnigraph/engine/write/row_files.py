@@ -1,4 +1,4 @@
-"""CSV, Parquet and NDJSON files as blocks of rows, for a load that is told the type of its rows.
+"""CSV, Parquet, Arrow and NDJSON files as blocks of rows, for a load that is told the type of its rows.
 
 Files are read in pieces, from a local path or from an object store. Called by `row_input`; what a row means is not
 known here.
@@ -17,9 +17,8 @@ from urllib.parse import unquote
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from omnigraph.api.given_rows import BATCH_ROWS, directory_error
+from omnigraph.api.given_rows import COLUMN_FILES, column_file, directory_error
 from omnigraph.api.limits import Limits
 from omnigraph.api.local_files import compression_of, local_pieces, without_compression
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader
@@ -27,7 +26,7 @@ from omnigraph.engine.rows.kernels.framing import Meter, strict_blocks
 from omnigraph.engine.rows.kernels.plain import PlainEdge, PlainNode
 from omnigraph.engine.rows.kernels.rows_of_type import RowBlock
 from omnigraph.engine.write.received_arrow import received_batches
-from omnigraph.errors import BadRequestError, NotFoundError
+from omnigraph.errors import BadRequestError
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.input_objects import object_pieces
 from omnigraph.storage.location import Location
@@ -40,19 +39,23 @@ class RowFormat(StrEnum):
     PARQUET = "parquet"
     NDJSON = "ndjson"
     ARROW = "arrow"
-    """An Arrow stream as it came over HTTP."""
+    ARROW_STREAM = "arrow stream"
+    """As it came over HTTP."""
+
+    @property
+    def holds_columns(self) -> bool:
+        return self in (RowFormat.PARQUET, RowFormat.ARROW, RowFormat.ARROW_STREAM)
 
 
 _BY_SUFFIX: Final = {
     ".csv": RowFormat.CSV,
     ".tsv": RowFormat.CSV,
-    ".parquet": RowFormat.PARQUET,
-    ".pq": RowFormat.PARQUET,
     ".ndjson": RowFormat.NDJSON,
     ".jsonl": RowFormat.NDJSON,
     ".json": RowFormat.NDJSON,
+    **{ending: RowFormat(format) for ending, format in COLUMN_FILES.items()},
 }
-_FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.NDJSON)
+_FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.ARROW, RowFormat.NDJSON)
 _SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
 
 Pieces = Callable[[], Iterable[bytes]]
@@ -72,7 +75,7 @@ class RowFile:
     @property
     def unit(self) -> str:
         """What the numbers of rows count: lines of a text, rows of a table."""
-        return "row" if self.format in (RowFormat.PARQUET, RowFormat.ARROW) else "line"
+        return "row" if self.format.holds_columns else "line"
 
     def blocks(self, limits: Limits) -> Iterator[RowBlock]:
         """The rows, read from the beginning whenever this is called."""
@@ -81,9 +84,9 @@ class RowFile:
                 return self._csv(limits)
             case RowFormat.NDJSON:
                 return self._ndjson(limits)
-            case RowFormat.PARQUET:
-                return self._parquet(limits)
-            case RowFormat.ARROW:
+            case RowFormat.PARQUET | RowFormat.ARROW:
+                return self._columns(limits)
+            case RowFormat.ARROW_STREAM:
                 return received_batches(self.name, self.path or "", limits)
 
     def _csv(self, limits: Limits) -> Iterator[RowBlock]:
@@ -100,20 +103,15 @@ class RowFile:
             rows = [msgspec.to_builtins(v) if isinstance(v, PlainNode | PlainEdge) else v for v in block.values]
             yield RowBlock(rows, block.positions, block.malformed)
 
-    def _parquet(self, limits: Limits) -> Iterator[RowBlock]:
+    def _columns(self, limits: Limits) -> Iterator[RowBlock]:
         source = self.path if self.path is not None else pa.BufferReader(b"".join(_metered(self.pieces(), limits)))
         first = 1
-        try:
-            with pq.ParquetFile(source) as file:
-                if file.metadata.num_rows > limits.rows:  # known before a row is read
-                    Meter(limits).count_rows(file.metadata.num_rows)
-                for batch in file.iter_batches(BATCH_ROWS):
-                    yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
-                    first += batch.num_rows
-        except FileNotFoundError:
-            raise NotFoundError(f"'{self.name}' does not exist") from None
-        except (OSError, pa.ArrowException) as error:
-            raise BadRequestError(f"{self.name}: {str(error).splitlines()[0]}") from error
+        with column_file(source, self.format.value, self.name) as file:
+            if file.rows is not None and file.rows > limits.rows:
+                Meter(limits).count_rows(file.rows)
+            for batch in file.read():
+                yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
+                first += batch.num_rows
 
 
 def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
@@ -164,7 +162,9 @@ def format_of(path: str) -> RowFormat:
     """The format that the name of a file tells."""
     found = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
     if found is None:
-        raise BadRequestError(f"the name '{path}' does not tell a format; say format='csv', 'parquet' or 'ndjson'")
+        raise BadRequestError(
+            f"the name '{path}' does not tell a format; say format='csv', 'parquet', 'arrow' or 'ndjson'"
+        )
     return found
 
 

@@ -285,15 +285,15 @@ def load_rows(call: Call) -> AnyAnswer:
 def row_format(parameters: RowsParameters, media: Media) -> RowFormat:
     """How the rows of a body are written, told by its media type, by a parameter, or by the name of its file."""
     if media is not Media.BYTES:
-        return {Media.ARROW: RowFormat.ARROW, Media.CSV: RowFormat.CSV, Media.NDJSON: RowFormat.NDJSON}[media]
+        return {Media.ARROW: RowFormat.ARROW_STREAM, Media.CSV: RowFormat.CSV, Media.NDJSON: RowFormat.NDJSON}[media]
     if parameters.format is not None:
         found = format_named(parameters.format)
     elif parameters.file is not None:
         found = format_of(parameters.file)
     else:
         raise BadRequestError("say how the rows are written: by the media type, with format=, or by the name in file=")
-    if found is RowFormat.PARQUET:
-        raise UnsupportedMediaTypeError(f"Parquet is not read from requests: send its rows as '{Media.ARROW}'")
+    if found.holds_columns:
+        raise UnsupportedMediaTypeError(f"{found} files are not read from requests: send the rows as '{Media.ARROW}'")
     return found
 
 
