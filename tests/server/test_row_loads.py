@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -100,6 +102,14 @@ def _broken_offsets() -> bytes:
     return whole.replace(struct.pack("<iii", 0, 8, 16), struct.pack("<iii", 0, 8, 1 << 30))
 
 
+def _negative_length() -> bytes:
+    """A struct whose member claims to have -1 values."""
+    whole = stream(pa.table({"name": ["abc", "de", "f"], "st": pa.array([{"a": 1}] * 3)}))
+    lengths = struct.pack("<6q", 3, 0, 3, 0, 3, 0)
+    assert lengths in whole
+    return whole.replace(lengths, struct.pack("<6q", 3, 0, 3, 0, -1, 0))
+
+
 BOMBS: dict[str, Callable[[], bytes]] = {
     "compressed": lambda: stream(pa.table({"name": ["x" * (1 << 20)] * 50}), compression="zstd"),
     "dictionaries": lambda: stream(pa.table({"name": pa.array(["x" * 1000] * 9000).dictionary_encode()})),
@@ -110,6 +120,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
         pa.table({"tags": pa.ListArray.from_arrays(pa.array([0, 1 << 30], pa.int32()), pa.nulls(1 << 30))})
     ),
     "offsets": _broken_offsets,
+    "lengths": _negative_length,
+    "a name that is not a text": lambda: stream(pa.table({"name": ["A"]})).replace(b"name", b"n\xffme"),
     "no end": lambda: stream(pa.table({"name": ["A"]}))[:-40],
     "no end mark": lambda: stream(pa.table({"name": ["A"]}))[:-8],
     "no stream": lambda: b"ARROW1\0\0 and so on",
@@ -124,3 +136,49 @@ def test_a_stream_that_is_not_what_it_says_is_refused(server: RunningServer, gra
     assert answer.status_code in (400, 413), answer.text
     assert answer.json()["error"]
     assert graph.resolve_snapshot() == before
+
+
+FLIPS = """
+import random, struct, sys, tempfile
+import pyarrow as pa
+from omnigraph.api.limits import Limits
+from omnigraph.engine.write.received_arrow import received_batches
+from omnigraph.errors import OmniGraphError
+
+columns = {
+    "name": ["abc", "de", "f"], "age": pa.array([1, None, 3], pa.int32()), "tags": [["a"], [], ["b", "c"]],
+    "st": [{"a": 1, "b": [1.5]}, None, {"a": 2, "b": []}], "vec": pa.array([[1, 2]] * 3, pa.list_(pa.float32(), 2)),
+}
+sink = pa.BufferOutputStream()
+table = pa.table(columns)
+with pa.ipc.new_stream(sink, table.schema) as writer:
+    writer.write_table(table)
+whole, chance = sink.getvalue().to_pybytes(), random.Random(int(sys.argv[1]))
+outcomes = {"read": 0, "refused": 0}
+with tempfile.NamedTemporaryFile() as file:
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(0, len(data) - 16) & ~7
+            number = chance.choice([-1, -2**31, -2**63, 2**31 - 1, 2**62, chance.randrange(256)])
+            data[at : at + 8] = struct.pack("<q", number)
+        file.seek(0)
+        file.truncate()
+        file.write(data)
+        file.flush()
+        try:
+            for block in received_batches("body", file.name, Limits(bytes=1 << 24)):
+                block.rows.to_pylist()
+            outcomes["read"] += 1
+        except OmniGraphError:
+            outcomes["refused"] += 1
+print(outcomes)
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_stream_ends_the_process(seed: int) -> None:
+    """Numbers of a stream replaced at random: it is read or refused. In a process of its own, which it may end."""
+    run = subprocess.run([sys.executable, "-c", FLIPS, str(seed)], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "'refused': 0" not in run.stdout

@@ -38,13 +38,14 @@ def received_batches(name: str, path: str, limits: Limits) -> Iterator[RowBlock]
                 raise BadRequestError(f"{name} is not a whole Arrow stream: it lacks its end")
             source.seek(0)
             for whole in _batches(source):
+                whole.validate()  # looking into a batch whose lengths contradict each other aborts the process
                 meter.count_bytes(_WORD * sum(map(_leaves, whole.columns)))
                 whole.validate(full=True)
                 for start in range(0, whole.num_rows, BATCH_ROWS):
                     batch = whole.slice(start, BATCH_ROWS)
                     yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
                     first += batch.num_rows
-    except (OSError, EOFError, struct.error, pa.ArrowException) as error:
+    except (OSError, EOFError, UnicodeDecodeError, struct.error, pa.ArrowException) as error:
         text = (str(error).splitlines() or ["it ends too early"])[0]
         raise BadRequestError(f"{name} is not a whole Arrow stream: {text}") from error
 
@@ -77,8 +78,8 @@ def _require_plain(column: str, type_: pa.DataType) -> None:
     )
     if any(is_kind(type_) for is_kind in refused):
         raise BadRequestError(f"the column '{column}' is a '{type_}', which rows of a request can't be: cast it")
-    for at in range(type_.num_fields):
-        _require_plain(column, type_.field(at).type)
+    for inner in (type_.field(at) for at in range(type_.num_fields)):
+        _require_plain(f"{column}.{inner.name}", inner.type)  # raises for a name that is not a text, too
 
 
 def _leaves(array: pa.Array) -> int:
