@@ -210,24 +210,37 @@ def test_rules_and_providers_stay_for_as_long_as_their_graph_does(files: Cluster
     assert gone.approval_id in files.state.approval_records
 
 
-def test_a_delete_that_waits_for_approval_does_not_hold_up_a_policy_of_other_graphs(files: ClusterFiles) -> None:
+def test_a_delete_that_waits_for_approval_does_not_hold_up_other_bindings_of_its_policy(files: ClusterFiles) -> None:
     files.file("p.yaml", POLICY)
     graphs = {"kb": Declared(queries={"people.gq": QUERIES}), "lab": Declared()}
     files.write(graphs, policies={"p": {"file": "p.yaml", "applies_to": ["kb", "lab"]}})
     assert files.apply().converged
-    files.file("p.yaml", POLICY.replace("[ana]", "[ana, bob]"))
-    remaining = {"kb": Declared(queries={"people.gq": QUERIES.replace("$p.name }", "$p.age }")})}
-    files.write(remaining, policies={"p": {"file": "p.yaml", "applies_to": ["kb"]}})
+    remaining = {"kb": Declared(queries={"people.gq": QUERIES.replace("$p.name }", "$p.age }")}), "new": Declared()}
+    files.write(remaining, policies={"p": {"file": "p.yaml", "applies_to": ["kb", "new"]}})
     report = files.apply()
     found = outcomes(report)
     assert found["policy.p"] == found["query.kb.find"] == "update applied"
     assert found["graph.lab"] == "delete blocked approval_required"
     assert not report.converged
-    assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.lab"), "the graph keeps its rules"
+    bound = ("graph.kb", "graph.lab", "graph.new")
+    assert files.state.resources["policy.p"].applies_to == bound, "the graph keeps its rules"
     assert outcomes(files.apply())["policy.p"] == "update blocked dependency_not_applied", "only the binding is left"
     assert files.approve("graph.lab").ok
     assert files.apply("ana").converged
-    assert files.state.resources["policy.p"].applies_to == ("graph.kb",)
+    assert files.state.resources["policy.p"].applies_to == ("graph.kb", "graph.new")
+
+
+@pytest.mark.parametrize("remaining", [["kb"], ["kb", "new"]])
+def test_a_graph_whose_delete_waits_for_approval_gets_no_new_rules(files: ClusterFiles, remaining: list[str]) -> None:
+    files.file("p.yaml", POLICY)
+    shared = {"p": {"file": "p.yaml", "applies_to": ["kb", "lab"]}}
+    files.write({"kb": Declared(), "lab": Declared()}, policies=shared)
+    assert files.apply().converged
+    had = files.state.resources["policy.p"]
+    files.file("p.yaml", POLICY.replace("[ana]", "[ana, bob]"))
+    files.write(dict.fromkeys(remaining, Declared()), policies={"p": {"file": "p.yaml", "applies_to": remaining}})
+    assert outcomes(files.apply())["policy.p"] == "update blocked dependency_not_applied"
+    assert files.state.resources["policy.p"] == had
 
 
 def test_rules_of_a_graph_that_stays_do_not_become_rules_of_the_server(files: ClusterFiles) -> None:

@@ -2,7 +2,8 @@
 
 A change is blocked when what it needs is not there, and also when it would leave something that stays without what it
 needs: a graph whose delete waits for approval keeps its rules and the provider that it embeds with. A policy that such
-a graph shares with others is still updated; it stays bound to the graph until the graph is gone.
+a graph shares with others can be bound to more graphs; it stays bound to this one until the graph is gone. Its rules
+stay as they are so long: nobody has checked new ones against this graph, or meant them for it.
 """
 
 from __future__ import annotations
@@ -111,17 +112,18 @@ class _Classifier:
         had = self.outlook.before[change.resource].applies_to if change.resource in self.outlook.before else None
         has = self.outlook.after[change.resource].applies_to if change.resource in self.outlook.after else None
         kept = [scope for scope in had or () if scope not in (has or ()) and self._stays_undeclared(scope)]
-        if kept and not self._can_keep(change, {*(had or ())} == {*(has or ()), *kept}, has or ()):
+        gains_a_graph = not {*(has or ())} <= {*(had or ())}
+        if kept and not (gains_a_graph and self._can_keep(change, has or ())):
             return _blocked(DEPENDENCY)
         # Rules may move from one bundle to another: neither does without the other.
         return self._bound((*(had or ()), *(has or ())))
 
     @staticmethod
-    def _can_keep(change: ClusterChange, is_bound_as_before: bool, scopes: Collection[str]) -> bool:
-        """Whether a policy can change and stay bound to a graph that is not declared any more. Rules of the server are
-        never rules of a graph, and losing that binding alone does not count as a change yet."""
-        is_same = is_bound_as_before and change.before_digest == change.after_digest
-        return change.operation is ResourceOperation.UPDATE and not is_same and CLUSTER_SCOPE not in scopes
+    def _can_keep(change: ClusterChange, scopes: Collection[str]) -> bool:
+        """Whether the bindings of a policy can change while it stays bound to a graph that is not declared any more.
+        Its text must stay the same, and rules of the server are never rules of a graph."""
+        is_update = change.operation is ResourceOperation.UPDATE and change.before_digest == change.after_digest
+        return is_update and CLUSTER_SCOPE not in scopes
 
     def _provider(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
         if change.operation is ResourceOperation.DELETE:
