@@ -436,6 +436,11 @@ def test_an_emptied_ref_is_seen_and_named(root: Path, committed: bool) -> None:
     with pytest.raises(IntegrityError) as named:
         graph.snapshot(name)
     assert named.value.path == path
+    for beneath in ("", "/sub", "/sub/sub"):
+        with pytest.raises(IntegrityError) as refused:
+            graph.create_branch(name + beneath)
+        assert refused.value.path == path
+    assert [p.path for p in graph.verify().problems] == [path]
     with pytest.raises(ConflictError, match="nothing was removed"):
         graph.cleanup(keep_versions=1)
     assert any(path in str(row.error) for row in graph.repair().datasets if row.action.value == "refused")

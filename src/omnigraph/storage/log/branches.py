@@ -85,9 +85,8 @@ class Branches:
         life = self._lives.newest(branch)
         ref = self._lives.read(branch, life.number) if life is not None and life.may_live else None
         if ref is None or (entry := self._live_head(ref)) is None:
-            if life is not None and life.blank:
-                for damage in (error for name, error in self.damaged() if name == branch):
-                    raise damage
+            if life is not None:
+                self._refuse_damaged(life)
             raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         return BranchHead(ref, entry)
 
@@ -121,6 +120,13 @@ class Branches:
     def damaged(self) -> list[tuple[str, IntegrityError]]:
         """Names whose ref lost its content, each with the error that says so."""
         return self._lives.damaged(self._lives.listed())
+
+    def _refuse_damaged(self, life: Life) -> None:
+        """Refuse a life that lost its content. A name that is taken again, or beneath, would hide the damage for good,
+        and cleanup would take what only that ref named."""
+        if life.blank:
+            for damage in (error for name, error in self.damaged() if name == life.name):
+                raise damage
 
     def _live(self, found: dict[str, list[Life]]) -> list[Life]:
         newest = (lives[-1] for _, lives in sorted(found.items()))
@@ -193,6 +199,7 @@ class Branches:
             if not lives:
                 continue
             life = lives[-1]
+            self._refuse_damaged(life)
             standing = None if life.empty else self._lives.read(ref.branch, life.number)
             if standing is not None and standing.branch_id == ref.branch_id:
                 if life.contested:
@@ -240,6 +247,7 @@ class Branches:
             life = self._lives.newest(path)
             if life is None:
                 continue
+            self._refuse_damaged(life)
             if life.is_path:
                 return life.number
             if life.is_pending:
