@@ -7,6 +7,7 @@ after the work was done), because libraries retry on their own in between.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -101,9 +102,15 @@ def test_a_publish_repeated_after_success_is_recognised_as_our_own(local_place: 
 
 @pytest.mark.parametrize("status", [500, 503])
 def test_server_errors_are_ridden_out(s3_server: S3Server, s3_place: Place, status: int) -> None:
+    """One in five requests fails, and none four times in a row: a request is given up after its fourth failure."""
     graph = new_graph(s3_place.uri)
-    chance = random.Random(status)
-    with s3_server.broken(lambda method, path: Fault(status) if chance.random() < 0.2 else None):
+    chance, tries = random.Random(status), Counter[tuple[str, str]]()
+
+    def fault(method: str, path: str) -> Fault | None:
+        tries[method, path] += 1
+        return Fault(status) if tries[method, path] % 4 and chance.random() < 0.2 else None
+
+    with s3_server.broken(fault):
         for i in range(10):
             append_one(graph, f"p{i}")
     assert ids(graph) == sorted(f"p{i}" for i in range(10))
@@ -293,6 +300,21 @@ def test_a_refusal_is_no_open_outcome(
         append_one(graph, "ann")
     assert refused.value.kind is kind
     assert ids(graph) == []
+
+
+@pytest.mark.parametrize("write", [lambda graph: append_one(graph, "bob"), lambda graph: graph.create_branch("side")])
+def test_a_write_is_not_refused_for_what_an_earlier_one_met(
+    s3_server: S3Server, s3_place: Place, write: Callable[[Graph], object]
+) -> None:
+    """The first write of a handle asks the store in the background, and may fail before anybody hears the answer."""
+    new_graph(s3_place.uri)
+    graph = Graph.open(s3_place.uri)
+    with s3_server.broken(lambda method, path: Fault(403) if method == "PUT" else None):
+        for _ in range(2):
+            with pytest.raises(StorageError):
+                append_one(graph, "ann")
+    write(graph)
+    assert graph.verify().clean
 
 
 def test_a_refused_repetition_of_a_publish_that_happened_is_a_success(s3_server: S3Server, s3_place: Place) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-LOOKS = 3
+LOOKS = 5
 BETWEEN_LOOKS = 0.003
 
 _STATUS = re.compile(

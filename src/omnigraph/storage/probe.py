@@ -87,9 +87,14 @@ class WriteGuard:
     def _wait(self) -> float:
         with self._lock:
             asking, self._asking = self._asking, None  # after a failure the next write asks again
-        # All workers may be busy with writes that wait here. The answer is used as it came: another write that finds
-        # the clocks apart forgets what was learned.
-        return self._ask() if asking is None or asking.cancel() else asking.result()
+        # All workers may be busy with writes that wait here.
+        if asking is None or asking.cancel():
+            return self._ask()
+        try:
+            # Used as it came: another write that finds the clocks apart forgets what was learned.
+            return asking.result()
+        except StorageError:
+            return self._ask()  # it may have failed for a write of long ago
 
     def _ask(self) -> float:
         # Always the same object, so that nothing is left to delete. Its content says nothing.
