@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from omnigraph.errors import IntegrityError
 from omnigraph.server import logs
 
 
@@ -66,6 +67,17 @@ def test_a_decision_is_one_json_object_too() -> None:
     logs.decision("r1", "change", False, branch="main", actor="ada", rule="writers")
     (line,) = lines(stream)
     assert {"action": "change", "allowed": False, "branch": "main", "rule": "writers"}.items() <= line.items()
+
+
+def test_a_damaged_file_is_named() -> None:
+    for stream in (io.StringIO(), Terminal()):
+        logs.configure({}, stream=stream)
+        try:
+            raise IntegrityError("nodes/1/_versions/d7.manifest", "planted-reason")
+        except IntegrityError:
+            logging.getLogger("omnigraph.server").exception("request failed")
+        assert "nodes/1/_versions/d7.manifest" in stream.getvalue()
+        assert "planted-reason" not in stream.getvalue()
 
 
 def test_of_an_exception_the_class_and_the_places_are_told_and_not_the_text() -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from omnigraph.engine.audit import FIELDS
+from omnigraph.errors import IntegrityError
 
 REQUESTS: Final = logging.getLogger("omnigraph.server.request")
 DECISIONS: Final = logging.getLogger("omnigraph.server.policy")
@@ -166,7 +167,8 @@ class _Readable(logging.Formatter):
         # What came from outside can't move the cursor or begin a line of its own.
         lines = [_CONTROL.sub("�", f"{text} {told}".rstrip())]
         for cause in _failure(record) or ():
-            lines.append(f"    {cause['error']}")
+            damaged = f": {cause['path']}" if "path" in cause else ""
+            lines.append(f"    {cause['error']}{damaged}")
             lines += [f"      {frame}" for frame in cause["at"]]
         return "\n".join(lines)
 
@@ -177,15 +179,17 @@ def _encodable(value: Any) -> Any:
 
 
 def _failure(record: logging.LogRecord) -> list[dict[str, Any]] | None:
-    """The exception of a record and its causes: classes and places, no texts."""
+    """The exception of a record and its causes: classes and places, no texts. A damaged file is named: its path within
+    the graph holds nothing of a user's."""
     if not record.exc_info or record.exc_info[1] is None:
         return None
     error: BaseException | None = record.exc_info[1]
     told: list[dict[str, Any]] = []
     while error is not None and len(told) < 8:
-        told.append(
-            {"error": f"{type(error).__module__}.{type(error).__qualname__}", "at": _places(error.__traceback__)}
-        )
+        cause: dict[str, Any] = {"error": f"{type(error).__module__}.{type(error).__qualname__}"}
+        if isinstance(error, IntegrityError):
+            cause["path"] = error.path
+        told.append({**cause, "at": _places(error.__traceback__)})
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return told
 

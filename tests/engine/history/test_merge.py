@@ -239,6 +239,17 @@ def test_a_broken_rule_carries_the_values_too(town: Graph) -> None:
     assert (told(card), card.absent_in) == ({}, ())
 
 
+def test_a_rule_over_several_properties_carries_all_their_values(tmp_path: Path) -> None:
+    schema = "node Seat { slug: String @key  row: I32?  number: I32?  note: String?  @unique(row, number) }"
+    with Graph.init(tmp_path / "g", schema) as graph:
+        graph.create_branch("side")
+        for branch, slug in (("side", "a"), ("main", "b")):
+            graph.load([{"slug": slug, "row": 1, "number": 2, "note": slug}], type="Seat", mode="append", branch=branch)
+        (unique,) = graph.preview_merge("side").conflicts
+    assert (unique.kind, unique.property) == ("unique_violation", "row, number")
+    assert told(unique) == {"row": (None, None, 1), "number": (None, None, 2)}
+
+
 def test_a_blob_is_told_by_its_size(town: Graph) -> None:
     put(town, "side", person("new", photo="base64:AAAA"))
     put(town, "main", person("new", photo="base64:AAAAAAAA"))

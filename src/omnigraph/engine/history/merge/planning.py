@@ -215,8 +215,9 @@ def _violations_of_either_side(
         change = _brought(decisions, receiver, states.resources.limits)
         found[side] = validate(states.txn(receiver), change, receiver.other)
     all_found = Validation([], {}, {})
+    known: set[MergeConflict] = set()
     for side, validation in found.items():
-        others = found[side.other].conflicts
+        others = set(found[side.other].conflicts)
         for each in validation.conflicts:
             orphan = validation.orphans.get(each)
             if orphan is not None and resolutions.decide(ConflictKind.ORPHAN_EDGE, *orphan.edge) is not None:
@@ -226,7 +227,8 @@ def _violations_of_either_side(
             else:
                 message = f"{each.message}, if {side} is taken in the conflicts of entities that both sides changed"
                 reported = replace(each, message=message, only_if=side)
-            if reported not in all_found.conflicts:
+            if reported not in known:
+                known.add(reported)
                 all_found.conflicts.append(reported)
                 if each in validation.subjects:
                     all_found.subjects[reported] = validation.subjects[each]

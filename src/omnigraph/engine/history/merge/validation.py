@@ -99,5 +99,5 @@ def _value_conflict(
 
 
 def _as_conflict(kind: ConflictKind, violation: Violation) -> MergeConflict:
-    rule, property = violation.sentence.rule, violation.property
+    rule, property = violation.sentence.rule, violation.property or ", ".join(violation.members) or None
     return conflict(kind, violation.type_key, violation.entity_id, violation.reason, rule, property)

@@ -86,7 +86,8 @@ def _violation(change: TypeChange, sentence: Sentence, members: tuple[str, ...],
         holder=holder,
         entity_id=entity_id,
     )
-    return Violation(sentence, change.type_key, reason, the_property(members), entity_id, change, row)
+    named = the_property(members)
+    return Violation(sentence, change.type_key, reason, named, entity_id, change, row, members=members)
 
 
 def _comparable(rows: pa.Table, columns: list[str]) -> pa.Table:

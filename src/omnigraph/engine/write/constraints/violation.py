@@ -17,7 +17,8 @@ from omnigraph.language.violations import Sentence
 class Violation:
     """A rule broken by the final image. `row` is the row of `change` that breaks it, where one does.
 
-    `absent_node` is the type key and id of the node that an edge ends in and that does not exist.
+    `absent_node` is the type key and id of the node that an edge ends in and that does not exist. `members` are the
+    properties of a rule over several.
     """
 
     sentence: Sentence
@@ -29,6 +30,7 @@ class Violation:
     row: int | None = None
     remedy: str = ""
     absent_node: tuple[str, str] | None = None
+    members: tuple[str, ...] = ()
 
     def error(self) -> ConstraintError:
         where, line = "", None
