@@ -246,7 +246,7 @@ def test_a_rule_over_several_properties_carries_all_their_values(tmp_path: Path)
         for branch, slug in (("side", "a"), ("main", "b")):
             graph.load([{"slug": slug, "row": 1, "number": 2, "note": slug}], type="Seat", mode="append", branch=branch)
         (unique,) = graph.preview_merge("side").conflicts
-    assert (unique.kind, unique.property) == ("unique_violation", "row, number")
+    assert (unique.kind, unique.property) == ("unique_violation", "number, row")
     assert told(unique) == {"row": (None, None, 1), "number": (None, None, 2)}
 
 

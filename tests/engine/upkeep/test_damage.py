@@ -403,6 +403,30 @@ def test_a_flipped_bit_in_a_topology_is_seen_and_the_topology_built_again(
     PROCESS_TOPOLOGIES.clear()
 
 
+@pytest.mark.parametrize("what", ["topology.json", "out.targets.*"])
+def test_a_damaged_topology_is_made_again_from_an_older_one(
+    root: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+    PROCESS_TOPOLOGIES.clear()
+    graph = Graph.open(root)
+    graph.query(READS["traversal"])
+    older = {file: file.read_bytes() for file in root.glob("topology/*/*/*")}
+    load(graph, [reader("r2"), loan("r2", "b2"), loan("r2", "b3")])
+    graph.optimize()
+    for file, content in older.items():  # as if another process had stored it again
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+    expected = graph.query(READS["traversal"]).rows()
+    (file,) = {*root.glob(f"topology/*/*/{what}")} - older.keys()
+    flip(file, 0)
+    assert [p.path for p in Graph.open(root).verify().problems] == [str(file.relative_to(root))]
+    PROCESS_TOPOLOGIES.clear()
+    assert Graph.open(root).query(READS["traversal"]).rows() == expected
+    assert Graph.open(root).verify().clean
+    PROCESS_TOPOLOGIES.clear()
+
+
 def test_topologies_of_an_earlier_version_are_made_again_and_are_not_damage(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

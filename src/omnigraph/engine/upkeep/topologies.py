@@ -26,7 +26,7 @@ def refresh_topologies(snapshot: Snapshot) -> None:
         ends = tables[f"node:{edge.from_type}"], tables[f"node:{edge.to_type}"]
         builds: dict[Shape, list[str]] = {}
         for folder in files.folders(state.table_id):
-            # By its name: a build of an earlier version, or a damaged one, was used too, and is made again.
+            # By its name: a build of an earlier version was used too, and is made again.
             builds.setdefault(shape_of(folder), []).append(folder)
         for shape, folders in builds.items():
             key = TopologyKey(root.identity.graph_id, shape, state, *ends)

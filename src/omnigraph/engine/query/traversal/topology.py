@@ -258,6 +258,8 @@ class TopologyCache:
             return loaded, "from the store"
         for older in (*([] if held is None else [held.older]), *self._stored_older(files, key)):
             if (changed := _derived(root, key, older)) is not None:
+                if files.damage(key.folder) is not None:
+                    self._save(files, changed)
                 return changed, _DERIVED
         ways = built(
             *_opened(root, key),
