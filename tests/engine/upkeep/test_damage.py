@@ -414,9 +414,9 @@ def test_a_damaged_topology_is_made_again_from_an_older_one(
     older = {file: file.read_bytes() for file in root.glob("topology/*/*/*")}
     load(graph, [reader("r2"), loan("r2", "b2"), loan("r2", "b3")])
     graph.optimize()
-    for file, content in older.items():  # as if another process had stored it again
+    for file, whole in older.items():  # as if another process had stored it again
         file.parent.mkdir(exist_ok=True)
-        file.write_bytes(content)
+        file.write_bytes(whole)
     expected = graph.query(READS["traversal"]).rows()
     (file,) = {*root.glob(f"topology/*/*/{what}")} - older.keys()
     flip(file, 0)

@@ -131,6 +131,38 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize("base", ["main", None])
+def test_a_repeat_is_answered_when_its_branch_was_merged_and_deleted(graph: Graph, mode: str, base: str | None) -> None:
+    if base is None:
+        graph.create_branch("new")
+
+    def load(text: str = AGED, key: str = "k") -> object:
+        return graph.load(text, mode=mode, branch="new", base=base, idempotency_key=key)
+
+    def add(name: str) -> object:
+        return graph.mutate(QUERIES, "add", {"name": name}, branch="new", idempotency_key="m")
+
+    loaded, added = load(), add("cid")
+    graph.merge("new", delete_branch=True)
+    version = graph.snapshot().version
+    for _ in range(2):
+        assert (load(), add("cid")) == (replayed(loaded), replayed(added))
+        with pytest.raises(IdempotencyKeyReusedError):
+            load(row("dan"))
+        with pytest.raises(IdempotencyKeyReusedError):
+            add("dan")
+    assert (graph.list_branches(), graph.snapshot().version) == (["main"], version)
+    with pytest.raises(BranchNotFoundError):
+        graph.mutate(QUERIES, "add", {"name": "eve"}, branch="no such/", idempotency_key="m")
+    if base is None:
+        with pytest.raises(BranchNotFoundError):
+            load(row("dan"), "other")
+    else:
+        load(row("dan"), "other")
+        assert graph.list_branches() == ["main", "new"]
+
+
 @pytest.mark.parametrize("way", WRITES)
 def test_a_repeat_is_answered_whatever_became_of_the_schema(graph: Graph, files: Path, way: str) -> None:
     graph.create_branch("side")

@@ -37,6 +37,7 @@ from omnigraph.engine.write.publish import (
     PublishedCommit,
     PublishPlan,
     WriteTxn,
+    begin_repeat,
     earlier_write,
 )
 from omnigraph.engine.write.receipts import receipt_of
@@ -164,15 +165,23 @@ def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:
 def _published(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:
     try:
         captured = workspace.begin(request.branch, attempt.intent())
-        if (earlier := earlier_write(captured)) is not None:
-            return earlier.answer(captured, attempt.digest_of_repeat(captured, earlier))
+        if (done := _answer_of_repeat(captured, attempt)) is not None:
+            return done
         # Decoding is most of the work of a large load and needs only the schema, so no other writer waits for it.
         attempt.read_input(captured.snapshot)
         return workspace.commit(request.branch, attempt.prepare, attempt.intent())
     except BranchNotFoundError:
+        ended = begin_repeat(workspace, request.branch.strip(), attempt.intent())
+        if ended is not None and (done := _answer_of_repeat(ended, attempt)) is not None:
+            return done
         if request.base is None:
             raise BranchNotFoundError(request.branch.strip(), HOW_TO_CREATE) from None
         return _load_on_new_branch(workspace, request, attempt)
+
+
+def _answer_of_repeat(txn: WriteTxn, attempt: _Load) -> PublishedCommit | None:
+    earlier = earlier_write(txn)
+    return None if earlier is None else earlier.answer(txn, attempt.digest_of_repeat(txn, earlier))
 
 
 def _load_on_new_branch(workspace: Workspace, request: LoadRequest, attempt: _Load) -> PublishedCommit | None:

@@ -163,6 +163,13 @@ def begin(resources: Resources, branch: str, intent: Intent) -> WriteTxn:
     return WriteTxn(resources, head.ref, head.entry, intent)
 
 
+def begin_repeat(resources: Resources, branch: str, intent: Intent) -> WriteTxn | None:
+    """The last commit of a branch that was deleted, for a write whose key it may remember. Nothing can be published
+    there."""
+    ended = None if intent.idempotency_key is None else resources.root.branches.ended(branch)
+    return None if ended is None else WriteTxn(resources, ended.ref, ended.entry, intent)
+
+
 def refuse_other_head(txn: WriteTxn) -> None:
     """A conditional write is for one head only. Look for the write's own earlier commit first: it moved the head."""
     expected, found = txn.intent.expected_head, txn.base.commit.id
@@ -224,7 +231,13 @@ def commit(
     with resources.root.writer_queue.place(branch) as place:
         if place.contended:
             place.wait(time.monotonic() + RETRY_SECONDS)
-        txn = begin(resources, branch, intent)
+        try:
+            txn = begin(resources, branch, intent)
+        except BranchNotFoundError:
+            repeat = begin_repeat(resources, branch, intent)
+            if repeat is None or (done := already_published(repeat)) is None:
+                raise
+            return done
         if (done := already_published(txn)) is not None:
             return done
         refuse_other_head(txn)

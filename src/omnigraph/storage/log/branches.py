@@ -90,6 +90,16 @@ class Branches:
             raise BranchNotFoundError(branch, "create it, or list the branches that exist")
         return BranchHead(ref, entry)
 
+    def ended(self, branch: str) -> BranchHead | None:
+        """The last commit of a branch that was deleted, and whose name nobody took since: logs outlive branches."""
+        life = next(reversed(self._lives_of(branch)), None)
+        ref = None if life is None or life.is_path else self._lives.read(life.name, life.number)
+        newest = None if ref is None else self._log.newest(ref)
+        if ref is None or not isinstance(newest, Tombstone):
+            return None
+        last = self._log.entry(ref.branch_id, newest.version - 1)
+        return BranchHead(ref, last) if isinstance(last, LogEntry) else None
+
     def names(self) -> list[str]:
         """Sorted. One listing; only an interrupted deletion costs a look into its log."""
         return sorted([MAIN, *(life.name for life in self._live(self._lives.listed()))])
@@ -277,11 +287,14 @@ class Branches:
 
     def earlier_use(self, name: str, key: KeyUse | None) -> KeyUse | None:
         """What this key did to the lives of a name before, if it did: for a request that can't be carried out now."""
+        return None if key is None else self._keys.earlier_use(self._lives_of(name), key)
+
+    def _lives_of(self, name: str) -> list[Life]:
+        """All lives of a name; none of one that no branch can have."""
         try:
-            lives = [] if key is None else self._lives.of(checked_branch_name(name))
+            return self._lives.of(checked_branch_name(name))
         except BadRequestError:
-            return None
-        return self._keys.earlier_use(lives, key)
+            return []
 
     def _delete(self, name: str, actor: str | None, key: KeyUse | None) -> KeyUse | None:
         ref = self.head(name).ref
