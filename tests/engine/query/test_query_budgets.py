@@ -40,7 +40,10 @@ from tests.engine.query_graphs import build_indexes, edge, node
 
 DOCS, TEXT_BYTES = 40, 50_000
 SCHEMA = """
-node Doc { slug: String @key  n: I32  text: String? @index  plain: String?  tags: [String]?  vec: Vector(64)? @index }
+node Doc {
+  slug: String @key  n: I32  large: I64
+  text: String? @index  plain: String?  tags: [String]?  vec: Vector(64)? @index
+}
 edge Next: Doc -> Doc { w: I32? }
 """
 LONGEST_GAP = 0.1
@@ -57,6 +60,7 @@ CASES: dict[str, str] = {
     "two properties, part": PAIRS % "$a.text contains $b.plain",
     "two properties, beginning": PAIRS % "$a.text starts_with $b.plain",
     "two properties, member": PAIRS % "$a.tags contains $b.slug",
+    "two properties, long member": PAIRS % "$a.tags contains $b.text",
     "a constant contains": "match { $a: Doc  $a.text contains $words } return { count($a) as c }",
     "text": "match { $a: Doc } return { $a.text as t, $a.plain as p }",
     "text for every pair": "match { $a: Doc  $b: Doc } return { $a.text as t, $words as w }",
@@ -69,6 +73,9 @@ CASES: dict[str, str] = {
     "groups of lists": "match { $a: Doc } return { $a.tags as t, count($a) as c }",
     "extremes": "match { $a: Doc  $b: Doc } return { $a.n as n, min($b.text) as s, max($b.text) as l }",
     "sums": "match { $a: Doc  $b: Doc } return { $a.text as t, sum($b.n) as s, avg($b.n) as m }",
+    "sums of large numbers": "match { $a: Doc  $b: Doc  $c: Doc } return { sum($a.large) as s, avg($b.large) as m }",
+    "groups of large numbers": "match { $a: Doc  $b: Doc  $c: Doc  $d: Doc  $d.n < 9 } "
+    "return { $a.n as n, $b.n as m, $d.n as o, avg($c.large) as s }",
     "order": "match { $a: Doc  $b: Doc } return { $a.text as t } order { $a.text desc, $b.plain } limit 2000",
     "search": "match { $a: Doc  search($a.text, $words) } return { $a.text as t }",
     "match_text": "match { $a: Doc  match_text($a.plain, $words) } return { $a.text as t }",
@@ -107,6 +114,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
             "Doc",
             f"d{i:03d}",
             n=i,
+            large=(-1) ** i * 9 * 10**18,
             text=text(),
             plain=text()[: TEXT_BYTES // 2],
             tags=[f"d{i:03d}", *chance.choices(vocabulary, k=2_000)],
@@ -271,6 +279,28 @@ def test_an_answer_keeps_to_both_in_every_format(graph: Graph, renderer: str) ->
     assert_ends_soon(lambda: longest_gap(graph, "numbers", RENDERERS[renderer]))
     for name in ("numbers", "text for every pair"):
         assert_keeps_memory(lambda name=name: memory_used(graph, name, RENDERERS[renderer]))
+
+
+class Counting(Cancellation):
+    """Counts how often a query asks whether to go on."""
+
+    asked = 0
+
+    def check(self) -> None:
+        self.asked += 1
+        super().check()
+
+
+def test_a_long_list_is_had_once_for_all_rows(graph: Graph) -> None:
+    """Too long to be pushed into the scan, and the longer it is, the fewer rows would be tested at a time."""
+    counts = []
+    for size in (10_001, 80_000):
+        text = f"query q() {{ match {{ $a: Doc  {list(range(size))} contains $a.n }} return {{ count($a) as c }} }}"
+        counting = Counting()
+        options = ReadOptions(cancellation=counting, returns_at_once=False)
+        assert graph.query(text, options=options).rows() == [{"c": DOCS}]
+        counts.append(counting.asked)
+    assert counts[0] == counts[1]
 
 
 MILLION = "x" * 1_000_000

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -170,3 +171,15 @@ def test_arithmetic_is_that_of_whole_numbers(rows: list[tuple[int, int, int]]) -
             readable(left)
     else:
         assert readable(left) is left
+
+
+def test_the_average_of_large_floats_is_within_them(tmp_path: Path) -> None:
+    """Their sum is not: no float holds it."""
+    rows = [{"slug": f"{n}", "team": "abb"[n], "f": f} for n, f in enumerate([1.7e308, 1.7e308, -1.7e308])]
+    rows += [{"slug": "x", "team": "c", "f": 1.7e308}, {"slug": "y", "team": "c", "f": 1.7e308}]
+    with Graph.init(tmp_path / "g", "node N { slug: String @key  team: String  f: F64 }") as graph:
+        graph.load(rows, type="N", mode="append")
+        by_team = "query q() { match { $n: N } return { $n.team as t, avg($n.f) as m } order { t } }"
+        assert [row["m"] for row in graph.query(by_team).rows()] == [1.7e308, 0.0, 1.7e308]
+        (whole,) = graph.query("query q() { match { $n: N } return { avg($n.f) as m } }").rows()
+        assert whole["m"] == pytest.approx(1.7e308 / 5 * 3)

@@ -62,11 +62,14 @@ class ReadRun:
             yield from self._table(root).to_batches()
             return
         needed = {name for column in root.columns for name in ir.variables_of(column.value)}
+        budget = self._context.budget
         for rows in self._pieces(root.input, needed):
+            budget.hold(rows.nbytes)
             with self._context.profiler.operator(root, label(root)) as entry:
                 for batch in projected(root, self.schema, rows, self._context):
                     entry.rows += len(batch)
                     yield batch
+            budget.release(rows.nbytes)
 
     # ---- aggregate rows ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ exactly, in whatever order they come.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,11 @@ _LARGEST_CODE = 2**62
 # Distinct values are copied into a dictionary, beside the hash table that finds them; lists are made into texts.
 _ENCODED_COPIES = 3
 _SHOWN_COPIES = 16
+
+# Values, weights, their products and a part of each; and what an integer of Python takes with its place in a list.
+_ADDED_COPIES = 4
+_INTEGER_BYTES = 64
+_ADDED_AT_ONCE = 1 << 16
 
 _LARGEST = 2**63 - 1
 _EXACT_IN_FLOAT = 2**53
@@ -151,10 +157,18 @@ def _aggregate(
     empty = counts == 0
     averages = plan.function is AggregateFunction.AVG
     if pa.types.is_integer(argument.values.type):
-        sums = _exact_sums(argument, groups, size, rows.weights)
-        return pa.array(_divided(sums, counts) if averages else _fitting(sums, plan), mask=empty)
+        sums = _exact_sums(argument, groups, size, rows.weights, context.budget)
+        exact = _divided(sums, counts, context.budget) if averages else _fitting(sums, plan, context.budget)
+        return pa.array(exact, mask=empty)
+    context.budget.step(_ADDED_COPIES * 8 * len(argument.positions))
     floats = _summed(argument, groups, size, rows.weights)
-    return pa.array(floats / np.where(empty, 1, counts) if averages else floats, mask=empty)
+    if averages:
+        divisors = np.where(empty, 1, counts)
+        floats = floats / divisors
+        if not np.isfinite(floats).all():  # a sum may be too large for a float, its mean never is
+            parts = _summed(argument, groups, size, rows.weights, divisors[groups.of_row])
+            floats = np.where(np.isfinite(floats), floats, parts)
+    return pa.array(floats, mask=empty)
 
 
 def _argument(value: ir.Value, rows: Bindings, context: ReadContext) -> _Argument:
@@ -177,16 +191,24 @@ def _counted(groups: Groups, size: int, weights: Counts | None, present: NDArray
     return readable(added_up(of_row, weights, size))
 
 
-def _summed(argument: _Argument, groups: Groups, size: int, weights: Counts | None) -> NDArray[np.float64]:
+def _summed(
+    argument: _Argument, groups: Groups, size: int, weights: Counts | None, divisors: Counts | None = None
+) -> NDArray[np.float64]:
+    """The sums of floats, or of the quotients by some divisors."""
     stored = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False).astype(np.float64)
     values = stored[argument.positions]
+    if divisors is not None:
+        values = values / divisors
     if weights is not None:
         values = values * readable(weights)
     return np.bincount(groups.of_row, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
-def _exact_sums(argument: _Argument, groups: Groups, size: int, weights: Counts | None) -> NDArray[Any]:
+def _exact_sums(
+    argument: _Argument, groups: Groups, size: int, weights: Counts | None, budget: MemoryBudget
+) -> NDArray[Any]:
     """The sums of integers, exactly: of 64 bits where all that is added fits, else of Python's own integers."""
+    budget.step(_ADDED_COPIES * 8 * len(argument.positions))
     values: NDArray[Any] = pc.fill_null(argument.values, 0).to_numpy(zero_copy_only=False)
     if not len(values):
         return np.zeros(size, np.int64)
@@ -199,28 +221,46 @@ def _exact_sums(argument: _Argument, groups: Groups, size: int, weights: Counts 
         weights = readable(weights)
         added = total(weights) if total(weights) >= 0 else _LARGEST
         if largest * int(weights.max(initial=0)) > _LARGEST:
-            return _added_one_by_one(groups.of_row, rows, weights, size)
+            return _added_one_by_one(groups.of_row, rows, weights, size, budget)
         rows = rows.astype(np.int64) * weights
     if largest * added < _EXACT_IN_FLOAT:
         return np.bincount(groups.of_row, weights=rows, minlength=size).astype(np.int64)
     low, high = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    np.add.at(low, groups.of_row, (rows & rows.dtype.type(_HALF)).astype(np.int64))
-    np.add.at(high, groups.of_row, (rows >> rows.dtype.type(_HALF_BITS)).astype(np.int64))
+    for part in _added_parts(len(rows), budget):
+        np.add.at(low, groups.of_row[part], (rows[part] & rows.dtype.type(_HALF)).astype(np.int64))
+        np.add.at(high, groups.of_row[part], (rows[part] >> rows.dtype.type(_HALF_BITS)).astype(np.int64))
     if largest * added <= _LARGEST:
         return (high << _HALF_BITS) + low
-    return np.array(
-        [(upper << _HALF_BITS) + lower for upper, lower in zip(high.tolist(), low.tolist(), strict=True)], object
-    )
+    sums = np.empty(size, object)
+    budget.step(_INTEGER_BYTES * size)
+    for part in _added_parts(size, budget):
+        sums[part] = [
+            (up << _HALF_BITS) + down for up, down in zip(high[part].tolist(), low[part].tolist(), strict=True)
+        ]
+    return sums
 
 
-def _added_one_by_one(of_row: Indices, values: NDArray[Any], weights: Counts, size: int) -> NDArray[Any]:
+def _added_one_by_one(
+    of_row: Indices, values: NDArray[Any], weights: Counts, size: int, budget: MemoryBudget
+) -> NDArray[Any]:
+    budget.step(_INTEGER_BYTES * size)
     sums = [0] * size
-    for group, value, weight in zip(of_row.tolist(), values.tolist(), weights.tolist(), strict=True):
-        sums[group] += value * weight
+    for part in _added_parts(len(of_row), budget):
+        for group, value, weight in zip(
+            of_row[part].tolist(), values[part].tolist(), weights[part].tolist(), strict=True
+        ):
+            sums[group] += value * weight
     return np.array(sums, object)
 
 
-def _divided(sums: NDArray[Any], counts: Counts) -> NDArray[np.float64]:
+def _added_parts(length: int, budget: MemoryBudget) -> Iterator[slice]:
+    """Parts of rows or groups that are added up in an instant."""
+    for start in range(0, length, _ADDED_AT_ONCE):
+        budget.check()
+        yield slice(start, start + _ADDED_AT_ONCE)
+
+
+def _divided(sums: NDArray[Any], counts: Counts, budget: MemoryBudget) -> NDArray[np.float64]:
     """The quotients, each rounded once, as Python divides integers; floats do so where both of them are exact."""
     divisors = np.where(counts == 0, 1, counts)
     if sums.dtype == np.int64 and len(sums):
@@ -228,15 +268,19 @@ def _divided(sums: NDArray[Any], counts: Counts) -> NDArray[np.float64]:
         if largest < _EXACT_IN_FLOAT:
             exact: NDArray[np.float64] = sums / divisors
             return exact
-    quotients = (total / count for total, count in zip(sums.tolist(), divisors.tolist(), strict=True))
-    return np.fromiter(quotients, np.float64, len(sums))
+    quotients = np.empty(len(sums), np.float64)
+    for part in _added_parts(len(sums), budget):
+        quotients[part] = [
+            each / count for each, count in zip(sums[part].tolist(), divisors[part].tolist(), strict=True)
+        ]
+    return quotients
 
 
-def _fitting(sums: NDArray[Any], plan: ir.AggregateValue) -> NDArray[np.int64]:
+def _fitting(sums: NDArray[Any], plan: ir.AggregateValue, budget: MemoryBudget) -> NDArray[np.int64]:
     """The sums as the 64-bit integers that `sum` gives. Raises `ResourceLimitError` for one that is larger."""
     if sums.dtype == np.int64:
         return sums
-    for found in sums.tolist():
+    for found in (each for part in _added_parts(len(sums), budget) for each in sums[part].tolist()):
         if not -_LARGEST - 1 <= found <= _LARGEST:
             prop = plan.argument
             of = f"{prop.owner.name}.{prop.prop.name}" if isinstance(prop, ir.PropertyValue) else "integers"

@@ -22,6 +22,8 @@ from omnigraph.language.query.lens import AllOf, RowFilter, sides
 
 # Rows of two columns that are compared between two looks at the clock: texts are compared one by one.
 _ROWS_PER_CHECK = 1 << 16
+# A list of constants, its items as Python values, and as values of the column's type.
+_LISTED_COPIES = 8
 
 
 def filtered(rows: Bindings, predicates: Sequence[ir.Predicate], context: ReadContext) -> Bindings:
@@ -68,6 +70,9 @@ def _compared(left: Evaluated, operator: ir.Operator, right: Evaluated, length: 
         return _tested(left, lambda values: compared_sides(values, operator, right, len(values)), budget)
     if isinstance(right, Located) and not isinstance(left, Located):
         beside = pa.repeat(left, 1).nbytes
+        if operator is ir.Operator.MEMBER:
+            budget.step(_LISTED_COPIES * beside)
+            beside = 0  # a list is had once for all rows
         return _tested(right, lambda values: compared_sides(left, operator, values, len(values)), budget, beside)
     assert not isinstance(left, Located)
     assert not isinstance(right, Located)

@@ -150,8 +150,12 @@ def _integer_with_float(left: NDArray[Any], right: NDArray[np.float64]) -> NDArr
 
 def _member(lists: pa.Array, items: pa.Array) -> Mask:
     """Whether each list holds the item beside it."""
-    parents = pc.list_parent_indices(lists)
-    return _marked(len(lists), parents, compared(pc.list_flatten(lists), Operator.EQUAL, items.take(parents)))
+    parents, held = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    if pa.types.is_string(held.type) or pa.types.is_large_string(held.type):
+        # Texts are compared by number: a long one is not copied for every item of its list.
+        known = items.drop_null().unique()
+        held, items = (pc.index_in(side, value_set=known.cast(side.type)) for side in (held, items))
+    return _marked(len(lists), parents, compared(held, Operator.EQUAL, items.take(parents)))
 
 
 def _marked(length: int, parents: pa.Array, equal: Mask) -> Mask:

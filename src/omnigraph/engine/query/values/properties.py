@@ -50,13 +50,10 @@ class Located:
 
     def in_parts(self, budget: MemoryBudget) -> pa.ChunkedArray:
         """One value per row, in as many chunks as texts beyond 2 GiB need."""
-        parts: list[pa.Array] = []
-        nbytes = 0
-        for part in gathering_parts([self], len(self.positions), budget):
-            parts.append(self.part(part).gathered())
-            nbytes += parts[-1].nbytes
-            budget.step(nbytes)
-        return pa.chunked_array(parts, self.values.type)
+        with _Gathered(budget) as parts:
+            for part in gathering_parts([self], len(self.positions), budget, kept=True):
+                parts.add(self.part(part).gathered())
+        return pa.chunked_array(parts.arrays, self.values.type)
 
     def condensed(self, budget: MemoryBudget) -> Located:
         """The same rows over no more values than there are rows."""
@@ -69,12 +66,19 @@ class Located:
 
 
 def gathering_parts(
-    columns: Sequence[Located], length: int, budget: MemoryBudget, *, most_rows: int = 1 << 16, beside: int = 0
+    columns: Sequence[Located],
+    length: int,
+    budget: MemoryBudget,
+    *,
+    most_rows: int = 1 << 16,
+    beside: int = 0,
+    kept: bool = False,
 ) -> Iterator[slice]:
     """Parts of some rows, at least one, whose values can be gathered within the budget, which is asked for each.
 
     Several rows may share a large value, so what is gathered can be any number of times larger than what was read.
-    `beside` is what a row needs besides these columns.
+    `beside` is what a row needs besides these columns. With `kept`, earlier parts count against the budget, so that
+    later ones are smaller.
     """
     sizes = [value_bytes(column.values) for column in columns]
 
@@ -84,7 +88,7 @@ def gathering_parts(
             nbytes += size if isinstance(size, int) else size[column.positions[rows]]
         return nbytes
 
-    yield from _fitting_parts(needed, length, budget, most_rows)
+    yield from _fitting_parts(needed, length, budget, most_rows, kept=kept)
 
 
 def reordered(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
@@ -94,27 +98,48 @@ def reordered(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> p
     sizes = np.concatenate(
         [np.zeros(0, np.int64), *(np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks)]
     )
-    parts: list[pa.Array] = []
-    for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16):
-        chosen = rows[part]
-        chunk_of = np.searchsorted(starts, chosen, side="right") - 1
-        pieces = [
-            chunks[chunk].take(pa.array(chosen[chunk_of == chunk] - starts[chunk])) for chunk in distinct(chunk_of)
-        ]
-        order = np.empty(len(chosen), np.int64)
-        order[np.argsort(chunk_of, kind="stable")] = np.arange(len(chosen))
-        if pieces:
-            parts.append(pa.concat_arrays(pieces).take(pa.array(order)))
-            budget.step(sum(part.nbytes for part in parts))
-    return pa.chunked_array(parts, column.type)
+    with _Gathered(budget) as parts:
+        for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16, kept=True):
+            chosen = rows[part]
+            chunk_of = np.searchsorted(starts, chosen, side="right") - 1
+            pieces = [
+                chunks[chunk].take(pa.array(chosen[chunk_of == chunk] - starts[chunk])) for chunk in distinct(chunk_of)
+            ]
+            order = np.empty(len(chosen), np.int64)
+            order[np.argsort(chunk_of, kind="stable")] = np.arange(len(chosen))
+            if pieces:
+                parts.add(pa.concat_arrays(pieces).take(pa.array(order)))
+    return pa.chunked_array(parts.arrays, column.type)
+
+
+class _Gathered:
+    """Parts of a column. They count against the budget while more are gathered; then their owner counts them."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self.arrays: list[pa.Array] = []
+        self._budget = budget
+        self._held = 0
+
+    def __enter__(self) -> _Gathered:
+        return self
+
+    def add(self, array: pa.Array) -> None:
+        self._budget.hold(array.nbytes)
+        self._held += array.nbytes
+        self.arrays.append(array)
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.release(self._held)
 
 
 def _fitting_parts(
-    needed: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int
+    needed: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int, *, kept: bool
 ) -> Iterator[slice]:
     most = min(_GATHERED_BYTES, budget.room // _COPIES)
     start = 0
     while True:
+        if kept:
+            most = min(most, budget.room // _COPIES)
         ends = np.cumsum(needed(slice(start, min(length, start + most_rows))))
         count = max(1, int(np.searchsorted(ends, most, side="right")))
         budget.step(_COPIES * int(ends[min(count, len(ends)) - 1]) if len(ends) else 0)
