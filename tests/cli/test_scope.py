@@ -46,6 +46,35 @@ def test_refusals(arguments: list[str], message: str, cli: Cli) -> None:
     assert message in refused.err
 
 
+@pytest.mark.parametrize("address", [["--store", "g"], ["--profile", "here"], ["--graph", "x"]])
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        (["lint", "--query", "q.gq", "--schema", "s.pg"], "--schema"),
+        (["lint", "--schema", "s.pg"], "--schema"),
+        (["schema", "plan", "--schema", "s.pg", "--from", "s.pg"], "--from"),
+    ],
+)
+def test_no_graph_is_addressed_beside_a_file_in_its_place(
+    address: list[str], command: list[str], flag: str, cli: Cli, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(PROFILES)
+    monkeypatch.setenv("OMNIGRAPH_PROFILE", "here")
+    assert cli(*command).code == 0
+    refused = cli(*command, *address)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{address[0]} and {flag} are mutually exclusive" in refused.err
+
+
+def test_a_server_or_a_cluster_is_not_addressed_beside_a_file(cli: Cli) -> None:
+    served = cli(
+        "schema", "plan", "--schema", "s.pg", "--from", "s.pg", "--server", "http://127.0.0.1:9", "--graph", "g"
+    )
+    assert (served.code, "--server and --from are mutually exclusive" in served.err) == (2, True)
+    clustered = cli("lint", "--query", "q.gq", "--schema", "s.pg", "--cluster", ".", "--graph", "g")
+    assert (clustered.code, "--cluster and --schema are mutually exclusive" in clustered.err) == (2, True)
+
+
 PROFILES = """
 servers: {prod: {url: "http://127.0.0.1:9/"}}
 clusters: {box: {root: s3://bucket/box}}

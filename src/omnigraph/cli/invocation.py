@@ -30,7 +30,7 @@ from omnigraph.cli.scope import (
     storage_uri,
 )
 from omnigraph.cli.served import open_served, require_graph
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.source import LONE_SURROGATE
 
@@ -83,6 +83,12 @@ class Invocation:
         if not isinstance(target, StoreScope):
             raise storage_needed(f"this use of `{self.path}`")
         return target
+
+    def instead_of_graph(self, flag: str, file: object, uri: str | None) -> None:
+        """Refuse the address of a graph beside a file that takes its place. A profile of the environment is ignored."""
+        addressed = [("URI", uri), *((f"--{name}", value) for name, value in self.flags.addressing())]
+        for address in addressed:
+            at_most_one(address, (flag, file))
 
     def new_storage(self, uri: str | None = None) -> str:
         """Where a graph is to be made, which no profile says: one that is there already would be meant."""
