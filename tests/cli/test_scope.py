@@ -20,6 +20,13 @@ def test_nothing_addressed_lists_the_ways(cli: Cli) -> None:
         assert way in refused.err
 
 
+@pytest.mark.parametrize("command", [["query"], ["query", "-e", "q"], ["mutate", "-e", "q"]])
+def test_a_bare_word_that_was_read_as_the_name_of_a_query_is_told(command: list[str], cli: Cli) -> None:
+    refused = cli(*command, "gg")
+    told = "no graph addressed ('gg' was read as the name of a query; a graph of that name is --store gg, or ./gg)"
+    assert (refused.code, told in refused.err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

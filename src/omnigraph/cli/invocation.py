@@ -43,11 +43,13 @@ if TYPE_CHECKING:
 class Invocation:
     path: str
     flags: GlobalFlags = field(default_factory=GlobalFlags)
+    query_name: str | None = None
+    """An argument that was read as the name of a query, and not as a graph."""
 
     @classmethod
-    def of(cls, ctx: typer.Context) -> Invocation:
+    def of(cls, ctx: typer.Context, query_name: str | None = None) -> Invocation:
         flags = ctx.find_object(GlobalFlags)
-        return cls(path_of(ctx), flags or GlobalFlags())
+        return cls(path_of(ctx), flags or GlobalFlags(), query_name)
 
     @cached_property
     def config(self) -> OperatorConfig:
@@ -106,7 +108,7 @@ class Invocation:
 
     def cluster(self) -> ClusterScope:
         """The cluster this command line addresses, with the graph of it that was named."""
-        return resolve_cluster(self._request(None), self.config)
+        return resolve_cluster(self._request(None), self.config, or_server="server" in RULES[self.path].flags)
 
     def server_of_queries(self) -> ServerScope | None:
         """The server whose stored queries are meant, with a graph on it; None where a cluster is."""
@@ -140,7 +142,7 @@ class Invocation:
         return target, open_graph(target)
 
     def _request(self, uri: str | None) -> Request:
-        return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri)
+        return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri, self.query_name)
 
     def echo(self, target: Target) -> None:
         """Say where a write goes, before it goes there."""
