@@ -373,3 +373,7 @@ def test_an_export_as_files(format: str, cli: Cli, g: str) -> None:
     assert Path(f"files/node.Person.{format}").exists()
     assert cli("export", g, "--format", format).code == 2
     assert cli("export", g, "--out", "files").code == 2
+    empty = cli("export", g, "--format", format, "--out", "")
+    assert (empty.code, "--out is empty" in empty.err) == (2, True)
+    assert cli("export", g, "--format", format, "--out", "refused", "--type", "Persn").code == 1
+    assert not Path("refused").exists()
