@@ -218,11 +218,13 @@ def test_a_payload_that_is_gone_breaks_its_query_alone(cli: Cli, box: Cluster) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["list"], "`queries list` needs a cluster"),
+        (["list"], "`queries list` needs a cluster or a server; give --cluster <dir|uri>, --server <name|url>, or"),
+        (["validate"], "`queries validate` needs a cluster; give --cluster <dir|uri>, or a --profile"),
         (["list", "--profile", "here"], "`queries list` needs a cluster"),
         (["list", "--cluster", "box", "--graph", "nope"], "is not applied in cluster"),
         (["validate", "--cluster", "box", "--graph", "nope"], "is not applied in cluster"),
         (["list", "--store", "g"], "`queries list` is a cluster control command; --store"),
+        (["list", "--store", "g"], "Give --cluster <dir|uri> or --server <name|url>."),
         (["validate", "--server", "s"], "Give --cluster <dir|uri>."),
     ],
 )

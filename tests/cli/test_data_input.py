@@ -256,7 +256,7 @@ def test_an_export_replaces_files_only_when_it_is_told_to(cli: Cli, g: str) -> N
     kept.write_text("mine")
     refused = cli(*export)
     assert (refused.code, kept.read_text()) == (1, "mine")
-    assert "exists already; export into another directory, or replace it with --force" in refused.err
+    assert "exists already; export into another directory, or replace it (force=True, --force)" in refused.err
     assert cli(*export, "--force").code == 0
     assert kept.read_text().startswith("id,")
     assert sorted(path.name for path in Path("out").iterdir() if path.name.startswith(".")) == []

@@ -96,7 +96,6 @@ def test_missing_vectors_are_filled(cli: Cli, place: Path) -> None:
     [
         ((), "fill_missing", 4, 2, 0),
         (("--type", "Doc"), "fill_missing", 3, 2, 0),
-        (("--type", "Other"), "fill_missing", 1, 0, 0),
         (("--reembed-all",), "reembed_all", 4, 3, 0),
         (("--reembed-all", "--type", "Doc", "--select", "slug=b"), "reembed_all", 1, 1, 0),
         (("--select", "slug=b"), "reembed_selected", 1, 1, 0),
@@ -210,6 +209,9 @@ def test_unusable_manifests(cli: Cli, place: Path, content: str, message: str) -
         ((*FILES, "--clean", "--reembed-all"), 2, "mutually exclusive"),
         ((*FILES, "--select", "slug"), 1, "selector must be field=value or Type:field=value"),
         ((*FILES, "--select", "Doc: =x"), 1, "selector field cannot be empty"),
+        ((*FILES, "--type", "Doc", "--type", "Docs"), 1, "the embedding spec has no type 'Docs'; did you mean 'Doc'?"),
+        ((*FILES, "--select", "doc:slug=a"), 1, "the embedding spec has no type 'doc'; did you mean 'Doc'?"),
+        ((*FILES, "--clean", "--type", "Other"), 1, "the embedding spec has no type 'Other'\n"),
         ((*FILES[:1], "gone.jsonl", *FILES[2:]), 1, "seed input does not exist: gone.jsonl"),
         ((*FILES[:5], "gone.json"), 1, "embedding spec does not exist: gone.json"),
         (("--store", "x", *FILES), 1, "`embed` is a local command; --store"),

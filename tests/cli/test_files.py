@@ -214,6 +214,17 @@ def test_lint_fails_on_a_query_that_does_not_typecheck(write: Write, capsys: Cap
     ]
 
 
+def test_lint_shows_the_errors_of_two_queries_of_one_name_each_at_its_place(write: Write, capsys: Capture) -> None:
+    write("s.pg", SCHEMA)
+    write(
+        "q.gq", "query q() { match { $b: Boo } return { $b } }\nquery q() { match { $b: Book } return { $b.tytle } }\n"
+    )
+    assert run(["lint", "--query", "q.gq", "--schema", "s.pg"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("ERROR query `q`")]
+    assert ["$b: Boo }" in lines[heads[0] + 1], "$b.tytle" in lines[heads[1] + 1]] == [True, True]
+
+
 def test_lint_checks_a_schema_alone(write: Write, capsys: Capture) -> None:
     write("s.pg", SCHEMA)
     assert run(["lint", "--schema", "s.pg"]) == 0

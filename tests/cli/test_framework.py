@@ -89,11 +89,23 @@ def test_a_missing_value_is_wrong_usage(cli: Cli) -> None:
         (
             ["optimize", "--server", "s"],
             "--server",
-            ["`optimize` is a direct (storage-native) command", "a storage URI", "--cluster <dir> --graph <id>"],
+            [
+                "`optimize` is a direct (storage-native) command",
+                "Give a storage URI with --store <uri>, or --cluster <dir> --graph <id>.",
+            ],
         ),
-        (["lint", "--query", "q.gq", "--as", "me"], "--as", ["`lint` is a direct", "a storage URI"]),
+        (
+            ["lint", "--query", "q.gq", "--as", "me"],
+            "--as",
+            ["`lint` is a direct", "URI with --store <uri>."],
+        ),
         (["schema", "plan", "--schema", "s.pg", "--as", "x"], "--as", ["`schema plan` is a data command"]),
-        (["init", "--schema", "s.pg", "--graph", "x"], "--graph", ["`init` is a direct", "a storage URI"]),
+        (
+            ["init", "--schema", "s.pg", "--graph", "x"],
+            "--graph",
+            ["`init` is a direct", "a storage URI with --store <uri>."],
+        ),
+        (["pipeline", "run", "f", "--server", "x"], "--server", ["`pipeline` is a direct", "with --store <uri>."]),
         (["version", "--profile", "p"], "--profile", ["`version` is a local command", "does not address a graph"]),
         (["profile", "list", "--store", "p"], "--store", ["`profile` is a local command", "does not address a graph"]),
         (["fmt", ".", "--graph", "p"], "--graph", ["`fmt` is a local command"]),

@@ -159,6 +159,43 @@ def test_branches_are_listed_with_their_heads_and_how_far_they_are(cli: Cli, rev
     assert cli("branch", "list", "--store", review).lines == ["deeper", "main", "review"]
 
 
+def test_a_branch_that_main_took_in_by_way_of_another_is_not_ahead(cli: Cli, review: str) -> None:
+    def far(name: str) -> tuple[int, int]:
+        heads = cli("branch", "list", "--store", review, "--verbose", "--json").json["heads"]
+        return next((head["ahead"], head["behind"]) for head in heads if head["name"] == name)
+
+    cli("branch", "create", "child", "--from", "review", "--store", review)
+    cli("branch", "create", "aside", "--store", review)
+    mutate(cli, review, "add", {"name": "Di"}, "child")
+    mutate(cli, review, "add", {"name": "Flo"}, "aside")
+    for source in ("child", "aside"):
+        assert cli("branch", "merge", source, "--into", "review", "--store", review).code == 0
+    assert (far("child"), far("aside")) == ((2, 0), (1, 0))
+    assert cli("branch", "merge", "review", "--store", review).code == 0
+    for name in ("child", "aside"):
+        preview = cli("branch", "merge", name, "--store", review, "--preview", "--json").json
+        assert (preview["outcome"], far(name)) == ("already_up_to_date", (0, 1))
+    mutate(cli, review, "add", {"name": "Gus"}, "child")
+    assert far("child") == (1, 1)
+
+
+def test_a_branch_that_took_in_main_by_way_of_another_is_not_behind(cli: Cli, review: str) -> None:
+    def behind() -> int:
+        heads = cli("branch", "list", "--store", review, "--verbose", "--json").json["heads"]
+        return int(next(head["behind"] for head in heads if head["name"] == "review"))
+
+    mutate(cli, review, "add", {"name": "Di"})
+    cli("branch", "create", "later", "--store", review)
+    mutate(cli, review, "add", {"name": "Ed"}, "later")
+    mutate(cli, review, "add", {"name": "Flo"})
+    assert behind() == 2
+    assert cli("branch", "merge", "later", "--into", "review", "--store", review).code == 0
+    assert behind() == 1
+    assert cli("branch", "merge", "main", "--into", "later", "--store", review).code == 0
+    assert cli("branch", "merge", "later", "--into", "review", "--store", review).code == 0
+    assert behind() == 0
+
+
 def test_a_merge_is_drawn(cli: Cli, review: str) -> None:
     mutate(cli, review, "add", {"name": "Di"})
     cli("branch", "merge", "review", "--uri", review)
@@ -336,3 +373,7 @@ def test_an_export_as_files(format: str, cli: Cli, g: str) -> None:
     assert Path(f"files/node.Person.{format}").exists()
     assert cli("export", g, "--format", format).code == 2
     assert cli("export", g, "--out", "files").code == 2
+    empty = cli("export", g, "--format", format, "--out", "")
+    assert (empty.code, "--out is empty" in empty.err) == (2, True)
+    assert cli("export", g, "--format", format, "--out", "refused", "--type", "Persn").code == 1
+    assert not Path("refused").exists()

@@ -220,6 +220,19 @@ def test_a_graph_is_named_with_store_and_as_an_argument_by_old_scripts(command: 
     assert "\n  URI " not in shown
 
 
+def test_a_pipeline_takes_its_graph_as_an_argument_from_old_scripts(cli: Cli, g: str) -> None:
+    Path("p.yaml").write_text(
+        "{version: 1, sources: {r: {format: csv, path: d.csv}}, nodes: {Nobody: {from: r, select: {name: a}}}}"
+    )
+    for work in ("validate", "explain"):
+        told = cli("pipeline", work, "p.yaml", "--store", g)
+        assert (told.code, "Nobody" in told.err) == (1, True), "mappings are checked against the schema of the graph"
+        assert cli("pipeline", work, "p.yaml", g) == told
+    for work in ("run", "validate", "explain"):
+        both = cli("pipeline", work, "p.yaml", g, "--store", g)
+        assert (both.code, "URI and --store are mutually exclusive" in both.err) == (2, True)
+
+
 def test_a_name_and_a_graph_are_told_apart(cli: Cli, g: str) -> None:
     told = cli(*people(g))
     assert cli("query", "people", g, "--query", "q.gq") == cli("query", g, "people", "--query", "q.gq") == told

@@ -20,6 +20,13 @@ def test_nothing_addressed_lists_the_ways(cli: Cli) -> None:
         assert way in refused.err
 
 
+@pytest.mark.parametrize("command", [["query"], ["query", "-e", "q"], ["mutate", "-e", "q"]])
+def test_a_bare_word_that_was_read_as_the_name_of_a_query_is_told(command: list[str], cli: Cli) -> None:
+    refused = cli(*command, "gg")
+    told = "no graph addressed ('gg' was read as the name of a query; a graph of that name is --store gg, or ./gg)"
+    assert (refused.code, told in refused.err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -44,6 +51,35 @@ def test_refusals(arguments: list[str], message: str, cli: Cli) -> None:
     refused = cli(*arguments)
     assert (refused.code, refused.out) == (1, "")
     assert message in refused.err
+
+
+@pytest.mark.parametrize("address", [["--store", "g"], ["--profile", "here"], ["--graph", "x"]])
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        (["lint", "--query", "q.gq", "--schema", "s.pg"], "--schema"),
+        (["lint", "--schema", "s.pg"], "--schema"),
+        (["schema", "plan", "--schema", "s.pg", "--from", "s.pg"], "--from"),
+    ],
+)
+def test_no_graph_is_addressed_beside_a_file_in_its_place(
+    address: list[str], command: list[str], flag: str, cli: Cli, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config(PROFILES)
+    monkeypatch.setenv("OMNIGRAPH_PROFILE", "here")
+    assert cli(*command).code == 0
+    refused = cli(*command, *address)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{address[0]} and {flag} are mutually exclusive" in refused.err
+
+
+def test_a_server_or_a_cluster_is_not_addressed_beside_a_file(cli: Cli) -> None:
+    served = cli(
+        "schema", "plan", "--schema", "s.pg", "--from", "s.pg", "--server", "http://127.0.0.1:9", "--graph", "g"
+    )
+    assert (served.code, "--server and --from are mutually exclusive" in served.err) == (2, True)
+    clustered = cli("lint", "--query", "q.gq", "--schema", "s.pg", "--cluster", ".", "--graph", "g")
+    assert (clustered.code, "--cluster and --schema are mutually exclusive" in clustered.err) == (2, True)
 
 
 PROFILES = """
@@ -80,7 +116,10 @@ profiles:
         (["graphs", "list"], "needs a server scope"),
         (["export", "--format", "parquet", "--out", "x", "--profile", "there"], "needs direct storage access"),
         (["load", "--data", "d.csv", "--type", "Person", "--mode", "append", "--profile", "there"], "can't reach"),
-        (["load", "--data", "d.orc", "--type", "Person", "--mode", "append", "--profile", "there"], "needs direct"),
+        (
+            ["load", "--data", "d.orc", "--type", "Person", "--mode", "append", "--profile", "there"],
+            "a server takes one file",
+        ),
         (["load", "--data", "d.jsonl", "--mode", "append", "--profile", "there", "--as", "x"], "on a served write"),
         (["mutate", "x", "--profile", "there", "--as", "x"], "--as is not allowed on a served write"),
         (["query", "x", "--profile", "here"], "by-name invocation needs a server"),

@@ -164,7 +164,7 @@ def test_queries_are_offered_by_name(graph: omnigraph.Graph, tmp_path: Path) -> 
         offering.invoke("all", if_commit=done.commit.id)  # type: ignore[union-attr]
 
 
-def test_results_are_shown_in_a_line_or_a_few(graph: omnigraph.Graph) -> None:
+def test_results_are_shown_in_a_line_or_a_few(graph: omnigraph.Graph, tmp_path: Path) -> None:
     """What a person sees of them, and no member that is long or says nothing."""
     graph.load([{"isbn": "3"}], type="Book", mode="append", actor="ada")
     work = graph.branch("work", create=True)
@@ -176,7 +176,7 @@ def test_results_are_shown_in_a_line_or_a_few(graph: omnigraph.Graph) -> None:
         graph.schema.plan(SCHEMA + "node A { b: String }"), graph.schema.apply(SCHEMA), work.merge_into(),
         graph.maintenance.optimize(), graph.maintenance.cleanup(keep_versions=9, dry_run=True),
         graph.maintenance.verify(), graph.maintenance.repair(), graph.maintenance.maintain(),
-        graph.changes.poll(start="beginning"), graph.stored_queries(),
+        graph.changes.poll(start="beginning"), graph.stored_queries(), graph.profile(q.all),
         graph.load([{"isbn": "4"}], type="Book", mode="append"),
     ]  # fmt: skip
     for each in shown:
@@ -190,6 +190,9 @@ def test_results_are_shown_in_a_line_or_a_few(graph: omnigraph.Graph) -> None:
     assert repr(commit) == f"<commit {commit.id}, version 5 of work by ada, {commit.created:%Y-%m-%d %H:%M:%S}Z>"
     assert repr(shown[-1]).startswith("<loaded 1 Book into 'main' by append, commit ")
     assert repr(graph.maintenance.verify()).endswith(": clean>")
+    assert repr(graph.changes.page(commit.id)) == f"<1 change of commit {commit.id}, the last page>"
+    [exported, *_] = graph.export_files(tmp_path / "out", format="csv", types=["Book"])
+    assert repr(exported) == f"<4 rows of node:Book in {tmp_path}/out/node.Book.csv>"
 
 
 def test_the_package_runs_as_the_command_line() -> None:
@@ -263,6 +266,7 @@ def test_everything_public_can_be_reached_and_says_what_it_is() -> None:
             assert found.__doc__, f"{name} has no docstring"
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = omnigraph.nothing  # type: ignore[attr-defined]
+    assert {name for name in dir(omnigraph) if not name.startswith("__")} <= set(omnigraph.__all__)
 
 
 def test_query_handles_load_neither_arrow_nor_lance() -> None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.commits import moment
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.errors import BadRequestError
@@ -242,6 +243,10 @@ class CommitChangesPage(Struct, frozen=True, omit_defaults=True):
     next_page_token: str | None = None
 
     WIRE_NAME: ClassVar[str] = "CommitChangesOutput"
+
+    def __repr__(self) -> str:
+        state = "the last page" if self.next_page_token is None else "more to come"
+        return f"<{counted(len(self.changes), 'change')} of commit {self.cause.graph_commit_id}, {state}>"
 
     @property
     def block(self) -> ChangeBlock:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import Dates
 
 
@@ -33,3 +34,6 @@ class ExportedFile(Struct, frozen=True):
     type_key: str
     path: str
     rows: int
+
+    def __repr__(self) -> str:
+        return f"<{counted(self.rows, 'row')} of {self.type_key} in {self.path}>"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 from msgspec import Struct, structs
 
 from omnigraph.api.cell_text import counted
+from omnigraph.api.commits import shorten
 from omnigraph.errors import BadRequestError
 
 
@@ -116,13 +117,18 @@ class OperatorProfile(Struct, frozen=True):
     notes: tuple[str, ...]
     inputs: tuple[OperatorProfile, ...]
 
+    def __repr__(self) -> str:
+        return f"<profile of {shorten(self.operator, 60)}: {self._cost()}; lines() shows its operators>"
+
+    def _cost(self) -> str:
+        return f"{counted(self.rows, 'row')}, {self.milliseconds:.2f} ms, {counted(self.requests, 'request')}"
+
     def lines(self, depth: int = 0) -> Iterator[str]:
         """A readable tree, the last operator first."""
         waiting = [(self, depth)]
         while waiting:
             entry, depth = waiting.pop()
-            cost = f"{counted(entry.rows, 'row')}, {entry.milliseconds:.2f} ms, {counted(entry.requests, 'request')}"
-            yield f"{'  ' * depth}{entry.operator}  [{cost}]"
+            yield f"{'  ' * depth}{entry.operator}  [{entry._cost()}]"
             for note in entry.notes:
                 yield f"{'  ' * depth}    {note}"
             waiting += [(child, depth + 1) for child in reversed(entry.inputs)]

@@ -165,12 +165,12 @@ def _remedy(path: str, rule: Rule) -> str:
     if rule.capability is Capability.LOCAL:
         return f"`{label_of(path)}` does not address a graph."
     if rule.capability is Capability.CONTROL and "cluster" in rule.flags:
-        return "Give --cluster <dir|uri>."
+        return "Give --cluster <dir|uri>" + (" or --server <name|url>." if "server" in rule.flags else ".")
     if rule.capability is Capability.DIRECT:
         if path == "serve":
             return "Give a storage URI with --store, or a cluster with --cluster <dir|uri>."
         cluster = ", or --cluster <dir> --graph <id>" if "graph" in rule.flags and path != "lint" else ""
-        return f"Give a storage URI{cluster}."
+        return f"Give a storage URI with --store <uri>{cluster}."
     if path.startswith("cluster "):
         return "Give the directory of its configuration with --config <dir>."
     return ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.api import cluster as reports
 from omnigraph.api import wire
+from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.calendar import format_datetime
 
@@ -168,7 +169,7 @@ def unlocked(report: reports.ClusterUnlocked, lock: object) -> list[str]:
 def history(report: reports.ClusterHistory) -> list[str]:
     if not report.ok:
         return ["cluster history failed", *_findings(report.diagnostics)]
-    lines = [f"cluster history: {len(report.revisions)} revision(s)"]
+    lines = [f"cluster history: {counted(len(report.revisions), 'revision')}"]
     for revision in report.revisions:
         who = f" by {revision.actor}" if revision.actor is not None else ""
         what = f"{revision.operation or 'unknown'}{who}"

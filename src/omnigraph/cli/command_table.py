@@ -11,7 +11,7 @@ FAMILIES = {
     "pipeline": "Bulk data on Spark.",
     "cluster": "Describe a cluster in files, plan, apply. A new one begins with import.",
     "graphs": "The graphs of a server.",
-    "queries": "The stored queries of a cluster.",
+    "queries": "The stored queries of a cluster or a server.",
     "policy": "Check, test and explain the rules of a cluster.",
     "profile": "The scopes of the operator configuration.",
 }

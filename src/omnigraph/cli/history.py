@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.cell_text import one_line
@@ -67,7 +68,7 @@ def reachable(graph: GraphApi, branch: str, limit: int | None) -> list[Node]:
     return [_node(commit) for commit in _children_first(found)]
 
 
-def _parents(commit: CommitSummary) -> list[str]:
+def _parents(commit: CommitReceipt) -> list[str]:
     return [parent for parent in (commit.parent_commit_id, commit.merged_parent_commit_id) if parent is not None]
 
 
@@ -109,11 +110,12 @@ def branch_heads(graph: GraphApi, names: Sequence[str]) -> list[BranchHead]:
     """The newest commit of each branch, and how far its line is from main's."""
     from omnigraph.api.branches import BranchHead
 
-    main = _Line(graph, _MAIN)
+    lines = {name: _Line(graph, name) for name in names}
+    main = lines.get(_MAIN) or _Line(graph, _MAIN)
+    branched = {commit.id: commit for line in lines.values() for commit in line.own}
     heads = []
-    for name in names:
-        line = main if name == _MAIN else _Line(graph, name)
-        ahead, behind = (0, 0) if name == _MAIN else _distance(line, main)
+    for name, line in lines.items():
+        ahead, behind = (0, 0) if name == _MAIN else _distance(line, main, branched)
         tip = line[0]
         heads.append(BranchHead(name, tip.id, tip.graph_manifest_version, tip.actor_id, tip.created_at, ahead, behind))
     return heads
@@ -137,6 +139,11 @@ class _Line:
         self._rest = _line(graph.commits, branch, None)
         self._known: list[CommitReceipt] = []
 
+    @cached_property
+    def own(self) -> list[CommitReceipt]:
+        """The commits since it left main's line."""
+        return list(itertools.takewhile(lambda commit: commit.graph_branch is not None, self))
+
     def __getitem__(self, position: int) -> CommitReceipt:
         while len(self._known) <= position:
             self._known.append(next(self._rest))
@@ -150,17 +157,27 @@ class _Line:
                 return
 
 
-def _distance(branch: _Line, main: _Line) -> tuple[int, int]:
+def _distance(branch: _Line, main: _Line, branched: Mapping[str, CommitReceipt]) -> tuple[int, int]:
     """The commits since the branch left main's line, without those that a merge has taken over since."""
-    own = list(itertools.takewhile(lambda commit: commit.graph_branch is not None, branch))
-    fork = next((commit.id for commit in itertools.islice(branch, len(own), None)), None)
+    fork = next((commit.id for commit in itertools.islice(branch, len(branch.own), None)), None)
     since = list(itertools.takewhile(lambda commit: commit.id != fork, main))
-    return _until(own, {commit.merged_parent_commit_id for commit in since}), _until(
-        since, {commit.merged_parent_commit_id for commit in own}
-    )
+    return _until(branch.own, _merged(since, branched)), _until(since, _merged(branch.own, branched))
 
 
-def _until(line: Sequence[CommitReceipt], merged: Set[str | None]) -> int:
+def _merged(line: Sequence[CommitReceipt], branched: Mapping[str, CommitReceipt]) -> set[str]:
+    """What was merged into a line, also by way of another branch, down to where it left main's line."""
+    found: set[str] = set()
+    waiting = [commit.merged_parent_commit_id for commit in line if commit.merged_parent_commit_id is not None]
+    while waiting:
+        commit_id = waiting.pop()
+        if commit_id not in found:
+            found.add(commit_id)
+            # The commit is unknown where it is main's, or where its branch is deleted.
+            waiting += _parents(branched[commit_id]) if commit_id in branched else ()
+    return found
+
+
+def _until(line: Sequence[CommitReceipt], merged: Set[str]) -> int:
     """How many commits come before the first that was merged."""
     return next((n for n, commit in enumerate(line) if commit.id in merged), len(line))
 

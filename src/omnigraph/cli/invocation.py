@@ -30,7 +30,7 @@ from omnigraph.cli.scope import (
     storage_uri,
 )
 from omnigraph.cli.served import open_served, require_graph
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.source import LONE_SURROGATE
 
@@ -43,11 +43,13 @@ if TYPE_CHECKING:
 class Invocation:
     path: str
     flags: GlobalFlags = field(default_factory=GlobalFlags)
+    query_name: str | None = None
+    """An argument that was read as the name of a query, and not as a graph."""
 
     @classmethod
-    def of(cls, ctx: typer.Context) -> Invocation:
+    def of(cls, ctx: typer.Context, query_name: str | None = None) -> Invocation:
         flags = ctx.find_object(GlobalFlags)
-        return cls(path_of(ctx), flags or GlobalFlags())
+        return cls(path_of(ctx), flags or GlobalFlags(), query_name)
 
     @cached_property
     def config(self) -> OperatorConfig:
@@ -84,6 +86,12 @@ class Invocation:
             raise storage_needed(f"this use of `{self.path}`")
         return target
 
+    def instead_of_graph(self, flag: str, file: object, uri: str | None) -> None:
+        """Refuse the address of a graph beside a file that takes its place. A profile of the environment is ignored."""
+        addressed = [("URI", uri), *((f"--{name}", value) for name, value in self.flags.addressing())]
+        for address in addressed:
+            at_most_one(address, (flag, file))
+
     def new_storage(self, uri: str | None = None) -> str:
         """Where a graph is to be made, which no profile says: one that is there already would be meant."""
         if uri is not None and self.flags.store is not None:
@@ -100,7 +108,7 @@ class Invocation:
 
     def cluster(self) -> ClusterScope:
         """The cluster this command line addresses, with the graph of it that was named."""
-        return resolve_cluster(self._request(None), self.config)
+        return resolve_cluster(self._request(None), self.config, or_server="server" in RULES[self.path].flags)
 
     def server_of_queries(self) -> ServerScope | None:
         """The server whose stored queries are meant, with a graph on it; None where a cluster is."""
@@ -134,7 +142,7 @@ class Invocation:
         return target, open_graph(target)
 
     def _request(self, uri: str | None) -> Request:
-        return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri)
+        return Request(label_of(self.path), RULES[self.path].capability, self.flags, uri, self.query_name)
 
     def echo(self, target: Target) -> None:
         """Say where a write goes, before it goes there."""

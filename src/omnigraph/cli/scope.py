@@ -71,12 +71,14 @@ Target: TypeAlias = StoreScope | ServerScope
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one command line says about its graph: the command, its flags, and the URI it was given."""
+    """What one command line says about its graph: the command, its flags, the URI it was given, and the name of a query
+    that might have been meant as one."""
 
     label: str
     capability: Capability
     flags: GlobalFlags
     uri: str | None = None
+    query_name: str | None = None
 
 
 def resolve(request: Request, config: OperatorConfig) -> Scope:
@@ -97,8 +99,9 @@ def resolve(request: Request, config: OperatorConfig) -> Scope:
     return _configured(request, config)
 
 
-def resolve_cluster(request: Request, config: OperatorConfig) -> ClusterScope:
-    """The cluster that a command line means, which a flag or a profile names."""
+def resolve_cluster(request: Request, config: OperatorConfig, *, or_server: bool) -> ClusterScope:
+    """The cluster that a command line means, which a flag or a profile names. `or_server` says whether a server would
+    have done as well."""
     flags = request.flags
     if flags.cluster is not None:
         return ClusterScope(config.clusters.get(flags.cluster, flags.cluster), flags.graph)
@@ -110,7 +113,9 @@ def resolve_cluster(request: Request, config: OperatorConfig) -> ClusterScope:
         kind, target = profile.bindings[0]
         if kind == "cluster":
             return ClusterScope(config.clusters.get(target, target), flags.graph or profile.default_graph)
-    raise BadRequestError(f"`{request.label}` needs a cluster; give --cluster <dir|uri>, or a --profile that binds one")
+    needed, server = ("a cluster or a server", ", --server <name|url>") if or_server else ("a cluster", "")
+    ways = f"--cluster <dir|uri>{server}, or a --profile that binds one"
+    raise BadRequestError(f"`{request.label}` needs {needed}; give {ways}")
 
 
 def resolve_server(request: Request, config: OperatorConfig) -> ServerScope | None:
@@ -223,4 +228,7 @@ def _nothing_addressed(request: Request, config: OperatorConfig) -> str:
         "--profile <name>, or OMNIGRAPH_PROFILE",
         f"defaults.store in {config.path}",
     ]
-    return "no graph addressed; give one of:\n" + "\n".join(f"  - {way}" for way in ways)
+    name = request.query_name
+    meant = f"'{name}' was read as the name of a query; a graph of that name is --store {name}, or ./{name}"
+    hint = "" if name is None else f" ({meant})"
+    return f"no graph addressed{hint}; give one of:\n" + "\n".join(f"  - {way}" for way in ways)

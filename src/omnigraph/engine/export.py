@@ -90,12 +90,12 @@ def export_files(
         raise BadRequestError(f"unknown file format '{format}'; use one of: {', '.join(FileFormat)}") from None
     folder = Path(directory)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with RUNNING_EXPORTS.counted(snapshot.resources.graph_id):
             states = _chosen(snapshot, types, EVERYTHING)
             paths = {state.type_key: folder / f"{state.type.kind}.{state.type.name}.{chosen.value}" for state in states}
             if not force and (taken := next((path for path in paths.values() if path.exists()), None)) is not None:
                 raise _taken(taken)
+            folder.mkdir(parents=True, exist_ok=True)
             tally = Tally(progress, "entities", sum(state.state.rows for state in states))
             return [
                 _write_file(state, snapshot, paths[state.type_key], chosen, tally, replaces=force) for state in states
@@ -177,7 +177,9 @@ def _take_name(part: Path, path: Path) -> None:
 
 
 def _taken(path: Path) -> BadRequestError:
-    return BadRequestError(f"'{path}' exists already; export into another directory, or replace it with --force")
+    return BadRequestError(
+        f"'{path}' exists already; export into another directory, or replace it (force=True, --force)"
+    )
 
 
 @contextmanager

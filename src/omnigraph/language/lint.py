@@ -119,7 +119,7 @@ class LintReport(Struct, frozen=True):
             if result.error is None:
                 yield f"OK    query `{result.name}` ({result.kind})"
             else:
-                yield f"ERROR query `{result.name}`: {_indented(_shown(shown.get(result.name)) or result.error)}"
+                yield f"ERROR query `{result.name}`: {_indented(_shown(shown.get(result.error)) or result.error)}"
             for warning in result.warnings:
                 yield f"WARN  query `{result.name}`: {warning}"
         for finding in self.findings:
@@ -169,7 +169,8 @@ def _code(diagnostic: Diagnostic) -> str:
 
 
 def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[str, tuple[Diagnostic, ...]]:
-    """What is wrong with the queries of a file, by their names; of a file that does not parse, by its finding."""
+    """What is wrong with the queries of a file, by the error that the report has of each, because a name may be there
+    twice; of a file that does not parse, by its finding."""
     try:
         queries = compile_queries(query_text, catalog, query_path).queries
     except CompileError as error:
@@ -179,7 +180,7 @@ def diagnostics_of(catalog: Catalog, query_text: str, query_path: str) -> dict[s
         try:
             _ = query.operation
         except CompileError as error:
-            found[query.name] = error.diagnostics
+            found[_spelled(error.diagnostics)] = error.diagnostics
     return found
 
 

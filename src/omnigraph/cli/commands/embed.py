@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +15,11 @@ from omnigraph.cli.output import print_json, print_lines, print_note
 from omnigraph.cli.progress import reading
 from omnigraph.cli.usage import UsageError, at_most_one
 from omnigraph.errors import BadRequestError
+from omnigraph.language.source import did_you_mean
+
+if TYPE_CHECKING:
+    from omnigraph.embeddings.files.selection import Selection
+    from omnigraph.embeddings.files.specification import EmbedSpec
 
 STREAM: Final = str(STDIN)
 
@@ -71,6 +76,7 @@ def embed(
     else:
         flag = next(name for name, given in (("input", input), ("output", output), ("spec", spec)) if given is None)
         raise BadRequestError(f"--{flag} is required when --seed is not provided")
+    _check_types(selection, job.spec)
     size = os.path.getsize(job.input) if os.path.exists(job.input) else None
     with reading(os.path.basename(job.input), size) as advance:
         outcome = embed_file(job, selection, mode, os.environ, advance)
@@ -122,3 +128,11 @@ def _check_files(seed: str | None, input: str | None, output: str | None, spec: 
             raise UsageError(f"{flag} requires {' and '.join(missing)}")
     if input == spec == STREAM:
         raise UsageError("stdin (-) can be given for one file only")
+
+
+def _check_types(selection: Selection, spec: EmbedSpec) -> None:
+    """Records of another type have nothing to embed, so that to select them does nothing."""
+    for name in (*selection.types, *(selector.type for selector in selection.selectors if selector.type is not None)):
+        if name not in spec.types:
+            hint = did_you_mean(name, spec.types)
+            raise BadRequestError(f"the embedding spec has no type '{name}'" + (f"; {hint}" if hint else ""))

@@ -95,6 +95,8 @@ def _counted(graph: GraphApi, types: list[str] | None, point: ReadingPoint) -> A
 
 
 def _check(engine: Engine, format: Format, out: str | None, *, epoch: bool, force: bool) -> None:
+    if out is not None and not out.strip():
+        raise UsageError("--out is empty; give a directory, . for the working directory")
     if force and out is None:
         raise UsageError("--force is about files that are in --out already; give --out DIR")
     if epoch and format is not Format.NDJSON:

@@ -12,7 +12,7 @@ from omnigraph.cli.files import read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import Json, Uri
 from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from omnigraph.errors import Diagnostic
@@ -36,7 +36,8 @@ def lint(
 
     Reports every error with its code and its place, and what each query reads, writes and returns.
     """
-    at_most_one(("URI", uri), ("--schema", schema))
+    invocation = Invocation.of(ctx)
+    invocation.instead_of_graph("--schema", schema, uri)
     from omnigraph.language.lint import SchemaSource, diagnostics_of, lint_queries, lint_schema
     from omnigraph.language.schema.compile import compile_schema
 
@@ -48,7 +49,7 @@ def lint(
         catalog = compile_schema(read_source(schema), str(schema))
         schema_source = SchemaSource.file(str(schema))
     else:
-        target, graph = Invocation.of(ctx).open_storage(uri)
+        target, graph = invocation.open_storage(uri)
         with graph:
             catalog = graph.snapshot(branch).catalog
         schema_source = SchemaSource.graph(target.uri)

@@ -36,8 +36,8 @@ def mutate(
     json: Json = False,
 ) -> None:
     """Run a mutation: inserts, updates or deletes, all or nothing (alias: change)."""
-    invocation = Invocation.of(ctx)
     name, uri = name_and_uri(name, uri)
+    invocation = Invocation.of(ctx, name)
     source = query_source(name, query, query_string, kind="mutation")
     parameters = Parameters.given(params, params_file, param)
     if source is None:

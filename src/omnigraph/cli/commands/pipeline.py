@@ -19,7 +19,7 @@ from omnigraph.api.cell_text import counted
 from omnigraph.cli.clusters import applied_pipeline
 from omnigraph.cli.files import STDIN, read_source
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Json
+from omnigraph.cli.options import Json, Uri
 from omnigraph.cli.output import print_json, print_json_line, print_lines
 from omnigraph.cli.progress import active_ui, stages
 from omnigraph.cli.usage import at_most_one
@@ -42,6 +42,7 @@ PipelineFile: TypeAlias = Annotated[
 def run(
     ctx: typer.Context,
     file: PipelineFile,
+    uri: Uri = None,
     branch: Annotated[str | None, typer.Option("--branch", help="Instead of the file's.", metavar="NAME")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="append, merge or overwrite.", metavar="MODE")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but publish.")] = False,
@@ -55,7 +56,7 @@ def run(
     from omnigraph.pipeline import run as run_pipeline
 
     invocation = Invocation.of(ctx)
-    with _meant(invocation, file) as meant, _progress(json=json) as progress:
+    with _meant(invocation, file, uri) as meant, _progress(json=json) as progress:
         report = run_pipeline(
             meant.pipeline,
             graph=meant.graph(invocation, branch),
@@ -75,11 +76,11 @@ def run(
         print_lines(report.lines(), _style)
 
 
-def validate(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
+def validate(ctx: typer.Context, file: PipelineFile, uri: Uri = None, json: Json = False) -> None:
     """Check a pipeline file, against its graph's schema when there is one. Starts no Spark."""
     from omnigraph.pipeline import validate as validate_pipeline
 
-    with _meant(Invocation.of(ctx), file) as meant:
+    with _meant(Invocation.of(ctx), file, uri) as meant:
         model = validate_pipeline(meant.pipeline, graph=meant.target)
     if json:
         from omnigraph.api.pipeline import PipelineValidated
@@ -89,11 +90,11 @@ def validate(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None
         print_lines([f"OK {file}: {counted(len(model.sources), 'source')}, {counted(len(model.mappings), 'mapping')}"])
 
 
-def explain(ctx: typer.Context, file: PipelineFile, json: Json = False) -> None:
+def explain(ctx: typer.Context, file: PipelineFile, uri: Uri = None, json: Json = False) -> None:
     """Show what a run would do, step by step. Reads schemas, no rows."""
     from omnigraph.pipeline import explain as explain_pipeline
 
-    with _meant(Invocation.of(ctx), file) as meant:
+    with _meant(Invocation.of(ctx), file, uri) as meant:
         plan = explain_pipeline(meant.pipeline, graph=meant.target)
     if json:
         print_json(plan)
@@ -116,11 +117,11 @@ class _Meant:
 
 
 @contextmanager
-def _meant(invocation: Invocation, file: Path) -> Iterator[_Meant]:
+def _meant(invocation: Invocation, file: Path, uri: str | None) -> Iterator[_Meant]:
     flags = invocation.flags
-    at_most_one(("--cluster", flags.cluster), ("--store", flags.store))
+    at_most_one(("URI", uri), ("--cluster", flags.cluster), ("--store", flags.store))
     if flags.cluster is None:
-        yield _Meant(_read(file), flags.store)
+        yield _Meant(_read(file), flags.store if uri is None else uri)
         return
     with applied_pipeline(invocation.cluster().root, str(file)) as applied:
         yield _Meant(applied.model, applied.graph, applied.embedding, applied)

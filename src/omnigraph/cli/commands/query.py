@@ -61,7 +61,7 @@ def query(
     point = ReadingPoint.chosen(branch, snapshot, at_version, at)
     source = query_source(name, query, query_string, kind="query")
     parameters = Parameters.given(params, params_file, param)
-    invocation = Invocation.of(ctx)
+    invocation = Invocation.of(ctx, name)
     printer = ReadPrinter.chosen(ReadFormat.JSON if json else format, invocation.config.defaults)
     if source is None:
         if explain or profile_query:

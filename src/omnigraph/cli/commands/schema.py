@@ -15,7 +15,6 @@ from omnigraph.cli.output import print_json, print_lines, print_note, print_text
 from omnigraph.cli.progress import working
 from omnigraph.cli.reading_point import ReadingPoint
 from omnigraph.cli.scope import StoreScope
-from omnigraph.cli.usage import at_most_one
 
 
 def show(
@@ -57,7 +56,8 @@ def plan(
 
     Nothing is changed. A plan that can't be applied is still shown, and no failure.
     """
-    at_most_one(("URI", uri), ("--from", accepted))
+    invocation = Invocation.of(ctx)
+    invocation.instead_of_graph("--from", accepted, uri)
     from omnigraph.api.schema import SchemaPlanOutput
     from omnigraph.engine.schema.steps import told_plan
     from omnigraph.language.schema.compile import accept_schema, declare_schema
@@ -70,7 +70,6 @@ def plan(
         before = accept_schema(read_source(accepted), planned_for)
         migration = told_plan(evolve(before, after, allow_data_loss=allow_data_loss).plan)
     else:
-        invocation = Invocation.of(ctx)
         target = invocation.target(uri)
         planned_for = target.uri
         if isinstance(target, StoreScope):

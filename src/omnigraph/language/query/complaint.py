@@ -76,6 +76,9 @@ _ANATOMY = "query name() { match { $p: Person } return { $p.name } }"
 _SHELL = "a variable is missing here; a shell replaces $p within double quotes, so put the query in single quotes"
 _PATTERNS = 'use contains or starts_with, which compare exactly, or search($x.p, "words")'
 _ONE_COMPARISON = "a mutation predicate is one comparison: =, !=, <, <=, > or >="
+_COMPARISON_SIGNS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+# Functions that other languages write in capitals, by the token that each one is.
+_FUNCTIONS = {**dict.fromkeys(("count", "sum", "avg", "min", "max"), "AGGREGATE"), "now": "NOW"}
 # What other languages write where a comparison may be, and what is written here. `{}` is the left side.
 _COMPARED = {
     "in": 'the list comes first: ["a", "b"] contains {}',
@@ -96,6 +99,24 @@ def null_tests(named: str) -> str:
     return f"`not {{ {named} = {named} }}` keeps rows without a value, `{named} = {named}` those with one"
 
 
+def _null(previous: Sequence[str], after: Sequence[str]) -> str:
+    """What to write for a null, by where it stands."""
+    if not previous or previous[-1] not in _COMPARISON_SIGNS:
+        compared = after[1:4] if after[2:3] == ["."] else after[1:2]
+        return null_tests(_property(compared)) if after and after[0] in _COMPARISON_SIGNS else NO_NULL
+    if previous[-3:-2] == ["where"]:
+        reading = f"read them first: not {{ $p.{previous[-2]} = $p.{previous[-2]} }}"
+        return f"a comparison with null is never true; choose the rows by another property ({reading})"
+    return null_tests(_property(previous[:-1]))
+
+
+def _property(previous: Sequence[str]) -> str:
+    """The property at the end of these words. That of a row filter is its name alone."""
+    if previous[-2:-1] == ["."]:
+        return "".join(previous[-3:])
+    return previous[-1] if previous and not previous[-1].startswith("$") else "$x.p"
+
+
 def describe_unexpected(
     token: Lexeme, before: Sequence[Lexeme], after: Sequence[Lexeme], accepted: Set[str]
 ) -> tuple[str, str | None]:
@@ -104,7 +125,7 @@ def describe_unexpected(
         return ("string is not closed" if token[0] == '"' else "comment is not closed"), None
     found = "the end of the file" if token.type == END and not token else f"'{_shortened(token)}'"
     remedy = _borrowed(token, [str(seen) for seen in before], [str(seen) for seen in after], accepted)
-    return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, accepted)
+    return f"expected {_phrase(accepted)}, found {found}", remedy or _way_out(token, before, after, accepted)
 
 
 def _shortened(token: str) -> str:
@@ -131,8 +152,14 @@ def _borrowed(token: Lexeme, previous: Sequence[str], after: Sequence[str], acce
         return f"this reads like Cypher; a query is written {_ANATOMY}"
     if "QUERY" in accepted:
         return _without_a_query(word)
-    if "COMPARISON" in accepted and (word in _COMPARED or word == "is"):
-        return _compared(word, previous, accepted)
+    following = [seen.casefold() for seen in after]
+    if "COMPARISON" in accepted and (
+        word in _COMPARED or word == "is" or (word == "not" and following and following[0] in _COMPARED)
+    ):
+        return _compared([word, *following], previous, accepted)
+    if token != word and _FUNCTIONS.get(word) in accepted and following[:1] == ["("]:
+        example = {"count": "count($x)", "now": "now()"}.get(word, f"{word}($x.p)")
+        return f"functions are written in small letters: {example}"
     if token in (":", ".") and "VAR" in accepted and not last.startswith("$"):
         return _SHELL
     if token == "(" and ("match" in (last.casefold(), *previous[-2:-1]) or last == "{"):
@@ -164,21 +191,35 @@ def _without_a_query(word: str) -> str | None:
     return f"a query is written {_ANATOMY}" if word in ("select", "with", "create", "merge", "optional") else None
 
 
-def _compared(word: str, previous: Sequence[str], accepted: Set[str]) -> str:
+def _compared(words: Sequence[str], previous: Sequence[str], accepted: Set[str]) -> str:
+    """The remedy for a comparison that there is not, which begins with these words."""
     if "CONTAINS" not in accepted:
         return _ONE_COMPARISON
-    # The property of a row filter is its name alone.
-    named = "".join(previous[-3:]) if previous[-2:-1] == ["."] else previous[-1] if previous else "$x.p"
-    return null_tests(named) if word == "is" else _COMPARED[word].format(named)
+    named = _property(previous)
+    if words[0] == "is":
+        return null_tests(named)
+    if words[0] != "not":
+        return _positive(words, named)
+    if not named.startswith("$"):
+        return "a row filter has no not" + (f': {named} != "a" and {named} != "b"' if words[1] == "in" else "")
+    return f"{_positive(words[1:], named)}; for the opposite, put it in not {{ }}"
 
 
-def _way_out(token: Lexeme, before: Sequence[Lexeme], accepted: Set[str]) -> str | None:
+def _positive(words: Sequence[str], named: str) -> str:
+    if words[0] == "in" and len(words) > 1 and words[1].startswith("$"):
+        listed = "$x.tags" if named.startswith("$") else "tags"
+        ways = f'["a", "b"] contains {named}, {listed} contains {named}'
+        return f"the list comes first, and is a literal or a list property: {ways}"
+    return _COMPARED[words[0]].format(named)
+
+
+def _way_out(token: Lexeme, before: Sequence[Lexeme], after: Sequence[Lexeme], accepted: Set[str]) -> str | None:
     previous = [str(seen) for seen in before]
     last = previous[-1] if previous else ""
     if token == "-":
         return "there are no negative literals; pass the number as a parameter"
-    if token == "null" and "STRING" in accepted:
-        return NO_NULL
+    if token.casefold() == "null" and "STRING" in accepted:
+        return _null(previous, after)
     if token == "#":
         return "comments begin with //"
     if token == "'":

@@ -78,7 +78,7 @@ def _test(scope: Scope, test: rows.RowTest) -> RowFilter:
 
 def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
     """The comparison; `NO_ROW` after a finding, which nobody gets to see."""
-    left, right = _operand(scope, written.left), _operand(scope, written.right)
+    left, right = _operand(scope, written.left, written.right), _operand(scope, written.right, written.left)
     if left is None or right is None:
         return NO_ROW
     resolved = check_filter(scope, ast.Filter(left, written.operator, right, written.at))
@@ -96,10 +96,11 @@ def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
     return comparison
 
 
-def _operand(scope: Scope, operand: ast.Expression) -> ast.Expression | None:
+def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> ast.Expression | None:
     match operand:
         case ast.Alias(name="null"):
-            scope.report("T7", "a comparison with null is never true", operand.at, help=null_tests("p"))
+            named = other.name if isinstance(other, ast.Alias) and other.name != "null" else "p"
+            scope.report("T7", "a comparison with null is never true", operand.at, help=null_tests(named))
             return None
         case ast.Alias():
             return ast.PropertyAccess(ast.Variable(ROW, operand.at), ast.Name(operand.name, operand.at), operand.at)
