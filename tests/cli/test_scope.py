@@ -116,10 +116,7 @@ profiles:
         (["graphs", "list"], "needs a server scope"),
         (["export", "--format", "parquet", "--out", "x", "--profile", "there"], "needs direct storage access"),
         (["load", "--data", "d.csv", "--type", "Person", "--mode", "append", "--profile", "there"], "can't reach"),
-        (
-            ["load", "--data", "d.orc", "--type", "Person", "--mode", "append", "--profile", "there"],
-            "a server takes one file",
-        ),
+        (["load", "--data", "d.orc", "--type", "Person", "--mode", "append", "--profile", "there"], "needs direct"),
         (["load", "--data", "d.jsonl", "--mode", "append", "--profile", "there", "--as", "x"], "on a served write"),
         (["mutate", "x", "--profile", "there", "--as", "x"], "--as is not allowed on a served write"),
         (["query", "x", "--profile", "here"], "by-name invocation needs a server"),

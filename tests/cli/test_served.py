@@ -321,7 +321,7 @@ def test_writes_are_the_same_one_after_another(cli: Cli, place: Path) -> None:
             there = cli(*command, "--server", server.url, "--graph", "kb")
             assert told(there, server.graph(), str(behind.absolute())) == told(here, str(stored)), command
         several = cli("load", "--data", "one", "--data", "d.jsonl", "--mode", "merge", "--server", server.graph())
-        assert "there are several files, and a server takes one file at a time" in several.err
+        assert "there are several files, and a server takes one at a time" in several.err
         lost = next(c for c in WRITES if "--if-commit" in c)
         assert cli(*lost, "--server", server.graph()).code == 4
         exported = [cli("export", *where) for where in (["--store", "stored"], ["--server", server.graph()])]

@@ -176,12 +176,12 @@ def _load_served(
     first = inputs[0]
     if engine is LoadEngine.SPARK:
         raise storage_needed("loading on Spark")
-    reason = first.why_not_in_process()
-    if reason is not None or len(inputs) > 1 or (first.given != STDIN and len(first.files()) > 1):
-        why = "there are several files" if reason is None else f"'{first.given}' {reason}"
+    if (reason := first.why_not_in_process()) is not None:
+        raise storage_needed(f"'{first.given}' {reason}: loading it")
+    if len(inputs) > 1 or (first.given != STDIN and len(first.files()) > 1):
         raise BadRequestError(
-            f"{why}, and a server takes one file at a time: load them one by one, or give the graph's storage with "
-            "--store <uri>"
+            "there are several files, and a server takes one at a time: load them one by one, or give the graph's "
+            "storage with --store <uri>"
         )
     source = _source(first)
     with invocation.opened(target) as graph:
