@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,14 @@ def test_files_of_an_export_load_back(cli: Cli, g: str) -> None:
             loaded = cli("load", g, "--data", file, "--type", name, "--mode", "overwrite", "--engine", "local")
             assert loaded.code == 0, loaded.err
         assert cli("export", "--store", g).out == before
+
+
+def test_a_compressed_file_that_goes_on_is_refused(cli: Cli, g: str) -> None:
+    packed = zlib.compress(b'{"type":"City","data":{"name":"Rome"}}\n')
+    for rest in (b"", b"more", b"\0" * (5 << 20)):
+        Path("d.jsonl.deflate").write_bytes(packed + rest)
+        loaded = cli("load", g, "--data", "d.jsonl.deflate", "--mode", "merge")
+        assert (loaded.code, "goes on behind the compressed data" in loaded.err) == ((1, True) if rest else (0, False))
 
 
 def test_every_file_has_the_delimiter_of_its_name(cli: Cli, g: str) -> None:

@@ -73,9 +73,11 @@ def _open(path: str, compression: str | None) -> Any:
 
 def _inflate(file: IO[bytes]) -> Iterator[bytes]:
     inflate = zlib.decompressobj()
-    while piece := file.read(PIECE_BYTES):
+    while not inflate.eof and (piece := file.read(PIECE_BYTES)):
         while piece:
             yield inflate.decompress(piece, PIECE_BYTES)
             piece = inflate.unconsumed_tail
     if not inflate.eof:
         raise EOFError("the compressed data end too soon")
+    if inflate.unused_data or file.read(1):
+        raise EOFError("the file goes on behind the compressed data")

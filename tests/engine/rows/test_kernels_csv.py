@@ -179,6 +179,12 @@ def test_other_dialects_and_files_without_rows() -> None:
     for dialect in ({"delimiter": "||"}, {"quote": "«"}, {"encoding": "klingon"}, {"encoding": "zlib"}, {"quote": ","}):
         with pytest.raises(BadRequestError, match=r"CSV|encoding"):
             CsvDialect(**dialect).check()
+    for encoding in ("idna", "punycode", "undefined"):
+        with pytest.raises(BadRequestError, match="no encoding named"):
+            CsvDialect(encoding=encoding).check()
+    for encoding in ("utf-16", "utf-32"):
+        with pytest.raises(BadRequestError, match=f"the file is not in {encoding}: .*BOM"):
+            read(b"name,age\nann,1\n", encoding=encoding)
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,12 +12,20 @@ from hypothesis import strategies as st
 
 from omnigraph.api.enums import Grammar
 from omnigraph.api.limits import Limits
-from omnigraph.engine.rows.kernels import RejectedRow, decode, decode_collecting, framing, type_records
+from omnigraph.engine.rows.kernels import (
+    RejectedRow,
+    decode,
+    decode_collecting,
+    framing,
+    quarantined,
+    type_records,
+)
 from omnigraph.engine.rows.kernels.rows import LostValues
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 
 MUSEUM = museum()
+QUARANTINED = b'{"source":"s","row":1,"reason":"r","record":{"type":"T","data":{}}}'
 
 
 def plain(data: bytes, grammar: Grammar = Grammar.STRICT) -> dict[str, list[dict[str, Any]]]:
@@ -215,6 +224,33 @@ def test_beyond_the_limits_nothing_is_decoded() -> None:
     with pytest.raises(ResourceLimitError) as raised:
         decode(lines(node("Memo", text="a"), node("Memo", text="b")), MUSEUM, limits=Limits(rows=1))
     assert (raised.value.limit, raised.value.actual) == (1, 2)
+
+
+def test_a_line_without_an_end_is_passed_on_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantined, "_LONGEST_LINE", 100)
+    taken: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(50):
+            taken.append(number)
+            yield b"x" * 10
+
+    first = next(quarantined.records_of(pieces()))
+    assert (len(first), len(taken)) == (110, 11)
+
+
+@given(
+    lines_=st.lists(st.sampled_from([b"", b"a", b"x" * 30, QUARANTINED, b'{"record"']), max_size=8),
+    size=st.integers(1, 40),
+    longest=st.integers(90, 120),
+)
+def test_pieces_of_any_size_give_the_same_records(lines_: list[bytes], size: int, longest: int) -> None:
+    """Also where a line is longer than is looked at."""
+    text = b"\n".join([*lines_, b"y" * 200, *lines_])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quarantined, "_LONGEST_LINE", longest)
+        found = b"".join(quarantined.records_of(text[at : at + size] for at in range(0, len(text), size)))
+    assert found == b"\n".join(quarantined.record_of(line) for line in text.split(b"\n"))
 
 
 def test_records_of_a_mutation_take_the_same_way() -> None:

@@ -7,7 +7,7 @@ place. Both become one frame with a row per rejected row, of which the driver re
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from omnigraph.pipeline.sources.sources import RowIndex
 
 SAMPLES: Final = 10
 """How many rejected rows are shown."""
+_PART_BYTES: Final = 64 << 20
 _PROBLEMS: Final = "array<struct<property:string,reason:string,rule:string>>"
 REJECTED_SCHEMA: Final = f"source string, row long, type string, id string, problems {_PROBLEMS}, record string"
 _PROBLEMS_ARROW: Final = pa.list_(
@@ -157,18 +158,30 @@ def _rule(problem: RowProblem) -> ConstraintRule:
 
 def with_positions(rejected: DataFrame, indexes: Mapping[str, RowIndex]) -> DataFrame:
     """The same rows with `file`, and the row and line within it, for the quarantine. One task reads each file that has
-    any of them once for its lines."""
+    any of them for its lines: once, unless there are very many rows, which it takes in parts."""
 
     def resolve(batches: Any) -> Any:
-        if not (given := list(batches)):
-            return
-        for batch in pa.Table.from_batches(given).combine_chunks().to_batches():
+        for batch in _in_parts(batches):
             lines = _lines(batch, indexes)
             rows = ({**row, "line": line} for row, line in zip(batch.to_pylist(), lines, strict=True))
             resolved = [_sample(row, indexes).quarantined() for row in rows]
             yield pa.RecordBatch.from_pylist(resolved, schema=_QUARANTINE_ARROW)
 
     return rejected.coalesce(1).mapInArrow(resolve, QUARANTINE_SCHEMA)
+
+
+def _in_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches put together, up to a size."""
+    waiting: list[pa.RecordBatch] = []
+    nbytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        nbytes += batch.nbytes
+        if nbytes >= _PART_BYTES:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, nbytes = [], 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 QUARANTINE_SCHEMA: Final = (

@@ -25,6 +25,8 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.violations import Sentence
 
 _UTF_8: Final = frozenset({"utf-8", "utf-8-sig", "ascii"})
+_NOT_OF_FILES: Final = frozenset({"idna", "punycode", "undefined"})
+"""Encodings that Python has for other purposes, and that can't be read piece by piece."""
 _BOM: Final = codecs.BOM_UTF8
 _UNDECODABLE: Final = "omnigraph.undecodable"
 
@@ -216,7 +218,7 @@ def csv_cuts(pieces: Iterable[bytes], dialect: CsvDialect, size: int) -> tuple[l
 
 def _codec(encoding: str) -> codecs.CodecInfo:
     found = codecs.lookup(encoding)
-    if not found._is_text_encoding:
+    if not found._is_text_encoding or found.name in _NOT_OF_FILES:
         raise LookupError(encoding)
     return found
 
@@ -245,9 +247,12 @@ def _headed(pieces: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 def _transcoded(pieces: Iterable[bytes], codec: codecs.CodecInfo) -> Iterator[bytes]:
     decoder = codec.incrementaldecoder(_UNDECODABLE)
-    for piece in pieces:
-        yield decoder.decode(piece).encode("utf-8", "surrogateescape")
-    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+    for piece, final in chain(((piece, False) for piece in pieces), [(b"", True)]):
+        try:
+            text = decoder.decode(piece, final)
+        except UnicodeError as error:  # of the whole file, such as a byte order mark that is missing
+            raise BadRequestError(f"the file is not in {codec.name}: {error}") from error
+        yield text.encode("utf-8", "surrogateescape")
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:

@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 _SIGN: Final = b'"record"'
+_LONGEST_LINE: Final = 64 << 20
+"""A longer line is not a quarantine line, and is passed on as it comes: its reader knows what it may hold."""
 
 
 class _QuarantineLine(msgspec.Struct):
@@ -46,13 +48,23 @@ def record_of(line: bytes) -> bytes:
 def records_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """An input of lines, in pieces of any size, with quarantine lines replaced by their records."""
     rest: list[bytes] = []
+    held, is_long = 0, False
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
-        if end:
+        if end and is_long:
+            # The line that is too long ends with the first line end here.
+            first = piece.find(b"\n") + 1
+            yield piece[:first] + _replaced(piece[first:end])
+            rest, held, is_long = [piece[end:]], len(piece) - end, False
+        elif end:
             yield _replaced(b"".join([*rest, piece[:end]]))
-            rest = [piece[end:]]
+            rest, held = [piece[end:]], len(piece) - end
         else:
             rest.append(piece)
+            held += len(piece)
+        if is_long or held > _LONGEST_LINE:
+            yield b"".join(rest)
+            rest, held, is_long = [], 0, True
     if last := b"".join(rest):
         yield _replaced(last)
 
