@@ -126,10 +126,14 @@ def test_the_mock_passes_for_no_model_and_the_advice_names_the_provider(recorded
 def test_the_mock_answers_to_its_own_name(recorded: str | None) -> None:
     mock = EnvironmentEmbedder({"OMNIGRAPH_EMBED_PROVIDER": "mock", "OMNIGRAPH_EMBED_MODEL": "a label"})
     assert query_vector(mock, "Book", vector_property(recorded), "tides").size == 2
-    real = client(Answering(1, 0), "text-embedding-3-large")
-    if recorded is not None:
+    for name in ("text-embedding-3-large", "mock") if recorded is not None else ():
         with pytest.raises(BadRequestError, match="holds vectors of model 'mock'"):
-            query_vector(real, "Book", vector_property(recorded), "tides")
+            query_vector(client(Answering(1, 0), name), "Book", vector_property(recorded), "tides")
+
+
+def test_a_mock_without_a_label_is_called_the_mock() -> None:
+    with pytest.raises(BadRequestError, match="embedded with the mock, whose vectors mean nothing; embed with"):
+        query_vector(EnvironmentEmbedder({"OMNIGRAPH_EMBED_PROVIDER": "mock"}), "Book", vector_property("x"), "tides")
 
 
 def test_another_model_is_told_before_a_missing_key() -> None:

@@ -302,14 +302,17 @@ def test_a_server_says_on_which_terms_agents_work(library_path: Path) -> None:
 # The endpoint of its own
 
 
-def test_an_endpoint_at_all_addresses_is_called_by_its_own_names(library_path: Path) -> None:
-    where = ("mcp", "--store", str(library_path), "--http", "0.0.0.0:0", "--unauthenticated")
+@pytest.mark.parametrize("place", [("0.0.0.0:0", "--unauthenticated"), ("127.0.0.1:0",)])
+def test_an_endpoint_is_called_by_its_own_names(library_path: Path, place: tuple[str, ...]) -> None:
+    where = ("mcp", "--store", str(library_path), "--http", *place)
     with served(*where, "--allowed-host", "tools.example.org") as server:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        for host, status in (("evil.example", 421), ("localhost", 200), ("tools.example.org:80", 200)):
+        names = {"evil.example": 421, "localhost": 200, "localhost:9000": 200, "TOOLS.example.org:80": 200}
+        for host, status in names.items():
             headers = {"Accept": "application/json, text/event-stream", "Host": host}
             answer = httpx.post(f"http://127.0.0.1:{server.port}/mcp", json=call, headers=headers)
             assert answer.status_code == status, answer.text
+            assert status == 200 or "--allowed-host NAME" in answer.json()["error"]
         headers = {"Accept": "application/json, text/event-stream", "Origin": "https://evil.example"}
         assert httpx.post(f"http://127.0.0.1:{server.port}/mcp", json=call, headers=headers).status_code == 403
 

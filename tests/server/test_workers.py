@@ -28,6 +28,8 @@ from tests.support.servers import ServerProcess, is_alive, served
 from tests.support.waiting import GIVE_UP, wait_until
 
 WORKERS = pytest.mark.parametrize("workers", [1, 2])
+PATIENT = {"drain_seconds": GIVE_UP, "header_seconds": GIVE_UP}
+"""Limits that no test reaches, however slow the machine."""
 
 
 def asked(server: ServerProcess, path: str) -> socket.socket:
@@ -50,7 +52,7 @@ def pids_that_answer(server: ServerProcess, count: int = 40) -> set[int]:
 def test_told_to_end_it_finishes_what_is_under_way_and_exits_with_0(
     light: LightServer, room: Room, workers: int
 ) -> None:
-    server = light(workers=workers)
+    server = light(workers=workers, limits=PATIENT)
     with asked(server, "/hold/a") as busy, asked(server, "/pid") as idle:
         assert one_answer(idle)[0] == 200
         wait_until(lambda: room.has("a-began"), "the request is under way")
@@ -82,7 +84,7 @@ def refuses(server: ServerProcess) -> bool:
 
 
 def test_a_request_that_comes_in_while_it_ends_is_refused(light: LightServer, room: Room) -> None:
-    server = light()
+    server = light(limits=PATIENT)
     with asked(server, "/hold/a"), server.connect() as late:
         wait_until(lambda: room.has("a-began"), "the request is under way")
         late.sendall(GET[:-2])
@@ -251,7 +253,7 @@ def test_one_seat_looks_after_the_graphs_whoever_sits_in_it() -> None:
 
 
 def test_workers_end_when_their_supervisor_was_killed(light: LightServer, room: Room) -> None:
-    server = light(workers=2)
+    server = light(workers=2, limits=PATIENT)
     with asked(server, "/hold/a") as busy:
         wait_until(lambda: room.has("a-began"), "the request is under way")
         workers = server.workers()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from omnigraph.errors import BadRequestError
+
 DEFAULT_ROWS = 2_000_000
 DEFAULT_BYTES = 512 << 20
 DEFAULT_QUERY_MEMORY_BYTES = 4 << 30
@@ -24,6 +26,12 @@ class QueryLimits(Struct, frozen=True):
     """Each item of a list is one."""
     depth: int = MOST_QUERY_DEPTH
     """Bindings, traversals and negations: each one is evaluated on top of the others. Can only be lowered."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            limit = getattr(self, name)
+            if type(limit) is not int or limit < 0:
+                raise BadRequestError(f"QueryLimits.{name} must be a whole number of at least 0, not {limit!r}")
 
     @staticmethod
     def setting(field: str) -> str:

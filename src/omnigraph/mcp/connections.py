@@ -22,7 +22,6 @@ from omnigraph.mcp.graph import Access, AgentGraph, Result
 from omnigraph.mcp.terms import Terms
 
 _ACCESS: Final = "omnigraph.access"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +57,20 @@ def serve_http(
     terms: Terms,
     listener: socket.socket,
     ready: Callable[[], None],
-    allowed_hosts: Sequence[str],
     with_own_names: Callable[[Any], Any],
 ) -> None:
     """Answer HTTP on a socket until a signal says to end. Nobody is asked who they are, so a page in a browser must not
     reach it by a name that was pointed here: `with_own_names` makes an application that checks the name."""
     import uvicorn
 
-    host, port = listener.getsockname()[:2]
     server = protocol_server(lambda _context: access, terms)
-    # Left out, the library's own check would let in nothing but loopback names.
+    # The library's own check knows only names with this port, and none that a proxy has for it.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    if host in ("127.0.0.1", "::1"):
-        hosts = [f"{name}:{port}" for name in _LOOPBACK]
-        origins = [f"http://{name}" for name in hosts]
-        hosts += [spelled for name in allowed_hosts for spelled in (name, f"{name}:*")]
-        security = TransportSecuritySettings(
-            enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
+    application = with_own_names(
+        server.streamable_http_app(
+            streamable_http_path="/mcp", json_response=True, stateless_http=True, transport_security=security
         )
-    application = server.streamable_http_app(
-        streamable_http_path="/mcp", json_response=True, stateless_http=True, transport_security=security
     )
-    if not security.enable_dns_rebinding_protection:
-        application = with_own_names(application)
     config = uvicorn.Config(application, log_level="warning", access_log=False, lifespan="on")
 
     class Announced(uvicorn.Server):

@@ -26,6 +26,7 @@ from omnigraph.errors import (
     ErrorCode,
     NotFoundError,
     OmniGraphError,
+    UnavailableError,
     UnsupportedMediaTypeError,
 )
 from omnigraph.server.admission import Cap
@@ -322,7 +323,10 @@ class Application:
         await exchange.answer(replace(answer, headers=headers), route)
 
     def _failed(self, exchange: Exchange, error: BaseException) -> None:
-        """Keep the cause of a fault. What the caller is to blame for is told to the caller alone."""
+        """Keep the cause of a fault. What the caller is to blame for is told to the caller alone, and a refusal by a
+        worker that is full is counted where it is refused."""
+        if isinstance(error, UnavailableError):
+            return
         if not isinstance(error, OmniGraphError) or error.http_status >= 500:
             self._services.observer.failed(exchange.request_id, exchange.operation_id, error)
 

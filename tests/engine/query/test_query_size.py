@@ -78,6 +78,14 @@ def test_a_limit_is_named_with_its_place_and_its_setting(
     assert graph.query(text).columns, "the limits of one handle are not those of another"
 
 
+@pytest.mark.parametrize("name", ["bytes", "clauses", "literals", "depth"])
+def test_a_limit_that_is_not_a_number_of_things_is_refused(name: str) -> None:
+    for wrong in (-1, 2.5, "9", None, True):
+        with pytest.raises(BadRequestError, match=f"QueryLimits.{name} must be a whole number of at least 0"):
+            QueryLimits(**{name: wrong})
+    assert getattr(QueryLimits(**{name: 0}), name) == 0
+
+
 def test_a_limit_is_the_same_for_a_mutation(graph: Graph) -> None:
     limited = graph.with_limits(Limits(query=QueryLimits(clauses=1)))
     with pytest.raises(CompileError, match="query_clauses: 2 "):

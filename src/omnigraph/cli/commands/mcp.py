@@ -89,7 +89,6 @@ def mcp(
                 terms,
                 listener,
                 lambda: announce(listener),
-                names,
                 lambda application: with_hosts(application, hosts),
             )
 

@@ -66,9 +66,10 @@ def check_model(model: str, owner: str, prop: Property, *, is_mock: bool) -> Non
     The mock makes the same vectors under every label, so its label says nothing.
     """
     recorded = prop.embed.model if prop.embed is not None else None
-    if recorded is None or recorded == (MOCK_MODEL if is_mock else model):
+    if recorded is None or (recorded == MOCK_MODEL if is_mock else recorded == model != MOCK_MODEL):
         return
-    used = f"the mock (labelled '{model}'), whose vectors mean nothing," if is_mock else f"'{model}'"
+    label = f" (labelled '{model}')" if model else ""
+    used = f"the mock{label}, whose vectors mean nothing" if is_mock else f"'{model}'"
     known = next((name for pattern, name in _PROVIDERS if pattern.match(recorded)), None)
     provider = f"OMNIGRAPH_EMBED_PROVIDER={known}" if known else "OMNIGRAPH_EMBED_PROVIDER to the provider that has it"
     without = " without OMNIGRAPH_EMBEDDINGS_MOCK" if is_mock else ""

@@ -52,7 +52,7 @@ class _Count:
 
     def add(self, at: ast.Place) -> None:
         self._found += 1
-        if self._found == self._limit + 1:
+        if self._beyond is None and self._found > self._limit:
             self._beyond = at
 
     def finding(self, source: SourceText) -> Diagnostic | None:
