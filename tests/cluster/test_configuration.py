@@ -265,6 +265,14 @@ def test_bases_have_one_spelling(tmp_path: Path) -> None:
     assert report.resource_digests == again.resource_digests
 
 
+@pytest.mark.parametrize("name", ['"a\\0b"', "x" * 300])
+def test_a_name_that_no_file_can_have_is_a_missing_file(tmp_path: Path, name: str) -> None:
+    graph = f"kb: {{schema: {name}, queries: [{name}]}}"
+    text = f"version: 1\ngraphs:\n  {graph}\npolicies:\n  p: {{file: {name}, applies_to: [kb]}}\n"
+    codes = {finding.code for finding in configured(tmp_path, text, {}).validate().diagnostics}
+    assert {"schema_file_missing", "query_file_missing", "policy_file_missing"} <= codes
+
+
 def test_missing_files_are_reported_together_with_flaws_of_the_configuration(tmp_path: Path) -> None:
     text = """
 version: 1

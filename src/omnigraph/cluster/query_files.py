@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +48,7 @@ class QueryFiles:
 
     def _files(self, path: str) -> Iterator[str]:
         full = self._directory / Path(path).expanduser()
-        if not full.is_dir():
+        if not os.path.isdir(full):  # also for what can't be a name, unlike `Path.is_dir`
             yield path
             return
         try:

@@ -53,4 +53,6 @@ def read_source(directory: Path, shown: str) -> Source:
         raise UnreadableError(f"{shown}: {problem.strerror or problem}") from None
     except UnicodeDecodeError:
         raise UnreadableError(f"{shown}: it is no UTF-8 text") from None
+    except ValueError as problem:
+        raise UnreadableError(f"{shown!r} is not the name of a file: {problem}") from None
     return source
