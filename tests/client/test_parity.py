@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -328,6 +329,136 @@ def test_a_row_that_is_wrong_is_named_as_it_is_here(ways: dict[str, Any], tmp_pa
                 ways[way].load(data, type="Person", mode="append")
             told.append((str(caught.value), caught.value.fields))
         assert told == [told[0]] * 3
+
+
+# Values that JSON does not have
+
+
+SET = """query set_values(
+  $name: String, $email: String?, $score: F64?, $tags: [String]?, $born: Date?, $seen: DateTime?
+) {
+  update Person set { email: $email, score: $score, tags: $tags, born: $born, seen: $seen } where name = $name
+}"""
+BEFORE_YEAR_ONE = dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5)))
+DEEP: list[Any] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+PARAMETERS: dict[str, Any] = {
+    "nan": {"score": float("nan")},
+    "infinity": {"score": float("-inf")},
+    "a NaN of NumPy": {"score": np.float32("nan")},
+    "bytes": {"email": b"Zed"},
+    "a view": {"email": memoryview(b"Zed")},
+    "a decimal in a text": {"email": Decimal("1.5")},
+    "a decimal": {"score": Decimal("1.5")},
+    "a duration": {"email": dt.timedelta(1)},
+    "a time": {"email": dt.time(1)},
+    "a set": {"tags": {"a"}},
+    "an object": {"email": object()},
+    "a path": {"email": Path("x")},
+    "half a character": {"email": "a\ud800"},
+    "depth": {"tags": DEEP},
+    "digits": {"score": 10**5000},
+    "nanoseconds": {"seen": np.datetime64("2020-01-01T01:02:03.000000001")},
+    "a day": {"born": np.datetime64("2024-02-29"), "seen": np.datetime64("2024-02")},
+    "no moment": {"seen": np.datetime64("NaT"), "born": pd.NaT, "score": pd.NA},
+    "a moment too far": {"seen": np.datetime64("20000-01-01")},
+    "before year one": {"seen": BEFORE_YEAR_ONE},
+    "Arrow and Polars": {"email": pa.scalar("x"), "tags": pl.Series(["a"])},
+    "objects of NumPy": {"tags": np.array(["a", "b"], object)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PARAMETERS)
+def test_a_parameter_is_stored_or_refused_alike(
+    ways: dict[str, Any], new_branch: Callable[[], str], value: str
+) -> None:
+    params = {"name": "Ada", "score": 2.5, "tags": ["t"], **PARAMETERS[value]}
+    told = []
+    for way in WAYS:
+        branch = new_branch()
+        try:
+            ways[way].mutate(SET, params=params, branch=branch)
+        except BadRequestError:
+            told.append(None)
+        else:
+            told.append(ways[way].entity("Person", "Ada", branch=branch))
+    assert told == [told[0]] * 3
+
+
+def test_half_a_character_in_a_query_is_refused(ways: dict[str, Any]) -> None:
+    for way in WAYS:
+        with pytest.raises(BadRequestError):
+            ways[way].query(EVERYBODY.replace("as age", "as \ud800"))
+
+
+VALUES: dict[str, Any] = {
+    "nan": {"score": float("nan")},
+    "infinity": {"score": float("inf")},
+    "nan in a date": {"born": float("nan")},
+    "nan in a vector": {"mood": [0.5, float("nan")]},
+    "bytes in a text": {"email": b"abc"},
+    "bytes in a list": {"tags": [b"abc"]},
+    "bytes in a number": {"age": bytearray(b"7")},
+    "bytes of a blob": {"photo": memoryview(b"abc"), "seen": MOMENT, "age": 7, "mood": [1, 2.5]},
+    "a decimal in a text": {"email": Decimal("1.5")},
+    "a decimal in a list": {"tags": [Decimal("0.1")]},
+    "decimals": {"age": Decimal("7.0"), "score": Decimal("0.1")},
+    "an endless decimal": {"score": Decimal("Infinity")},
+    "no decimal": {"score": Decimal("sNaN")},
+    "nanoseconds": {"seen": np.datetime64("2020-01-01T01:02:03.000000001")},
+    "a day": {"born": np.datetime64("2024-02-29"), "seen": np.datetime64("2024-02")},
+    "no moment": {"seen": np.datetime64("NaT"), "born": pd.NaT, "score": pd.NA},
+    "a moment too far": {"seen": np.datetime64("20000-01-01")},
+    "before year one": {"seen": BEFORE_YEAR_ONE},
+    "depth": {"tags": DEEP},
+    "Arrow and Polars": {"email": pa.scalar("x"), "tags": pl.Series(["a"]), "mood": pa.scalar([0.5, 1.0])},
+    "a set": {"tags": {"a"}},
+    "a duration": {"email": dt.timedelta(1)},
+    "other names": {5: "x"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_of_a_row_is_stored_or_refused_alike(
+    ways: dict[str, Any], new_branch: Callable[[], str], value: str
+) -> None:
+    told = []
+    for way in WAYS:
+        branch = new_branch()
+        rows = [{"name": "Ned"}, {"name": "Zed", **VALUES[value]}]
+        try:
+            ways[way].load(rows, type="Person", mode="append", branch=branch)
+        except omnigraph.ConstraintError as error:
+            told.append(error.line)
+        else:
+            told.append(ways[way].entity("Person", "Zed", branch=branch))
+    assert told == [told[0]] * 3
+
+
+def test_a_number_that_is_not_finite_is_refused_in_the_same_words(ways: dict[str, Any]) -> None:
+    for way in WAYS:
+        with pytest.raises(omnigraph.ConstraintError, match=r"'score'.*NaN is not finite, which no column stores") as e:
+            ways[way].load(iter([{"name": "A"}, {"name": "B", "score": float("nan")}]), type="Person", mode="append")
+        assert (e.value.line, e.value.property) == (2, "score")
+
+
+def test_rows_with_bytes_may_come_from_an_iterator_and_refer_to_blobs(
+    ways: dict[str, Any], new_branch: Callable[[], str]
+) -> None:
+    rows = [{"name": "A", "photo": b"\x00\xff", "age": 1}, {"name": "B", "photo": "base64:AP8="}, {"name": "C"}]
+    for way in WAYS:
+        branch = new_branch()
+        ways[way].load(iter(rows), type="Person", mode="append", branch=branch)
+        photos = [ways[way].read_blob("node", "Person", name, "photo", branch=branch).read() for name in "AB"]
+        assert photos == [b"\x00\xff"] * 2
+    for way in ("remote", "async"):
+        late = ({"name": f"p{number}", **({"photo": b"x"} if number == 1500 else {})} for number in range(1600))
+        with pytest.raises(BadRequestError, match="row 1501: it holds bytes and the rows before it do not"):
+            ways[way].load(late, type="Person", mode="append")
+        with pytest.raises(BadRequestError, match=r"rows 1 to 2: property 'age': .*give them as an Arrow table"):
+            ways[way].load([{"photo": b"x", "age": 1}, {"age": "2"}], type="Person", mode="append")
 
 
 # Branches that come and go

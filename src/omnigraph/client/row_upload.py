@@ -1,4 +1,5 @@
-"""Rows of one type on their way to a server: frames as an Arrow stream, dictionaries by line, files as they are.
+"""Rows of one type on their way to a server: frames as an Arrow stream, dictionaries mostly by line, files as
+they are.
 
 Parquet and Arrow files become an Arrow stream here, because a server does not unpack what strangers send. The types
 that only save memory (dictionaries, views, runs) are cast to plain ones for the same reason.
@@ -6,12 +7,8 @@ that only save memory (dictionaries, views, runs) are cast to plain ones for the
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from decimal import Decimal
-from math import isnan
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -25,16 +22,15 @@ from omnigraph.api.given_rows import (
     open_file_name,
 )
 from omnigraph.api.local_files import local_pieces
-from omnigraph.api.parameter_values import plain_value
 from omnigraph.api.routes import Media
 from omnigraph.client.messages import Upload
+from omnigraph.client.record_rows import lines, sent_records
 from omnigraph.errors import BadRequestError, DirectAccessError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PIECE_BYTES: Final = 256 << 10
-_NULLS: Final = frozenset({"NAType", "NaTType"})
 
 
 class RowUpload(Upload):
@@ -67,9 +63,10 @@ def row_upload(data: Any, format: str | None, csv: Any) -> RowUpload:
     if format is not None or csv is not None:
         raise BadRequestError("format and csv say how a file is written; this input is not a file")
     given = given_rows(data)
-    if isinstance(given, GivenRecords):
-        return RowUpload(lambda: _lines(given.rows), Media.NDJSON, once=given.once)
-    return RowUpload(lambda: _arrow_stream(given), Media.ARROW, once=given.once)
+    sent = sent_records(given) if isinstance(given, GivenRecords) else given
+    if isinstance(sent, GivenRecords):
+        return RowUpload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
+    return RowUpload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)
 
 
 def _file(text: str, format: str | None, csv: Any) -> RowUpload:
@@ -106,35 +103,6 @@ def _dialect(csv: Any) -> dict[str, Any]:
         return {}
     said = {name: getattr(csv, name) for name in ("delimiter", "header", "encoding", "null")}
     return {**said, "quote": "" if csv.quote is None else csv.quote}
-
-
-# Dictionaries
-
-
-def _lines(rows: Iterable[object]) -> Iterator[bytes]:
-    for number, row in enumerate(rows, 1):
-        try:
-            yield json.dumps(_plain(row), ensure_ascii=False).encode(errors="surrogatepass") + b"\n"
-        except (TypeError, ValueError) as error:
-            raise BadRequestError(f"row {number} holds something that is not a value: {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it. What has no such form is left for the encoder to refuse."""
-    if isinstance(value, float):
-        return None if isnan(value) else float(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "base64:" + base64.b64encode(value).decode()
-    if isinstance(value, Decimal):
-        return int(value) if value.is_finite() and value == value.to_integral_value() else str(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if type(value).__name__ in _NULLS:
-        return None
-    plain = plain_value(value)
-    return plain if plain is value else _plain(plain)
 
 
 # Arrow

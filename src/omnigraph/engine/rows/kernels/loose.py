@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from omnigraph.api.parameter_values import plain_number
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
 from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
@@ -139,7 +140,7 @@ def array_text(value: object) -> object:
 def reread(scalar: Scalar, value: object) -> object:
     """A value as JSON would have given it: a text of a number as the number, a whole float as the integer it is."""
     if isinstance(value, Decimal):
-        value = int(value) if value == value.to_integral_value() else float(value)
+        value = plain_number(value)
     if isinstance(value, float) and scalar in INTEGERS and value.is_integer() and abs(value) <= _EXACT_IN_F64:
         return int(value)
     if isinstance(value, str):
