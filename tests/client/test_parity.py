@@ -497,3 +497,14 @@ def test_following_embedded_waits_for_what_happens(served_graph: omnigraph.Graph
     first = next(feed)
     assert [change.id for change in first.blocks[0].changes] == ["Mia"]
     assert served_graph.changes.poll(branch=branch, cursor=first.cursor, wait_ms=30).blocks == ()
+
+
+@pytest.mark.parametrize("way", ["embedded", "remote"])
+def test_a_feed_begins_with_the_call(ways: dict[str, Any], branch: str, way: str) -> None:
+    graph = ways[way]
+    feeds = [graph.follow(branch=branch), graph.changes.follow(branch=branch)]
+    graph.mutate(ADD, params={"name": "Mia"}, branch=branch)
+    for feed in feeds:
+        assert [change.id for change in next(feed).blocks[0].changes] == ["Mia"]
+    with pytest.raises(BranchNotFoundError):
+        graph.follow(branch="nope")

@@ -176,7 +176,11 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         scope: ChangeScope | None = None,
         max_changes: int | None = None,
     ) -> AsyncIterator[ChangePoll]:
-        """The changes of a branch as they happen, without end; see `RemoteGraph.follow`."""
+        """The changes of a branch as they happen, without end; see `RemoteGraph.follow`.
+
+        Nothing is asked before the first item is awaited, and `now` is that moment: to miss nothing from an earlier
+        one, give the `cursor` of an awaited `changes.poll`.
+        """
         options: dict[str, Any] = {"branch": branch, "scope": scope, "max_changes": max_changes}
         poll = await self.poll_changes(start=start, cursor=cursor, **options)
         while True:
