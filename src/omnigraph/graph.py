@@ -60,7 +60,7 @@ from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load_mode, reopenable
+from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load_mode, record_input
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
@@ -466,7 +466,7 @@ class Graph(GraphViews):
     ) -> LoadReceipt:
         """As `load`, in the lenient grammar that old exports need: a value of a wrong type becomes null, and members
         that the type does not have are left out. The receipt counts both (`values_nulled`, `values_dropped`)."""
-        opened, grammar = reopenable(data), Grammar.LENIENT
+        opened, grammar = record_input(data), Grammar.LENIENT
         author = self._author(actor)
         request = LoadRequest(opened, load_mode(mode), branch, base, author, idempotency_key, grammar)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)

@@ -10,7 +10,8 @@ import datetime as dt
 import gzip
 import io
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -256,6 +257,10 @@ def _files(directory: Path) -> dict[str, Callable[[], Any]]:
     pd.DataFrame([cells]).to_csv(directory / "rows.txt", index=False, sep=";", quotechar="'")
     pd.DataFrame([cells]).to_csv(directory / "rows.tsv", index=False, sep="\t")
     (directory / "rows.csv.gz").write_bytes(gzip.compress((directory / "rows.csv").read_bytes()))
+    (directory / "rows.parquet.gz").write_bytes(gzip.compress((directory / "rows.parquet").read_bytes()))
+    with pa.OSFile(str(directory / "rows.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    (directory / "arrow.gz").write_bytes(gzip.compress((directory / "rows.arrow").read_bytes()))
     odd = omnigraph.CsvDialect(delimiter=";", quote="'")
     return {
         "dictionaries": lambda: ([RECORD], {}),
@@ -267,10 +272,14 @@ def _files(directory: Path) -> dict[str, Callable[[], Any]]:
         "polars": lambda: (pl.DataFrame(table), {}),
         "pandas": lambda: (pd.DataFrame([RECORD]), {}),
         "categories": lambda: (table.set_column(0, "name", table["name"].dictionary_encode()), {}),
+        "an enum of polars": lambda: (pl.DataFrame(table).with_columns(pl.col("name").cast(pl.Enum(["Ned"]))), {}),
+        "runs and views": lambda: (_encoded(table), {}),
         "parquet": lambda: (directory / "rows.parquet", {}),
         "ndjson": lambda: (str(directory / "rows.ndjson"), {}),
         "csv": lambda: (directory / "rows.csv", {}),
         "gz": lambda: (directory / "rows.csv.gz", {}),
+        "parquet in gz": lambda: (directory / "rows.parquet.gz", {}),
+        "arrow in gz": lambda: (directory / "arrow.gz", {"format": "arrow"}),
         "tsv": lambda: (f"file://{directory}/rows.tsv", {}),
         "a dialect": lambda: (directory / "rows.txt", {"csv": odd, "format": "csv"}),
         "an open file": lambda: (open(directory / "rows.csv", "rb"), {}),
@@ -280,8 +289,17 @@ def _files(directory: Path) -> dict[str, Callable[[], Any]]:
 
 FORMS = (
     *("dictionaries", "other values", "an iterator", "a table", "a batch", "a reader", "polars", "pandas"),
-    *("categories", "parquet", "ndjson", "csv", "gz", "tsv", "a dialect", "an open file", "an open text"),
+    *("categories", "an enum of polars", "runs and views", "parquet", "ndjson", "csv", "gz", "parquet in gz"),
+    *("arrow in gz", "tsv", "a dialect", "an open file", "an open text"),
 )
+
+
+def _encoded(table: pa.Table) -> pa.Table:
+    """The same rows in types that save memory."""
+    runs = pa.RunEndEncodedArray.from_arrays([1], pa.array([7]))
+    tags = pa.array(table["tags"].to_pylist(), pa.list_view(pa.string()))
+    names = table["name"].cast(pa.string_view())
+    return table.set_column(1, "age", runs).set_column(5, "tags", tags).set_column(0, "name", names)
 
 
 @pytest.fixture(scope="module")
@@ -459,6 +477,54 @@ def test_rows_with_bytes_may_come_from_an_iterator_and_refer_to_blobs(
             ways[way].load(late, type="Person", mode="append")
         with pytest.raises(BadRequestError, match=r"rows 1 to 2: property 'age': .*give them as an Arrow table"):
             ways[way].load([{"photo": b"x", "age": 1}, {"age": "2"}], type="Person", mode="append")
+
+
+# Graph records
+
+
+def test_records_that_cannot_be_read_are_refused_alike(ways: dict[str, Any], tmp_path: Path) -> None:
+    for data, words in (
+        (tmp_path / "nope.jsonl", r"can't read '.*nope\.jsonl': No such file"),
+        (tmp_path, "can't read '.*': Is a directory"),
+        (person("A") + "\n\ud800", "the input is not valid Unicode: surrogates not allowed"),
+        ([person("A"), {"name": "B"}], "dictionaries are rows of one type"),
+        ([5], "can't load graph records from 'int'"),
+        (None, "can't load graph records from 'NoneType'"),
+    ):
+        for way in WAYS:
+            for load in (ways[way].load, ways[way].load_lenient):
+                with pytest.raises(BadRequestError, match=words):
+                    load(iter(data) if isinstance(data, list) else data, mode="append")
+
+
+def test_records_come_in_every_form(ways: dict[str, Any], new_branch: Callable[[], str], tmp_path: Path) -> None:
+    (tmp_path / "people.jsonl").write_text(person("Fay"))
+    for way in WAYS:
+        branch = new_branch()
+        for data in (tmp_path / "people.jsonl", bytearray(person("Fay"), "utf-8")):
+            assert ways[way].load(data, mode="merge", branch=branch).total_entities == 1
+        pieces = iter([memoryview(b'{"type": "Note",'), '"data": {"text": "t"}}'])
+        for data in (tmp_path / "people.jsonl", pieces):
+            assert ways[way].load_lenient(data, mode="merge", branch=branch).total_entities == 1
+
+
+def test_a_waiting_iterator_is_not_read_by_the_event_loop(ways: dict[str, Any], branch: str) -> None:
+    readers = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        readers.append(threading.get_ident())
+        yield {"name": "Fay"}
+
+    ways["async"].load(rows(), type="Person", mode="append", branch=branch)
+    assert readers != [ways["async"]._thread.ident]
+
+
+def test_a_scope_of_unknown_kinds_is_refused() -> None:
+    with pytest.raises(BadRequestError, match="unknown kind 'vertex'; use one of: edge, node"):
+        omnigraph.ChangeScope(kinds=frozenset({"vertex"}))
+    with pytest.raises(BadRequestError, match="unknown operation 'upsert'; use one of: delete, insert, update"):
+        omnigraph.ChangeScope(ops=frozenset({"upsert"}))  # type: ignore[arg-type]
+    assert omnigraph.ChangeScope(kinds=frozenset({"node"})) == omnigraph.ChangeScope.of(kinds=["node"])
 
 
 # Branches that come and go

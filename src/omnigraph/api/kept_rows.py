@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import IO, Final
@@ -16,6 +14,8 @@ _IN_MEMORY: Final = 64 << 20
 
 def scratch_file() -> IO[bytes]:
     """A file without a name, deleted when it is closed."""
+    import tempfile
+
     return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
 
@@ -33,6 +33,8 @@ class Spooled:
         return self._once()
 
     def _once(self) -> Iterator[object]:
+        import pickle
+
         while block := list(islice(self._rest, RECORDS_PER_BLOCK)):
             try:
                 pickle.dump(block, self._copy, pickle.HIGHEST_PROTOCOL)
@@ -44,6 +46,8 @@ class Spooled:
         self._complete = True
 
     def _again(self) -> Iterator[object]:
+        import pickle
+
         self._copy.seek(0)
         while True:
             try:

@@ -54,8 +54,8 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     listing = awaited(reads.listing)
 
     mutate = awaited(writes.mutate)
-    load = awaited(writes.load)
-    load_lenient = awaited(writes.load_lenient)
+    load = awaited(writes.load, reads_input=True)
+    load_lenient = awaited(writes.load_lenient, reads_input=True)
 
     stored_queries = awaited(reads.stored_queries)
     invoke = awaited(writes.invoke)

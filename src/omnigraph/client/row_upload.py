@@ -2,14 +2,14 @@
 they are.
 
 Parquet and Arrow files become an Arrow stream here, because a server does not unpack what strangers send. The types
-that only save memory (dictionaries, views, runs) are cast to plain ones for the same reason.
+that only save memory (dictionaries, views, runs) become plain ones for the same reason.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from omnigraph.api.given_rows import (
@@ -21,14 +21,12 @@ from omnigraph.api.given_rows import (
     given_rows,
     open_file_name,
 )
-from omnigraph.api.local_files import local_pieces
+from omnigraph.api.local_files import compression_of, local_pieces
+from omnigraph.api.plain_arrays import plain_array, plain_type
 from omnigraph.api.routes import Media
 from omnigraph.client.messages import Upload
 from omnigraph.client.record_rows import lines, sent_records
 from omnigraph.errors import BadRequestError, DirectAccessError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _PIECE_BYTES: Final = 256 << 10
 
@@ -77,7 +75,7 @@ def _file(text: str, format: str | None, csv: Any) -> RowUpload:
     if os.path.isdir(path):
         raise directory_error(text)
     if (columns := column_format(path, format)) is not None:
-        return RowUpload(lambda: _column_stream(path, columns, text), Media.ARROW, file=text)
+        return RowUpload(lambda: _column_stream(_columns_at(path), columns, text), Media.ARROW, file=text)
     # A compressed file is unpacked here, because a server does not unpack what strangers send.
     return RowUpload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
 
@@ -111,42 +109,24 @@ def _dialect(csv: Any) -> dict[str, Any]:
 def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
     import pyarrow as pa
 
-    schema = pa.schema([pa.field(field.name, _sent_type(field.type)) for field in given.schema])
+    schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in given.schema])
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in given.read():
-            plain = batch if batch.schema.equals(schema) else _cast(batch, schema)
+            try:
+                plain = pa.record_batch(list(map(plain_array, batch.columns)), schema)
+            except pa.ArrowException as error:
+                raise BadRequestError(f"can't send these rows: {str(error).splitlines()[0]}; cast them") from error
             writer.write_batch(plain)
             yield from sink.taken()
     yield from sink.taken()
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _columns_at(path: str) -> Any:
+    """A file that can be read at any place: one that is compressed only when it is unpacked."""
     import pyarrow as pa
 
-    return pa.record_batch(
-        [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)], schema
-    )
-
-
-def _sent_type(type_: pa.DataType) -> pa.DataType:
-    """The plain type that holds the same values."""
-    import pyarrow as pa
-
-    kinds = pa.types
-    if kinds.is_dictionary(type_) or kinds.is_run_end_encoded(type_):
-        return _sent_type(type_.value_type)
-    if kinds.is_string_view(type_):
-        return pa.large_string()
-    if kinds.is_binary_view(type_):
-        return pa.large_binary()
-    if kinds.is_fixed_size_list(type_):
-        return pa.list_(_sent_type(type_.value_type), type_.list_size)
-    if kinds.is_list(type_) or kinds.is_list_view(type_):
-        return pa.list_(_sent_type(type_.value_type))
-    if kinds.is_large_list(type_) or kinds.is_large_list_view(type_):
-        return pa.large_list(_sent_type(type_.value_type))
-    return type_
+    return path if compression_of(path) is None else pa.BufferReader(b"".join(local_pieces(path)))
 
 
 def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:

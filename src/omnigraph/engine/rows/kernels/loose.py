@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from omnigraph.api.parameter_values import plain_number
+from omnigraph.api.plain_arrays import plain_array
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
 from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
@@ -36,11 +37,10 @@ def coerce_arrow(type_: PropertyType, array: pa.Array) -> Column:
     """A column of `type_` from an Arrow array; rows that do not fit are null and have a reason."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    if pt.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = plain_array(array)
     if pt.is_null(array.type):
         return Column(pa.nulls(len(array), arrow_type(type_)))
-    if pt.is_large_string(array.type) or pt.is_string_view(array.type):
+    if pt.is_large_string(array.type):
         array = array.cast(pa.string())
     try:
         direct = _direct(type_, array)
