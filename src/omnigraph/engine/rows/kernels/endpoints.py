@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from omnigraph.api.plain_arrays import plain_array
 from omnigraph.engine.rows.kernels.coerce import Column, all_match
 from omnigraph.engine.rows.kernels.ids import canonical_texts
-from omnigraph.engine.rows.kernels.loose import coerce_arrow, reread
+from omnigraph.engine.rows.kernels.loose import coerce_arrow, python_values, reread
 from omnigraph.engine.rows.kernels.python_values import plain_value
 from omnigraph.engine.rows.kernels.scalars import UnfitError, stored_scalar
 from omnigraph.errors import BadRequestError
@@ -129,7 +129,7 @@ class EndpointIds:
     def _composite_column(self, array: pa.Array) -> Column:
         ids: list[str | None] = []
         unfit: dict[int, str] = {}
-        for row, value in enumerate(array.to_pylist()):
+        for row, value in enumerate(python_values(array)):
             try:
                 ids.append(None if value is None else self._id_of_key(value))
             except UnfitError as error:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.api.parameter_values import epoch_millis, is_pandas_null, numpy_value
-from omnigraph.engine.rows.kernels.loose import array_text, reread
+from omnigraph.engine.rows.kernels.loose import array_text, python_value, reread
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
 
@@ -68,7 +68,7 @@ def _items(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, pa.Scalar):
-        return value.as_py()
+        return python_value(value)
     if isinstance(value, np.ndarray):
         return _numpy(value)
     if hasattr(value, "to_list") and not isinstance(value, str):
@@ -82,7 +82,7 @@ def _plain_scalar(scalar: Scalar, value: Any) -> object:
     if isinstance(value, np.generic):
         value = _numpy(value)
     if isinstance(value, pa.Scalar):
-        value = value.as_py()
+        value = python_value(value)
     if _is_null(value):
         return None
     if isinstance(value, date):
