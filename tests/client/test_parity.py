@@ -527,6 +527,25 @@ def test_a_scope_of_unknown_kinds_is_refused() -> None:
     assert omnigraph.ChangeScope(kinds=frozenset({"node"})) == omnigraph.ChangeScope.of(kinds=["node"])
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda g: g.query(Path("q.gq")), "a query is a text or a handle, not 'PosixPath'; omnigraph.queries"),
+        (lambda g: g.mutate(None), "a query is a text or a handle, not 'NoneType'"),
+        (lambda g: g.branch(None), "the name of a branch is a text, not 'NoneType'"),
+        (lambda g: g.entity("Person", None), "an id is a text, not 'NoneType'"),
+    ],
+)
+def test_what_is_not_a_text_is_refused(g: Any, call: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(BadRequestError, match=words):
+        call(g)
+
+
+def test_an_integer_names_the_node_with_that_key(g: Any, branch: str) -> None:
+    g.load([{"name": "9007199254740993"}], type="Person", mode="append", branch=branch)
+    assert g.entity("Person", 9007199254740993, branch=branch)["name"] == "9007199254740993"
+
+
 # Branches that come and go
 
 

@@ -111,6 +111,15 @@ def plain_number(value: Decimal) -> int | float:
     return math.nan if value.is_nan() else float(value)
 
 
+def plain_id(value: Any) -> str:
+    """The id of an entity. An integer names the node whose key has that value."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value)
+    raise BadRequestError(f"an id is a text, not '{type(value).__name__}'")
+
+
 # What can be sent
 
 
