@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.error_output import received_error
 from omnigraph.api.given_records import encoded, file_pieces, require_records
 from omnigraph.api.routes import IDEMPOTENCY_HEADER, Media, Route
 from omnigraph.errors import BadRequestError, OmniGraphError, UnexpectedAnswerError
@@ -132,15 +132,15 @@ class Reply:
             raise UnexpectedAnswerError(self.status, f"'{self.media}' where this client reads {wanted}")
 
     def failure(self) -> OmniGraphError:
-        """What went wrong, told by the body; a body that is no error of ours is shown as it is."""
+        """What went wrong, told by the body; a body that is not an error of ours is shown as it is."""
         if 300 <= self.status < 400:
             where = (self.header("location") or "").partition("?")[0]
             return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
         if self.media in _PAGES:
             return self.page()
         try:
-            return wire.decode(self.body, ErrorOutput).rebuilt()
-        except (BadRequestError, msgspec.ValidationError):
+            return received_error(self.body)
+        except BadRequestError:
             text = self.body.decode(errors="replace").strip()
             if not text and self.status == 404:
                 text = "nothing is at this address; name the graph, as in https://host/graphs/<id>"
