@@ -7,7 +7,7 @@ for dictionaries, whether the property takes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,12 +30,12 @@ Row = dict[str, Any]
 def sent_records(given: GivenRecords) -> GivenBatches | GivenRecords:
     """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only."""
     if not given.once:
-        return _columns(given.rows) if any(map(_holds_bytes, given.rows)) else given
+        return _columns(lambda: _checked(given.rows)) if any(map(_holds_bytes, given.rows)) else given
     rest, first = iter(given.rows), list[object]()
     for row in islice(rest, _PEEKED_ROWS):
         first.append(row)
         if _holds_bytes(row):
-            return _columns(chain(first, rest))
+            return _columns(Spooled(_checked(chain(first, rest))).__iter__)
     return GivenRecords(chain(first, rest), once=True)
 
 
@@ -93,14 +93,13 @@ def _unsendable(number: int, plain: Row, error: Exception) -> ConstraintError:
 # Columns
 
 
-def _columns(rows: Iterable[object]) -> GivenBatches:
+def _columns(read: Callable[[], Iterable[Any]]) -> GivenBatches:
     """Rows as batches. They are read twice, because a stream begins with the types of its columns."""
     import pyarrow as pa
 
-    kept = Spooled(_checked(rows))
     schema = pa.schema([])
     with_bytes, with_texts = set[str](), set[str]()
-    for first, block in _blocks(kept):
+    for first, block in _blocks(read()):
         names = dict.fromkeys(name for row in block for name in row)
         found = pa.schema([pa.field(name, _array(first, name, block).type) for name in names])
         try:
@@ -114,7 +113,7 @@ def _columns(rows: Iterable[object]) -> GivenBatches:
     typed = pa.schema([pa.field(field.name, cell if field.name in mixed else field.type) for field in schema])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for first, block in _blocks(kept):
+        for first, block in _blocks(read()):
             cells = [{**row, **{name: _cell(row.get(name)) for name in mixed}} for row in block] if mixed else block
             columns = [_array(first, field.name, cells, field.type) for field in typed]
             yield pa.record_batch(columns, schema=typed)
