@@ -20,6 +20,8 @@ _MILLI: Final = timedelta(milliseconds=1)
 _PANDAS_NULLS: Final = frozenset({"NAType", "NaTType"})
 _MOST_BITS: Final = 1024
 """No number of a property has more."""
+_PLAIN: Final = frozenset({str, float, bool, type(None)})
+"""What JSON has as it is; integers may be too long."""
 _FINER_THAN_PYTHON: Final = ("ns]", "ps]", "fs]", "as]")
 
 
@@ -38,9 +40,11 @@ def plain_parameters(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_value(value: Any, depth: int = 0) -> Any:
     """One value; what has no form in JSON as it is."""
-    if type(value) is int and value.bit_length() > _MOST_BITS:
-        raise BadRequestError("the number exceeds every type of number")
-    if value is None or type(value) in (str, int, float, bool):
+    if type(value) in _PLAIN:
+        return value
+    if type(value) is int:
+        if value.bit_length() > _MOST_BITS:
+            raise BadRequestError("the number exceeds every type of number")
         return value
     if is_pandas_null(value):
         return None
@@ -61,7 +65,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         return {key: plain_value(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_value(item, depth + 1) for item in value]
+        return list(value) if _PLAIN.issuperset(map(type, value)) else [plain_value(each, depth + 1) for each in value]
     plain = _python_value(value)
     return value if plain is value else plain_value(plain, depth + 1)
 

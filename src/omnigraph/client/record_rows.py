@@ -19,6 +19,7 @@ from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_BYTES: Final = (bytes, bytearray, memoryview)
 _PEEKED_ROWS: Final = 1024
 _BLOCK_ROWS: Final = 1024
 _BLOCK_BYTES: Final = 4 << 20
@@ -45,8 +46,8 @@ def _holds_bytes(row: object) -> bool:
 
 def _is_or_holds_bytes(value: object) -> bool:
     if isinstance(value, list | tuple):
-        return any(isinstance(item, bytes | bytearray | memoryview) for item in value)
-    return isinstance(value, bytes | bytearray | memoryview)
+        return any(issubclass(kind, _BYTES) for kind in set(map(type, value)))
+    return isinstance(value, _BYTES)
 
 
 def _plain_row(number: int, row: object) -> Row:
