@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +21,7 @@ from omnigraph.api.access import Gate
 from omnigraph.api.areas import follow
 from omnigraph.api.blobs import BlobCell
 from omnigraph.api.branch import Branch
-from omnigraph.api.branches import BranchCreated, BranchDeleted
+from omnigraph.api.branches import BranchCreated, BranchDeleted, branch_name
 from omnigraph.api.changes import (
     EVERYTHING,
     ChangeBaseline,
@@ -60,13 +61,14 @@ from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.workspace import StorageOptions, Workspace
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
-from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load_mode, reopenable
+from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load_mode, record_input
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
 from omnigraph.query_handles import Call, Queries, Query, call
 from omnigraph.snapshot import Snapshot
+from omnigraph.source_files import schema_source
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.tracing import Trace
@@ -97,7 +99,7 @@ class Graph(GraphViews):
     def init(
         cls,
         uri: str | Path,
-        schema: str,
+        schema: str | PathLike[str],
         *,
         actor: str | None = None,
         force: bool = False,
@@ -109,7 +111,7 @@ class Graph(GraphViews):
         Refuses a location that holds a graph already. `force` accepts what an interrupted init left behind.
         """
         options: dict[str, Any] = {"actor": actor, "force": force, "storage_options": storage_options, "trace": trace}
-        return cls(Workspace.init(uri, schema, **options))
+        return cls(Workspace.init(uri, *schema_source(schema), **options))
 
     @classmethod
     def open(cls, uri: str | Path, *, storage_options: StorageOptions = None, trace: Trace | None = None) -> Self:
@@ -466,7 +468,7 @@ class Graph(GraphViews):
     ) -> LoadReceipt:
         """As `load`, in the lenient grammar that old exports need: a value of a wrong type becomes null, and members
         that the type does not have are left out. The receipt counts both (`values_nulled`, `values_dropped`)."""
-        opened, grammar = reopenable(data), Grammar.LENIENT
+        opened, grammar = record_input(data), Grammar.LENIENT
         author = self._author(actor)
         request = LoadRequest(opened, load_mode(mode), branch, base, author, idempotency_key, grammar)
         return run_load(self._acting(PolicyAction.CHANGE, branch), request)
@@ -476,7 +478,8 @@ class Graph(GraphViews):
     def stored_queries(self) -> StoredQueries:
         """The queries that the handle was given to offer by name (`queries=` of `open`), as a server tells its own."""
         state = self.snapshot()
-        found = [described(state, query.source, query.name) for query in self._queries or ()]
+        queries = self._queries or Queries(())
+        found = [described(state, query.source, query.name, queries._origin) for query in queries]
         return StoredQueries(tuple(sorted(found, key=lambda query: query.name)))
 
     def invoke(
@@ -516,7 +519,7 @@ class Graph(GraphViews):
     def branch(self, name: str, *, create: bool = False, source: str | None = None, actor: str | None = None) -> Branch:
         """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
         otherwise a branch that is not there raises `BranchNotFoundError`."""
-        name = name.strip()
+        name = branch_name(name)
         if create:
             find_or_create(self._workspace, name, MAIN if source is None else source, actor=actor)
         else:
@@ -734,7 +737,7 @@ class Graph(GraphViews):
         scope: ChangeScope | None = None,
         max_changes: int | None = None,
     ) -> Iterator[ChangePoll]:
-        """The changes of a branch as they happen, without end.
+        """The changes of a branch as they happen from this call on, without end.
 
         Each item has blocks; one that ends a commit has a `cursor`, which a later `follow` goes on from. While nothing
         happens, the branch is looked at once a second.

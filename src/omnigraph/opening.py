@@ -6,11 +6,9 @@ programs, the command line and the server open graphs here and nowhere else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Final
 
 from omnigraph.api.limits import Limits
 from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
@@ -21,8 +19,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
 from omnigraph.query_handles import Queries
 from omnigraph.query_handles import queries as read_queries
-
-_NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")
+from omnigraph.source_files import read_text
 
 
 def init(
@@ -42,15 +39,8 @@ def init(
     options are those of `open`. Raises `CompileError` for a schema that is wrong, `ConflictError` for a location that
     holds a graph or anything else; `force` accepts what an interrupted `init` left behind.
     """
-    graph = Graph.init(uri, _schema_text(schema), actor=actor, force=force, storage_options=storage_options)
+    graph = Graph.init(uri, schema, actor=actor, force=force, storage_options=storage_options)
     return _configured(graph, embedder, limits, external_blobs)
-
-
-def _schema_text(schema: str | PathLike[str]) -> str:
-    """A schema as it is, or that of a file. No text of a schema looks like a name that ends in `.pg`."""
-    if isinstance(schema, str) and not _NAME_OF_A_SCHEMA.fullmatch(schema):
-        return schema
-    return _read(Path(schema), "schema")
 
 
 def open(
@@ -98,20 +88,11 @@ def _governed(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
     from omnigraph.policy.gate import load_gate
 
     try:
-        gate = load_gate(_read(Path(policy), "policy"), "graph", str(policy), graph.id).fitted(graph.catalog)
+        gate = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id).fitted(graph.catalog)
     except BaseException:
         graph.close()
         raise
     return graph._with_gate(gate).acting_for(actor)
-
-
-def _read(path: Path, what: str) -> str:
-    try:
-        return path.read_text("utf-8-sig")
-    except OSError as error:
-        raise BadRequestError(f"can't read the {what} '{path}': {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadRequestError(f"the {what} '{path}' is not UTF-8 text (byte {error.start})") from error
 
 
 def _configured(

@@ -177,6 +177,10 @@ def call(
 
     A parameter that is called like an option is given in `params`. As a keyword it could mean either, and is refused.
     """
+    if not isinstance(query, str | Query):
+        raise BadRequestError(
+            f"a query is a text or a handle, not '{type(query).__name__}'; omnigraph.queries(path) reads a file of them"
+        )
     if isinstance(query, str) and not given:
         return Call(query, name, None if params is None else plain_parameters(params))
     if isinstance(query, str):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.parameter_values import plain_id
 from omnigraph.api.query import OperatorProfile, ReadTarget
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.engine.export import export_text
@@ -84,7 +85,7 @@ class Snapshot(PinnedState):
 
     def entity(self, type_name: str, entity_id: str) -> dict[str, Any] | None:
         """One node or edge in export form, by its type (`Book`, or `node:Book`) and id; None when it is not there."""
-        return read_entity(self, self.catalog.type_named(type_name), entity_id)
+        return read_entity(self, self.catalog.type_named(type_name), plain_id(entity_id))
 
     def count(self, type_name: str, filter: str | None = None) -> int:
         """How many entities of a type there are. A filter is about stored columns: it takes a reader who sees all."""

@@ -79,6 +79,52 @@ def test_values_of_different_kinds_in_one_column_are_kept() -> None:
         assert found.to_arrow().column("x").to_pylist() == ["1", '"one"']
 
 
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [([2**64 - 1, None], [2**64 - 1, None]), ([2**64 - 1, -1], ["18446744073709551615", "-1"])],
+)
+def test_integers_beyond_the_usual_range_are_kept(values: list[Any], column: list[Any]) -> None:
+    with server(sent({"rows": [{"x": value} for value in values]})) as (graph, _):
+        found = graph.query(QUERY)
+        assert found.to_arrow().column("x").to_pylist() == column
+        assert "18446744073709551615" in repr(found)
+
+
+def test_an_error_of_a_newer_server_is_told_by_its_sentence() -> None:
+    told = {"error": "the moon is full", "code": "moonlit", "type": "moon", "fields": {"phase": 4}}
+    said = pytest.raises(omnigraph.OmniGraphError, match=r"^the moon is full$")
+    with server(sent(told, status="418 I'm a teapot")) as (graph, _), said:
+        graph.list_branches()
+    told = {"error": "row 1 is odd", "code": "bad_request", "type": "constraint", "fields": {"rule": "odd"}}
+    said = pytest.raises(omnigraph.BadRequestError, match=r"^row 1 is odd$")
+    with server(sent(told, status="400 Bad Request")) as (graph, _), said:
+        graph.list_branches()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "words"),
+    [
+        (b'{"error":{"error":"too late","code":"moonlit"}}', omnigraph.OmniGraphError, "^too late$"),
+        (b'{"error": oops', omnigraph.AnswerBrokenError, "can't read"),
+        (b'{"error":' + b"[" * 100_000, omnigraph.AnswerBrokenError, "can't read"),
+        (b'{"error":7}', omnigraph.AnswerBrokenError, "can't read"),
+    ],
+    ids=["of a newer server", "not JSON", "too deep", "not an error"],
+)
+def test_a_last_line_that_tells_an_error_ends_an_export(line: bytes, kind: type[Exception], words: str) -> None:
+    records = sent(b'{"type":"Person"}\n' + line + b"\n", "application/x-ndjson")
+    with server(records) as (graph, _), pytest.raises(kind, match=words):
+        list(graph.export())
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+def test_an_answer_that_is_nested_too_deeply_is_refused(status: str) -> None:
+    with server(sent(b"[" * 100_000, status=status)) as (graph, _):
+        for call in (graph.list_branches, lambda: graph.query(QUERY), lambda: graph.invoke("q")):
+            with pytest.raises(UnexpectedAnswerError):
+                call()
+
+
 def test_receipts_of_other_versions_are_understood() -> None:
     commit = {"graph_commit_id": "c1", "graph_manifest_version": 3, "created_at": 1, "signed_by": "k"}
     receipt = {

@@ -10,13 +10,15 @@ import datetime as dt
 import gzip
 import io
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -255,6 +257,10 @@ def _files(directory: Path) -> dict[str, Callable[[], Any]]:
     pd.DataFrame([cells]).to_csv(directory / "rows.txt", index=False, sep=";", quotechar="'")
     pd.DataFrame([cells]).to_csv(directory / "rows.tsv", index=False, sep="\t")
     (directory / "rows.csv.gz").write_bytes(gzip.compress((directory / "rows.csv").read_bytes()))
+    (directory / "rows.parquet.gz").write_bytes(gzip.compress((directory / "rows.parquet").read_bytes()))
+    with pa.OSFile(str(directory / "rows.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    (directory / "arrow.gz").write_bytes(gzip.compress((directory / "rows.arrow").read_bytes()))
     odd = omnigraph.CsvDialect(delimiter=";", quote="'")
     return {
         "dictionaries": lambda: ([RECORD], {}),
@@ -266,10 +272,14 @@ def _files(directory: Path) -> dict[str, Callable[[], Any]]:
         "polars": lambda: (pl.DataFrame(table), {}),
         "pandas": lambda: (pd.DataFrame([RECORD]), {}),
         "categories": lambda: (table.set_column(0, "name", table["name"].dictionary_encode()), {}),
+        "an enum of polars": lambda: (pl.DataFrame(table).with_columns(pl.col("name").cast(pl.Enum(["Ned"]))), {}),
+        "runs and views": lambda: (_encoded(table), {}),
         "parquet": lambda: (directory / "rows.parquet", {}),
         "ndjson": lambda: (str(directory / "rows.ndjson"), {}),
         "csv": lambda: (directory / "rows.csv", {}),
         "gz": lambda: (directory / "rows.csv.gz", {}),
+        "parquet in gz": lambda: (directory / "rows.parquet.gz", {}),
+        "arrow in gz": lambda: (directory / "arrow.gz", {"format": "arrow"}),
         "tsv": lambda: (f"file://{directory}/rows.tsv", {}),
         "a dialect": lambda: (directory / "rows.txt", {"csv": odd, "format": "csv"}),
         "an open file": lambda: (open(directory / "rows.csv", "rb"), {}),
@@ -279,8 +289,17 @@ def _files(directory: Path) -> dict[str, Callable[[], Any]]:
 
 FORMS = (
     *("dictionaries", "other values", "an iterator", "a table", "a batch", "a reader", "polars", "pandas"),
-    *("categories", "parquet", "ndjson", "csv", "gz", "tsv", "a dialect", "an open file", "an open text"),
+    *("categories", "an enum of polars", "runs and views", "parquet", "ndjson", "csv", "gz", "parquet in gz"),
+    *("arrow in gz", "tsv", "a dialect", "an open file", "an open text"),
 )
+
+
+def _encoded(table: pa.Table) -> pa.Table:
+    """The same rows in types that save memory."""
+    runs = pa.RunEndEncodedArray.from_arrays([1], pa.array([7]))
+    tags = pa.array(table["tags"].to_pylist(), pa.list_view(pa.string()))
+    names = table["name"].cast(pa.string_view())
+    return table.set_column(1, "age", runs).set_column(5, "tags", tags).set_column(0, "name", names)
 
 
 @pytest.fixture(scope="module")
@@ -330,6 +349,203 @@ def test_a_row_that_is_wrong_is_named_as_it_is_here(ways: dict[str, Any], tmp_pa
         assert told == [told[0]] * 3
 
 
+# Values that JSON does not have
+
+
+SET = """query set_values(
+  $name: String, $email: String?, $score: F64?, $tags: [String]?, $born: Date?, $seen: DateTime?
+) {
+  update Person set { email: $email, score: $score, tags: $tags, born: $born, seen: $seen } where name = $name
+}"""
+BEFORE_YEAR_ONE = dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5)))
+DEEP: list[Any] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+PARAMETERS: dict[str, Any] = {
+    "nan": {"score": float("nan")},
+    "infinity": {"score": float("-inf")},
+    "a NaN of NumPy": {"score": np.float32("nan")},
+    "bytes": {"email": b"Zed"},
+    "a view": {"email": memoryview(b"Zed")},
+    "a decimal in a text": {"email": Decimal("1.5")},
+    "a decimal": {"score": Decimal("1.5")},
+    "a duration": {"email": dt.timedelta(1)},
+    "a time": {"email": dt.time(1)},
+    "a set": {"tags": {"a"}},
+    "an object": {"email": object()},
+    "a path": {"email": Path("x")},
+    "half a character": {"email": "a\ud800"},
+    "depth": {"tags": DEEP},
+    "digits": {"score": 10**5000},
+    "nanoseconds": {"seen": np.datetime64("2020-01-01T01:02:03.000000001")},
+    "a day": {"born": np.datetime64("2024-02-29"), "seen": np.datetime64("2024-02")},
+    "no moment": {"seen": np.datetime64("NaT"), "born": pd.NaT, "score": pd.NA},
+    "a moment too far": {"seen": np.datetime64("20000-01-01")},
+    "before year one": {"seen": BEFORE_YEAR_ONE},
+    "Arrow and Polars": {"email": pa.scalar("x"), "tags": pl.Series(["a"])},
+    "objects of NumPy": {"tags": np.array(["a", "b"], object)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PARAMETERS)
+def test_a_parameter_is_stored_or_refused_alike(
+    ways: dict[str, Any], new_branch: Callable[[], str], value: str
+) -> None:
+    params = {"name": "Ada", "score": 2.5, "tags": ["t"], **PARAMETERS[value]}
+    told = []
+    for way in WAYS:
+        branch = new_branch()
+        try:
+            ways[way].mutate(SET, params=params, branch=branch)
+        except BadRequestError:
+            told.append(None)
+        else:
+            told.append(ways[way].entity("Person", "Ada", branch=branch))
+    assert told == [told[0]] * 3
+
+
+def test_half_a_character_in_a_query_is_refused(ways: dict[str, Any]) -> None:
+    for way in WAYS:
+        with pytest.raises(BadRequestError):
+            ways[way].query(EVERYBODY.replace("as age", "as \ud800"))
+
+
+VALUES: dict[str, Any] = {
+    "nan": {"score": float("nan")},
+    "infinity": {"score": float("inf")},
+    "nan in a date": {"born": float("nan")},
+    "nan in a vector": {"mood": [0.5, float("nan")]},
+    "bytes in a text": {"email": b"abc"},
+    "bytes in a list": {"tags": [b"abc"]},
+    "bytes in a number": {"age": bytearray(b"7")},
+    "bytes of a blob": {"photo": memoryview(b"abc"), "seen": MOMENT, "age": 7, "mood": [1, 2.5]},
+    "a decimal in a text": {"email": Decimal("1.5")},
+    "a decimal in a list": {"tags": [Decimal("0.1")]},
+    "decimals": {"age": Decimal("7.0"), "score": Decimal("0.1")},
+    "an endless decimal": {"score": Decimal("Infinity")},
+    "no decimal": {"score": Decimal("sNaN")},
+    "nanoseconds": {"seen": np.datetime64("2020-01-01T01:02:03.000000001")},
+    "a day": {"born": np.datetime64("2024-02-29"), "seen": np.datetime64("2024-02")},
+    "no moment": {"seen": np.datetime64("NaT"), "born": pd.NaT, "score": pd.NA},
+    "a moment too far": {"seen": np.datetime64("20000-01-01")},
+    "before year one": {"seen": BEFORE_YEAR_ONE},
+    "depth": {"tags": DEEP},
+    "Arrow and Polars": {"email": pa.scalar("x"), "tags": pl.Series(["a"]), "mood": pa.scalar([0.5, 1.0])},
+    "a set": {"tags": {"a"}},
+    "a duration": {"email": dt.timedelta(1)},
+    "other names": {5: "x"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_of_a_row_is_stored_or_refused_alike(
+    ways: dict[str, Any], new_branch: Callable[[], str], value: str
+) -> None:
+    told = []
+    for way in WAYS:
+        branch = new_branch()
+        rows = [{"name": "Ned"}, {"name": "Zed", **VALUES[value]}]
+        try:
+            ways[way].load(rows, type="Person", mode="append", branch=branch)
+        except omnigraph.ConstraintError as error:
+            told.append(error.line)
+        else:
+            told.append(ways[way].entity("Person", "Zed", branch=branch))
+    assert told == [told[0]] * 3
+
+
+def test_a_number_that_is_not_finite_is_refused_in_the_same_words(ways: dict[str, Any]) -> None:
+    for way in WAYS:
+        with pytest.raises(omnigraph.ConstraintError, match=r"'score'.*NaN is not finite, which no column stores") as e:
+            ways[way].load(iter([{"name": "A"}, {"name": "B", "score": float("nan")}]), type="Person", mode="append")
+        assert (e.value.line, e.value.property) == (2, "score")
+
+
+def test_rows_with_bytes_may_come_from_an_iterator_and_refer_to_blobs(
+    ways: dict[str, Any], new_branch: Callable[[], str]
+) -> None:
+    rows = [{"name": "A", "photo": b"\x00\xff", "age": 1}, {"name": "B", "photo": "base64:AP8="}, {"name": "C"}]
+    for way in WAYS:
+        branch = new_branch()
+        ways[way].load(iter(rows), type="Person", mode="append", branch=branch)
+        photos = [ways[way].read_blob("node", "Person", name, "photo", branch=branch).read() for name in "AB"]
+        assert photos == [b"\x00\xff"] * 2
+    for way in ("remote", "async"):
+        late = ({"name": f"p{number}", **({"photo": b"x"} if number == 1500 else {})} for number in range(1600))
+        with pytest.raises(BadRequestError, match="row 1501: it holds bytes and the rows before it do not"):
+            ways[way].load(late, type="Person", mode="append")
+        with pytest.raises(BadRequestError, match=r"rows 1 to 2: property 'age': .*give them as an Arrow table"):
+            ways[way].load([{"photo": b"x", "age": 1}, {"age": "2"}], type="Person", mode="append")
+
+
+# Graph records
+
+
+def test_records_that_cannot_be_read_are_refused_alike(ways: dict[str, Any], tmp_path: Path) -> None:
+    for data, words in (
+        (tmp_path / "nope.jsonl", r"can't read '.*nope\.jsonl': No such file"),
+        (tmp_path, "can't read '.*': Is a directory"),
+        (person("A") + "\n\ud800", "the input is not valid Unicode: surrogates not allowed"),
+        ([person("A"), {"name": "B"}], "dictionaries are rows of one type"),
+        ([5], "can't load graph records from 'int'"),
+        (None, "can't load graph records from 'NoneType'"),
+    ):
+        for way in WAYS:
+            for load in (ways[way].load, ways[way].load_lenient):
+                with pytest.raises(BadRequestError, match=words):
+                    load(iter(data) if isinstance(data, list) else data, mode="append")
+
+
+def test_records_come_in_every_form(ways: dict[str, Any], new_branch: Callable[[], str], tmp_path: Path) -> None:
+    (tmp_path / "people.jsonl").write_text(person("Fay"))
+    for way in WAYS:
+        branch = new_branch()
+        for data in (tmp_path / "people.jsonl", bytearray(person("Fay"), "utf-8")):
+            assert ways[way].load(data, mode="merge", branch=branch).total_entities == 1
+        pieces = iter([memoryview(b'{"type": "Note",'), '"data": {"text": "t"}}'])
+        for data in (tmp_path / "people.jsonl", pieces):
+            assert ways[way].load_lenient(data, mode="merge", branch=branch).total_entities == 1
+
+
+def test_a_waiting_iterator_is_not_read_by_the_event_loop(ways: dict[str, Any], branch: str) -> None:
+    readers = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        readers.append(threading.get_ident())
+        yield {"name": "Fay"}
+
+    ways["async"].load(rows(), type="Person", mode="append", branch=branch)
+    assert readers != [ways["async"]._thread.ident]
+
+
+def test_a_scope_of_unknown_kinds_is_refused() -> None:
+    with pytest.raises(BadRequestError, match="unknown kind 'vertex'; use one of: edge, node"):
+        omnigraph.ChangeScope(kinds=frozenset({"vertex"}))
+    with pytest.raises(BadRequestError, match="unknown operation 'upsert'; use one of: delete, insert, update"):
+        omnigraph.ChangeScope(ops=frozenset({"upsert"}))  # type: ignore[arg-type]
+    assert omnigraph.ChangeScope(kinds=frozenset({"node"})) == omnigraph.ChangeScope.of(kinds=["node"])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda g: g.query(Path("q.gq")), "a query is a text or a handle, not 'PosixPath'; omnigraph.queries"),
+        (lambda g: g.mutate(None), "a query is a text or a handle, not 'NoneType'"),
+        (lambda g: g.branch(None), "the name of a branch is a text, not 'NoneType'"),
+        (lambda g: g.entity("Person", None), "an id is a text, not 'NoneType'"),
+    ],
+)
+def test_what_is_not_a_text_is_refused(g: Any, call: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(BadRequestError, match=words):
+        call(g)
+
+
+def test_an_integer_names_the_node_with_that_key(g: Any, branch: str) -> None:
+    g.load([{"name": "9007199254740993"}], type="Person", mode="append", branch=branch)
+    assert g.entity("Person", 9007199254740993, branch=branch)["name"] == "9007199254740993"
+
+
 # Branches that come and go
 
 
@@ -366,3 +582,14 @@ def test_following_embedded_waits_for_what_happens(served_graph: omnigraph.Graph
     first = next(feed)
     assert [change.id for change in first.blocks[0].changes] == ["Mia"]
     assert served_graph.changes.poll(branch=branch, cursor=first.cursor, wait_ms=30).blocks == ()
+
+
+@pytest.mark.parametrize("way", ["embedded", "remote"])
+def test_a_feed_begins_with_the_call(ways: dict[str, Any], branch: str, way: str) -> None:
+    graph = ways[way]
+    feeds = [graph.follow(branch=branch), graph.changes.follow(branch=branch)]
+    graph.mutate(ADD, params={"name": "Mia"}, branch=branch)
+    for feed in feeds:
+        assert [change.id for change in next(feed).blocks[0].changes] == ["Mia"]
+    with pytest.raises(BranchNotFoundError):
+        graph.follow(branch="nope")

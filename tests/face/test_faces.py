@@ -123,9 +123,17 @@ def test_the_areas_are_methods_of_the_graph_under_short_names(graph: omnigraph.G
 def test_a_schema_is_a_text_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schema.pg").write_text(f"\ufeff{SCHEMA}")
-    for number, schema in enumerate((Path("schema.pg"), "schema.pg", str(tmp_path / "schema.pg"), SCHEMA)):
-        with omnigraph.init(tmp_path / f"g{number}", schema) as graph:
-            assert graph.schema.show() == SCHEMA
+    schemas = (Path("schema.pg"), "schema.pg", "schema.pg\n", str(tmp_path / "schema.pg"), SCHEMA)
+    for number, schema in enumerate(schemas):
+        for init in (omnigraph.init, omnigraph.Graph.init):
+            with init(tmp_path / f"{init.__qualname__}{number}", schema) as graph:
+                assert graph.schema.show() == SCHEMA
+    (tmp_path / "bad.pg").write_text("node {")
+    with pytest.raises(omnigraph.CompileError, match=r"^bad\.pg:1:1: "):
+        omnigraph.init(tmp_path / "none", "bad.pg")
+    for odd, words in (("a\0.pg", "embedded null byte"), (None, "a schema is a text or the path of a file")):
+        with pytest.raises(BadRequestError, match=words):
+            omnigraph.init(tmp_path / "none", odd)  # type: ignore[arg-type]
     for missing in ("none.pg", Path("none.pg"), Path("none")):
         with pytest.raises(BadRequestError, match=r"can't read the schema 'none(\.pg)?': No such file"):
             omnigraph.init(tmp_path / "none", missing)
@@ -149,6 +157,9 @@ def test_queries_are_offered_by_name(graph: omnigraph.Graph, tmp_path: Path) -> 
         with omnigraph.open(graph.uri, queries=queries, embedder=Moods()) as offering:
             assert [query.name for query in offering.stored_queries().queries] == ["all", "like", "rename"]
             assert offering.invoke("like", {"text": "calm"})[0] == {"isbn": "1"}  # type: ignore[index]
+    (tmp_path / "odd.gq").write_text("query odd() { match { $n: Nix } return { $n.id as id } }")
+    with pytest.raises(omnigraph.CompileError, match=r"odd\.gq:1:\d+: .*'Nix'"):
+        omnigraph.open(graph.uri, queries=tmp_path / "odd.gq").stored_queries()
     assert graph.stored_queries().queries == ()
     with pytest.raises(omnigraph.NotFoundError, match="stored query not found"):
         graph.invoke("all")

@@ -96,6 +96,31 @@ def test_what_is_wrong_is_named_by_its_place(
     assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
 
 
+MOST = 2**63 - 1
+ODD: dict[str, pa.Array] = {
+    "a far day": pa.array([2**31 - 1], pa.date32()),
+    "a farther day": pa.array([MOST - MOST % 86_400_000]).view(pa.date64()),
+    "a far second": pa.array([MOST], pa.timestamp("s")),
+    "a far millisecond": pa.array([MOST], pa.timestamp("ms")),
+    "a far microsecond": pa.array([-MOST], pa.timestamp("us")),
+    "an unknown zone": pa.array([1], pa.timestamp("ms", "Nowhere/City")),
+    "a long time": pa.array([MOST], pa.duration("s")),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_values_that_python_does_not_have_are_judged(server: RunningServer, odd: str) -> None:
+    listed = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), ODD[odd])
+    for column in ("email", "age", "score", "tags", "name", "born", "seen"):
+        for array in (ODD[odd], listed):
+            answer = sent(server, stream(pa.table({"name": ["Odo"], column: array})), ARROW)
+            fits = (column == "born" and odd in ("a far day", "a far microsecond", "an unknown zone")) or (
+                column == "seen" and odd not in ("a far second", "a long time")
+            )
+            assert answer.status_code == (200 if fits and array is ODD[odd] else 400), (column, answer.text)
+            assert answer.status_code == 200 or "row 1: node:Person: property" in answer.json()["error"]
+
+
 def _broken_offsets() -> bytes:
     """A stream whose texts end far behind their buffer."""
     whole = stream(pa.table({"name": pa.array(["abcdefgh", "ijklmnop"])}))

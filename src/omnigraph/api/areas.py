@@ -123,7 +123,10 @@ class ChangesArea:
         scope: ChangeScope | None = None,
         max_changes: int | None = None,
     ) -> Iterator[ChangePoll]:
-        """The changes of a branch as they happen, without end. `poll.cursor` is where a later `follow` goes on."""
+        """The changes of a branch as they happen, without end. `poll.cursor` is where a later `follow` goes on.
+
+        The feed begins with this call, for asyncio when its first item is awaited.
+        """
         return self._graph.follow(branch=branch, start=start, cursor=cursor, scope=scope, max_changes=max_changes)
 
     def baseline(self, writer: ByteWriter, *, branch: str = MAIN, scope: ChangeScope | None = None) -> ChangeBaseline:
@@ -189,10 +192,15 @@ def next_poll(poll: ChangePoll) -> dict[str, Any]:
 
 
 def follow(graph: GraphCalls, start: str | None, cursor: str | None, **options: Any) -> Iterator[ChangePoll]:
-    """Poll after poll of a feed that has changes. The first one does not wait, so that there is a cursor before
-    anything can be missed."""
-    poll = graph.poll_changes(start=start, cursor=cursor, **options)
-    while True:
-        if poll.blocks:
-            yield poll
-        poll = graph.poll_changes(**next_poll(poll), **options)
+    """Poll after poll of a feed that has changes. The first one is made here and does not wait, so that there is a
+    cursor before anything can be missed."""
+    first = graph.poll_changes(start=start, cursor=cursor, **options)
+
+    def polls() -> Iterator[ChangePoll]:
+        poll = first
+        while True:
+            if poll.blocks:
+                yield poll
+            poll = graph.poll_changes(**next_poll(poll), **options)
+
+    return polls()

@@ -6,6 +6,15 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
+from omnigraph.errors import BadRequestError
+
+
+def branch_name(name: object) -> str:
+    """A name as a caller gave it, without the white space around it."""
+    if not isinstance(name, str):
+        raise BadRequestError(f"the name of a branch is a text, not '{type(name).__name__}'")
+    return name.strip()
+
 
 class BranchCreateRequest(Struct, frozen=True, omit_defaults=True):
     """`source` is a branch, or any commit that is still kept."""

@@ -26,6 +26,10 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
     types: frozenset[str] = field(default=frozenset(), name="type")
     ops: frozenset[Operation] = field(default=frozenset(), name="op")
 
+    def __post_init__(self) -> None:
+        _known("kind", self.kinds, tuple(EntityKind))
+        _known("operation", self.ops, tuple(Operation))
+
     @classmethod
     def of(
         cls,
@@ -50,14 +54,14 @@ class ChangeScope(Struct, frozen=True, omit_defaults=True):
         return not self.ops or op in self.ops
 
 
-EVERYTHING = ChangeScope()
-
-
 def _known(what: str, given: Iterable[str], known: Collection[str]) -> frozenset[str]:
     chosen = frozenset(str(item) for item in given)
     if strangers := sorted(chosen - set(known)):
         raise BadRequestError(f"unknown {what} '{strangers[0]}'; use one of: {', '.join(sorted(known))}")
     return chosen
+
+
+EVERYTHING = ChangeScope()
 
 
 # The net difference of two states

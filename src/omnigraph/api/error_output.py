@@ -152,6 +152,26 @@ class ErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return error
 
 
+class _ToldError(Struct, frozen=True):
+    """What every version says of a failure."""
+
+    error: str
+    code: str | None = None
+
+
+def received_error(data: bytes) -> OmniGraphError:
+    """The error that an answer tells. Of one that this version can't build again, the sentence is kept.
+
+    Raises `BadRequestError` for an answer that tells none.
+    """
+    try:
+        return wire.decode(data, ErrorOutput).rebuilt()
+    except (BadRequestError, msgspec.ValidationError):
+        told = wire.decode(data, _ToldError)
+        code = ErrorCode(told.code) if told.code in set(ErrorCode) else None
+        return ErrorOutput(error=told.error, code=code).rebuilt()
+
+
 class ChangeErrorOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failure of a change read: those members of `ErrorOutput` that can occur there."""
 

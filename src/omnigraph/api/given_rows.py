@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from omnigraph.api.local_files import without_compression
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _checked_batches(file: pa.RecordBatchFileReader) -> Iterator[pa.RecordBatch]
 def column_format(path: str, format: str | None) -> str | None:
     """The format of a file that holds columns; None for any other file."""
     if format is None:
-        return COLUMN_FILES.get(os.path.splitext(path)[1].lower())
+        return COLUMN_FILES.get(os.path.splitext(without_compression(path))[1].lower())
     return format.lower() if format.lower() in COLUMN_FILES.values() else None
 
 

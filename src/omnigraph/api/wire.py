@@ -21,6 +21,8 @@ LOCAL: Final = msgspec.Meta(extra={"local": True})
 """Marks a field that stays in the process: `commit: Annotated[CommitReceipt | None, LOCAL] = None`."""
 
 Shape = TypeVar("Shape")
+Anything: Final[Any] = Any
+"""Any JSON, as a shape to decode."""
 
 _COMPONENTS: Final = "#/components/schemas/{name}"
 
@@ -59,7 +61,7 @@ def decode_with_nulls(data: bytes | str, shape: type[Shape]) -> Shape:
     try:
         return decode(data, shape)
     except RequestShapeError:
-        built = msgspec.json.decode(data)
+        built = decode(data, Anything)
         with _LEARNING:
             _add_nulls(built, msgspec.inspect.type_info(shape))
         return convert(built, shape)

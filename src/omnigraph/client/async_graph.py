@@ -54,8 +54,8 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
     listing = awaited(reads.listing)
 
     mutate = awaited(writes.mutate)
-    load = awaited(writes.load)
-    load_lenient = awaited(writes.load_lenient)
+    load = awaited(writes.load, reads_input=True)
+    load_lenient = awaited(writes.load_lenient, reads_input=True)
 
     stored_queries = awaited(reads.stored_queries)
     invoke = awaited(writes.invoke)
@@ -176,7 +176,11 @@ class AsyncRemoteGraph(NeedsStorage, Remote):
         scope: ChangeScope | None = None,
         max_changes: int | None = None,
     ) -> AsyncIterator[ChangePoll]:
-        """The changes of a branch as they happen, without end; see `RemoteGraph.follow`."""
+        """The changes of a branch as they happen, without end; see `RemoteGraph.follow`.
+
+        Nothing is asked before the first item is awaited, and `now` is that moment: to miss nothing from an earlier
+        one, give the `cursor` of an awaited `changes.poll`.
+        """
         options: dict[str, Any] = {"branch": branch, "scope": scope, "max_changes": max_changes}
         poll = await self.poll_changes(start=start, cursor=cursor, **options)
         while True:

@@ -26,10 +26,10 @@ class AsyncTransport:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def run(self, steps: Steps[Result]) -> Result:
-        """Carry out a call to its result."""
+    async def run(self, steps: Steps[Result], *, reads_input: bool = False) -> Result:
+        """Carry out a call to its result. One that reads an input may have to wait for it, so a thread begins it."""
         try:
-            request = next(steps)
+            request = await asyncio.to_thread(next, steps) if reads_input else next(steps)
             while True:
                 request = steps.send(await self.exchange(request))
         except StopIteration as end:

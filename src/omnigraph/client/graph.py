@@ -177,7 +177,7 @@ class RemoteGraph(NeedsStorage, Remote):
         scope: ChangeScope | None = None,
         max_changes: int | None = None,
     ) -> Iterator[ChangePoll]:
-        """The changes of a branch as they happen, without end.
+        """The changes of a branch as they happen from this call on, without end.
 
         Each item has blocks; one that ends a commit has a `cursor`, which a later `follow` goes on from. A connection
         that is lost is made again there.

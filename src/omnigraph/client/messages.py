@@ -14,13 +14,15 @@ from urllib.parse import urlencode
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.error_output import received_error
+from omnigraph.api.given_records import encoded, file_pieces, require_records
 from omnigraph.api.routes import IDEMPOTENCY_HEADER, Media, Route
 from omnigraph.errors import BadRequestError, OmniGraphError, UnexpectedAnswerError
 
 Shape = TypeVar("Shape")
 
 _PIECE_BYTES: Final = 256 << 10
+_KEPT: Final = (str, bytes, bytearray, memoryview, os.PathLike, list, tuple)
 _SHOWN_CHARACTERS: Final = 500
 _PAGES: Final = ("text/html", "application/xhtml+xml")
 _TITLE: Final = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
@@ -33,39 +35,25 @@ class Upload:
     """How it is written, where the operation leaves a choice."""
 
     def __init__(self, data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> None:
-        if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
-            raise BadRequestError(
-                f"'{data}' is not a graph record; if it is the path of a file of rows, name their type with type=; "
-                "if it is a file of graph records, give a Path"
-            )
-        if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
-            raise BadRequestError("a frame holds rows of one type: name it with type=")
-        if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
-            raise BadRequestError("dictionaries are rows of one type: name it with type=")
-        if isinstance(data, Mapping) or not isinstance(data, str | bytes | os.PathLike | Iterable):
-            raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
+        require_records(data)
         self._data = data
         self._opened = False
 
     @property
     def can_be_sent(self) -> bool:
         """Whether the next `pieces` are the whole of it."""
-        return not self._opened or isinstance(self._data, str | bytes | os.PathLike | list | tuple)
+        return not self._opened or isinstance(self._data, _KEPT)
 
     def pieces(self) -> Iterator[bytes]:
         self._opened = True
         data = self._data
-        if isinstance(data, str | bytes):
-            whole = data.encode() if isinstance(data, str) else data
+        if isinstance(data, str | bytes | bytearray | memoryview):
+            whole = encoded(data)
             yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
         elif isinstance(data, os.PathLike):
-            with open(data, "rb") as file:
-                yield from iter(lambda: file.read(_PIECE_BYTES), b"")
+            yield from file_pieces(data, _PIECE_BYTES)
         else:
-            for piece in data:
-                if not isinstance(piece, str | bytes):
-                    raise BadRequestError("dictionaries are rows of one type: name it with type=")
-                yield piece.encode() if isinstance(piece, str) else piece
+            yield from map(encoded, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +132,15 @@ class Reply:
             raise UnexpectedAnswerError(self.status, f"'{self.media}' where this client reads {wanted}")
 
     def failure(self) -> OmniGraphError:
-        """What went wrong, told by the body; a body that is no error of ours is shown as it is."""
+        """What went wrong, told by the body; a body that is not an error of ours is shown as it is."""
         if 300 <= self.status < 400:
             where = (self.header("location") or "").partition("?")[0]
             return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
         if self.media in _PAGES:
             return self.page()
         try:
-            return wire.decode(self.body, ErrorOutput).rebuilt()
-        except (BadRequestError, msgspec.ValidationError):
+            return received_error(self.body)
+        except BadRequestError:
             text = self.body.decode(errors="replace").strip()
             if not text and self.status == 404:
                 text = "nothing is at this address; name the graph, as in https://host/graphs/<id>"

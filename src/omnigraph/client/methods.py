@@ -27,13 +27,13 @@ def sent(describe: Callable[Concatenate[Remote, Given], Steps[Result]]) -> Calla
 
 
 def awaited(
-    describe: Callable[Concatenate[Remote, Given], Steps[Result]],
+    describe: Callable[Concatenate[Remote, Given], Steps[Result]], *, reads_input: bool = False
 ) -> Callable[Concatenate[Any, Given], Coroutine[Any, Any, Result]]:
     """A method that carries a call out when it is awaited."""
 
     async def method(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
         transport: AsyncTransport = self._transport
-        return await transport.run(describe(self, *args, **kwargs))
+        return await transport.run(describe(self, *args, **kwargs), reads_input=reads_input)
 
     return _told(method, describe)
 

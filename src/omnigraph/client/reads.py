@@ -13,10 +13,11 @@ from msgspec import structs
 
 from omnigraph.api import parameters as api_parameters
 from omnigraph.api.branch import Branch
-from omnigraph.api.branches import BranchCreateRequest
+from omnigraph.api.branches import BranchCreateRequest, branch_name
 from omnigraph.api.calls import GraphCalls
 from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
+from omnigraph.api.parameter_values import plain_id
 from omnigraph.api.query import OperatorProfile, QueryPlan, QueryRequest, ReadPoint, StoredQueries
 from omnigraph.api.routes import COMMIT_HEADER, MIN_COMMIT_HEADER, Media
 from omnigraph.api.schema import SchemaPlan, SchemaPlanRequest, SchemaSource
@@ -139,7 +140,7 @@ def entity(
     asked = api_parameters.EntityParameters(
         entity=known,
         type=bare,
-        id=entity_id,
+        id=plain_id(entity_id),
         branch=branch,
         snapshot=snapshot,
         version=version,
@@ -225,7 +226,7 @@ def branch(
 ) -> Steps[Branch]:
     """A branch to work on. `create` makes it from `source` (main when not said), unless it is there already;
     otherwise a branch that is not there raises `BranchNotFoundError`."""
-    name = name.strip()
+    name = branch_name(name)
     try:
         yield from _commit_of(remote, ReadPoint(name))
     except BranchNotFoundError:

@@ -9,11 +9,15 @@ import msgspec
 
 from omnigraph.api import wire
 from omnigraph.api.changes import ChangeBaseline, ChangeBaselineRecord
-from omnigraph.api.error_output import ErrorOutput
-from omnigraph.errors import AnswerBrokenError, BadRequestError
+from omnigraph.api.error_output import received_error
+from omnigraph.errors import AnswerBrokenError, BadRequestError, OmniGraphError
 
 _ERROR: Final = b'{"error":'
 """How the last line of a stream that failed begins. Records begin with their type or edge."""
+
+
+class _ErrorLine(msgspec.Struct):
+    error: msgspec.Raw
 
 
 class RecordLines:
@@ -29,8 +33,14 @@ class RecordLines:
         whole, end, self._pending = (self._pending + chunk).rpartition(b"\n")
         last = whole[whole.rfind(b"\n") + 1 :]
         if last.startswith(_ERROR):
-            raise wire.convert(msgspec.json.decode(last)["error"], ErrorOutput).rebuilt()
+            raise self._told(last)
         return whole + end
+
+    def _told(self, line: bytes) -> OmniGraphError:
+        try:
+            return received_error(bytes(wire.decode(line, _ErrorLine).error))
+        except BadRequestError:
+            return AnswerBrokenError(self.received, "its last line tells an error that this client can't read")
 
     def finish(self) -> None:
         """Nothing more comes."""

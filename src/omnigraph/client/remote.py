@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from omnigraph.api.parameter_values import plain_parameters
+from omnigraph.api.parameter_values import json_problem, plain_parameters
 from omnigraph.api.query import ReadPoint, ReadTarget
 from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
 from omnigraph.client.address import Address
@@ -74,13 +74,20 @@ class Remote:
         options: Mapping[str, Any],
     ) -> Asked:
         """A query with its parameters, as a caller of any method gave them."""
-        return Asked(*self._binder(source, name, params, given, options))
+        asked = Asked(*self._binder(source, name, params, given, options))
+        if asked.params is not None:
+            require_json(asked.params)
+        return asked
 
     def _request(self, operation_id: str, parameters: Any = None, body: Any = None, **path: str) -> Request:
         """A request for an operation that reads."""
         row = route(operation_id)
-        content, headers = (None, {}) if body is None else json_body(body)
-        url = self._address.url(row, **path) + ("" if parameters is None else query_string(parameters))
+        try:
+            content, headers = (None, {}) if body is None else json_body(body)
+            url = self._address.url(row, **path) + ("" if parameters is None else query_string(parameters))
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end].encode(errors="backslashreplace").decode()
+            raise BadRequestError(f"a text of the request holds half of a surrogate pair, '{half}'") from None
         return Request(row, url, content, headers)
 
     def _reading(self, request: Request, point: ReadPoint) -> Request:
@@ -114,6 +121,13 @@ class Remote:
     def _forget(self, branch: str) -> None:
         """What was written to a branch that is gone, or begins anew, says nothing about it any more."""
         self._made.pop(branch, None)
+
+
+def require_json(params: Mapping[str, Any]) -> None:
+    """Refuse parameters that JSON does not have: they would arrive as something else."""
+    for name, value in params.items():
+        if (problem := json_problem(value)) is not None:
+            raise BadRequestError(f"param '{name}': {problem}")
 
 
 def branch_of(name: str | None) -> str:

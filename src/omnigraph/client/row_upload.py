@@ -1,18 +1,15 @@
-"""Rows of one type on their way to a server: frames as an Arrow stream, dictionaries by line, files as they are.
+"""Rows of one type on their way to a server: frames as an Arrow stream, dictionaries mostly by line, files as
+they are.
 
 Parquet and Arrow files become an Arrow stream here, because a server does not unpack what strangers send. The types
-that only save memory (dictionaries, views, runs) are cast to plain ones for the same reason.
+that only save memory (dictionaries, views, runs) become plain ones for the same reason.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from decimal import Decimal
-from math import isnan
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 from urllib.parse import unquote
 
 from omnigraph.api.given_rows import (
@@ -24,17 +21,14 @@ from omnigraph.api.given_rows import (
     given_rows,
     open_file_name,
 )
-from omnigraph.api.local_files import local_pieces
-from omnigraph.api.parameter_values import plain_value
+from omnigraph.api.local_files import compression_of, local_pieces
+from omnigraph.api.plain_arrays import plain_array, plain_type
 from omnigraph.api.routes import Media
 from omnigraph.client.messages import Upload
+from omnigraph.client.record_rows import lines, sent_records
 from omnigraph.errors import BadRequestError, DirectAccessError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _PIECE_BYTES: Final = 256 << 10
-_NULLS: Final = frozenset({"NAType", "NaTType"})
 
 
 class RowUpload(Upload):
@@ -67,9 +61,10 @@ def row_upload(data: Any, format: str | None, csv: Any) -> RowUpload:
     if format is not None or csv is not None:
         raise BadRequestError("format and csv say how a file is written; this input is not a file")
     given = given_rows(data)
-    if isinstance(given, GivenRecords):
-        return RowUpload(lambda: _lines(given.rows), Media.NDJSON, once=given.once)
-    return RowUpload(lambda: _arrow_stream(given), Media.ARROW, once=given.once)
+    sent = sent_records(given) if isinstance(given, GivenRecords) else given
+    if isinstance(sent, GivenRecords):
+        return RowUpload(lambda: lines(sent.rows), Media.NDJSON, once=sent.once)
+    return RowUpload(lambda: _arrow_stream(sent), Media.ARROW, once=sent.once)
 
 
 def _file(text: str, format: str | None, csv: Any) -> RowUpload:
@@ -80,7 +75,7 @@ def _file(text: str, format: str | None, csv: Any) -> RowUpload:
     if os.path.isdir(path):
         raise directory_error(text)
     if (columns := column_format(path, format)) is not None:
-        return RowUpload(lambda: _column_stream(path, columns, text), Media.ARROW, file=text)
+        return RowUpload(lambda: _column_stream(_columns_at(path), columns, text), Media.ARROW, file=text)
     # A compressed file is unpacked here, because a server does not unpack what strangers send.
     return RowUpload(lambda: local_pieces(path), Media.BYTES, file=text, format=format, **_dialect(csv))
 
@@ -108,77 +103,30 @@ def _dialect(csv: Any) -> dict[str, Any]:
     return {**said, "quote": "" if csv.quote is None else csv.quote}
 
 
-# Dictionaries
-
-
-def _lines(rows: Iterable[object]) -> Iterator[bytes]:
-    for number, row in enumerate(rows, 1):
-        try:
-            yield json.dumps(_plain(row), ensure_ascii=False).encode(errors="surrogatepass") + b"\n"
-        except (TypeError, ValueError) as error:
-            raise BadRequestError(f"row {number} holds something that is not a value: {error}") from None
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it. What has no such form is left for the encoder to refuse."""
-    if isinstance(value, float):
-        return None if isnan(value) else float(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "base64:" + base64.b64encode(value).decode()
-    if isinstance(value, Decimal):
-        return int(value) if value.is_finite() and value == value.to_integral_value() else str(value)
-    if isinstance(value, Mapping):
-        return {name: _plain(member) for name, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if type(value).__name__ in _NULLS:
-        return None
-    plain = plain_value(value)
-    return plain if plain is value else _plain(plain)
-
-
 # Arrow
 
 
 def _arrow_stream(given: GivenBatches) -> Iterator[bytes]:
     import pyarrow as pa
 
-    schema = pa.schema([pa.field(field.name, _sent_type(field.type)) for field in given.schema])
+    schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in given.schema])
     sink = _Sink()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in given.read():
-            plain = batch if batch.schema.equals(schema) else _cast(batch, schema)
+            try:
+                plain = pa.record_batch(list(map(plain_array, batch.columns)), schema)
+            except pa.ArrowException as error:
+                raise BadRequestError(f"can't send these rows: {str(error).splitlines()[0]}; cast them") from error
             writer.write_batch(plain)
             yield from sink.taken()
     yield from sink.taken()
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _columns_at(path: str) -> Any:
+    """A file that can be read at any place: one that is compressed only when it is unpacked."""
     import pyarrow as pa
 
-    return pa.record_batch(
-        [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)], schema
-    )
-
-
-def _sent_type(type_: pa.DataType) -> pa.DataType:
-    """The plain type that holds the same values."""
-    import pyarrow as pa
-
-    kinds = pa.types
-    if kinds.is_dictionary(type_) or kinds.is_run_end_encoded(type_):
-        return _sent_type(type_.value_type)
-    if kinds.is_string_view(type_):
-        return pa.large_string()
-    if kinds.is_binary_view(type_):
-        return pa.large_binary()
-    if kinds.is_fixed_size_list(type_):
-        return pa.list_(_sent_type(type_.value_type), type_.list_size)
-    if kinds.is_list(type_) or kinds.is_list_view(type_):
-        return pa.list_(_sent_type(type_.value_type))
-    if kinds.is_large_list(type_) or kinds.is_large_list_view(type_):
-        return pa.large_list(_sent_type(type_.value_type))
-    return type_
+    return path if compression_of(path) is None else pa.BufferReader(b"".join(local_pieces(path)))
 
 
 def _column_stream(source: Any, format: str, name: str) -> Iterator[bytes]:

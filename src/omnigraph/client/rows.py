@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -137,10 +138,10 @@ def _guessed(values: list[Any]) -> pa.Array:
     """A column of values that JSON gave; as their texts where they are of different kinds."""
     import pyarrow as pa
 
-    try:
-        return pa.array(values)
-    except pa.ArrowException:
-        return pa.array([None if value is None else wire.encode(value).decode() for value in values], pa.string())
+    for type_ in (None, pa.uint64()):  # Arrow makes 64 bits with a sign of integers by itself
+        with suppress(pa.ArrowException, OverflowError):
+            return pa.array(values, type_)
+    return pa.array([None if value is None else wire.encode(value).decode() for value in values], pa.string())
 
 
 def received_rows(reply: Reply, target: ReadTarget) -> RemoteRows | JsonRows:

@@ -30,7 +30,7 @@ from omnigraph.api.routes import IF_COMMIT_HEADER
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest
 from omnigraph.client.messages import Request, Steps, Upload
 from omnigraph.client.reads import ROWS, read
-from omnigraph.client.remote import MAIN, Remote, branch_of, target_of
+from omnigraph.client.remote import MAIN, Remote, branch_of, require_json, target_of
 from omnigraph.client.row_upload import row_upload
 from omnigraph.client.rows import JsonRows, RemoteRows, holds_rows, received_rows
 from omnigraph.errors import BadRequestError
@@ -167,6 +167,7 @@ def invoke(
     """
     point = ReadPoint(branch, snapshot, version, at)
     plain = None if params is None else plain_parameters(params)
+    require_json(plain or {})
     body = InvokeStoredQueryRequest(plain, branch, snapshot, version, at, expect_mutation)
     if if_commit is None:
         request = remote._reading(remote._request("invoke_query", body=body, name=name), point)

@@ -63,6 +63,7 @@ class Workspace(Resources):
         cls,
         uri: str | Path,
         schema: str,
+        path: str | None = None,
         *,
         actor: str | None = None,
         details: Mapping[str, str] | None = None,
@@ -70,8 +71,9 @@ class Workspace(Resources):
         storage_options: StorageOptions = None,
         trace: Trace | None = None,
     ) -> Self:
-        """A new graph with this schema. Refuses a location that holds one already. `details` go into the commit."""
-        catalog = accept_schema(schema)
+        """A new graph with this schema. Refuses a location that holds one already. `details` go into the commit;
+        `path`, the file of the schema, only shows in messages."""
+        catalog = accept_schema(schema, path)
         types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
         tables = {type_.type_key: table_schema(type_) for type_ in types}
         return cls.create(

@@ -208,6 +208,56 @@ def test_values_of_python_libraries_mean_what_they_say(graph: Graph) -> None:
     assert stored["n"]["seen"] is stored["n"]["pages"] is None
 
 
+def test_moments_of_numpy_are_dates_and_times_in_every_unit(tmp_path: Path) -> None:
+    graph = Graph.init(tmp_path, "node Day { day: Date @key  hours: [DateTime]? }\nedge Next: Day -> Day {}")
+    hours = np.array(["2024-02-29T01:02:03.000000001", "1969-12-31T23:59:59.9999"], "datetime64[ns]")
+    days = [np.datetime64("2024-02-29"), np.datetime64("2024-03"), np.datetime64("2024-03-02T01", "ns")]
+    graph.load([{"day": days[0], "hours": hours}, {"day": days[1]}, {"day": days[2]}], type="Day", mode="append")
+    graph.load([{"from": days[0], "to": days[1]}, {"from": days[1], "to": days[2]}], type="Next", mode="append")
+    stored = rows(graph, "node:Day").values()
+    assert {row["day"].isoformat() for row in stored} == {"2024-02-29", "2024-03-01", "2024-03-02"}
+    assert [moment.isoformat() for row in stored for moment in row["hours"] or ()] == [
+        "2024-02-29T01:02:03+00:00",
+        "1969-12-31T23:59:59.999000+00:00",
+    ]
+    assert graph.count("Next") == 2
+    for odd in (np.datetime64("NaT"), np.datetime64("20000-01-01"), np.datetime64(2**60, "s")):
+        with pytest.raises(ConstraintError, match="row 1"):
+            graph.load([{"day": odd}], type="Day", mode="append")
+
+
+def test_a_moment_that_its_type_does_not_hold_is_named_by_its_row(tmp_path: Path) -> None:
+    graph = Graph.init(
+        tmp_path,
+        """node Day { day: Date @key  seen: DateTime? }
+        node Slot { day: Date  hour: I32  @key(day, hour) }
+        edge Next: Day -> Day {}
+        edge Then: Slot -> Slot {}""",
+    )
+    days = pa.array([0, 2**62], pa.timestamp("s"))
+    slots = pa.StructArray.from_arrays([days, pa.array([1, 2], pa.int32())], ["day", "hour"])
+    for type_, columns in (
+        ("Day", {"day": days}),
+        ("Day", {"day": days.view(pa.timestamp("ms"))}),
+        ("Day", {"day": ["2020-01-01", "2020-01-02"], "seen": days}),
+        ("Next", {"from": days, "to": days}),
+        ("Then", {"from": slots, "to": slots}),
+    ):
+        with pytest.raises(ConstraintError, match=r"^row 2: ") as error:
+            graph.load(pa.table(columns), type=type_, mode="append")
+        assert error.value.line == 2
+
+
+@pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["b1", "b2"])])
+def test_categories_of_polars_are_texts(graph: Graph, kind: Any) -> None:
+    graph.load(BOOKS, type="Book", mode="append")
+    ends = pl.DataFrame({"from": ["b1"], "to": ["b2"]}, schema={"from": kind, "to": kind})
+    graph.load(ends, type="Next", mode="append")
+    notes = pl.DataFrame({"text": ["b1", None, "b2"]}, schema={"text": kind})
+    assert graph.load(notes, type="Note", mode="append").total_entities == 3
+    assert {row["text"] for row in rows(graph, "node:Note").values()} == {"b1", None, "b2"}
+
+
 # What can't be taken
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
+from omnigraph.api.given_records import encoded, file_pieces, require_records
 from omnigraph.api.load import LoadReceipt
 from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
@@ -96,62 +96,30 @@ def load_input(
         return row_input(data, type_name, format=format, csv=csv, graph=graph)
     if format is not None or csv is not None:
         raise BadRequestError("format and csv are for rows of one type: name it with type=")
+    return record_input(data)
+
+
+def record_input(data: Any) -> Callable[[], bytes | Iterable[bytes]]:
+    """Graph records as a caller gave them."""
+    require_records(data)
     if isinstance(data, PathLike):
-        return file_pieces(str(data))
-    if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
-        raise BadRequestError(
-            f"'{data}' is not a graph record; if it is the path of a file of rows, name their type with type=; "
-            "if it is a file of graph records, give a Path"
-        )
-    if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
-        raise BadRequestError("a frame holds rows of one type: name it with type=")
-    return reopenable(_text_pieces(data))
-
-
-def _text_pieces(data: Any) -> LoadInput:
-    """Graph records as text. A dictionary is a row of something, and only a type says of what."""
-    if isinstance(data, str | bytes):
-        return data
-    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
-        raise BadRequestError("dictionaries are rows of one type: name it with type=")
-    if not isinstance(data, Iterable) or isinstance(data, Mapping):
-        raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
-    return data
+        return lambda: file_pieces(data, _PIECE_BYTES)
+    return reopenable(data)
 
 
 def reopenable(data: LoadInput) -> Callable[[], bytes | Iterable[bytes]]:
     """An input as bytes. Text and bytes can be read any number of times, an iterator once."""
-    if isinstance(data, str | bytes):
-        whole = _encoded(data)
+    if isinstance(data, str | bytes | bytearray | memoryview):
+        whole = encoded(data)
         return lambda: whole
     pieces: list[Iterable[str | bytes]] = [data]
 
     def open_once() -> Iterator[bytes]:
         if not pieces:
             raise ConflictError("the schema changed while an iterator was being loaded; nothing was written, try again")
-        return (_encoded(piece) for piece in pieces.pop())
+        return map(encoded, pieces.pop())
 
     return open_once
-
-
-def file_pieces(path: str | Path) -> Callable[[], Iterable[bytes]]:
-    """A local file, read anew whenever the input is opened."""
-
-    def read() -> Iterator[bytes]:
-        try:
-            with open(path, "rb") as file:
-                yield from iter(lambda: file.read(_PIECE_BYTES), b"")
-        except OSError as error:
-            raise BadRequestError(f"can't read '{path}': {error.strerror or error}") from None
-
-    return read
-
-
-def _encoded(piece: str | bytes) -> bytes:
-    try:
-        return piece.encode() if isinstance(piece, str) else bytes(piece)
-    except UnicodeEncodeError as error:
-        raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
 
 
 def load(workspace: Workspace, request: LoadRequest) -> LoadReceipt:

@@ -6,19 +6,18 @@ can be read only once is kept for that. Frames stay columns; only dictionaries a
 
 from __future__ import annotations
 
-import pickle
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.api.given_rows import BATCH_ROWS, GivenRecords, given_rows, open_file_name
+from omnigraph.api.kept_rows import RECORDS_PER_BLOCK, Spooled, scratch_file
 from omnigraph.api.limits import Limits
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint
@@ -36,9 +35,6 @@ from omnigraph.engine.write.row_files import (
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog
 from omnigraph.storage.location import Location
-
-_RECORDS_PER_BLOCK: Final = 8192
-_IN_MEMORY: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,7 @@ def received_rows(
 def _blocks_of(data: Any) -> Callable[[Limits], Iterable[RowBlock]]:
     given = given_rows(data)
     if isinstance(given, GivenRecords):
-        records = _Spooled(iter(given.rows)) if given.once else given.rows
+        records = Spooled(given.rows) if given.once else given.rows
         return lambda _: _record_blocks(records)
     if given.once:
         kept = _Kept(given.read())
@@ -115,7 +111,7 @@ def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBlock]:
 
 def _record_blocks(records: Iterable[object]) -> Iterator[RowBlock]:
     first, rest = 1, iter(records)
-    while block := list(islice(rest, _RECORDS_PER_BLOCK)):
+    while block := list(islice(rest, RECORDS_PER_BLOCK)):
         yield RowBlock(block, range(first, first + len(block)))
         first += len(block)
 
@@ -128,7 +124,7 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
 
     def pieces() -> Iterator[bytes]:
         if not copied:
-            copied.append(_scratch())
+            copied.append(scratch_file())
             for piece in iter(lambda: file.read(1 << 20), b""):
                 if not piece:
                     break
@@ -140,11 +136,6 @@ def _open_file(file: Any, format: str | None, csv: CsvDialect | None) -> RowFile
         yield from iter(lambda: copied[0].read(1 << 20), b"")
 
     return RowFile(shown, found, pieces, csv or usual_dialect(shown))
-
-
-def _scratch() -> IO[bytes]:
-    """A file without a name, deleted when it is closed."""
-    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
 
 
 class _Kept:
@@ -164,36 +155,3 @@ class _Kept:
                 self._taken.append(batch)
             yield self._taken[at]
             at += 1
-
-
-class _Spooled:
-    """Rows of an iterator, which are gone once read: they are copied, on disk when there are many."""
-
-    def __init__(self, rest: Iterator[object]) -> None:
-        self._rest = rest
-        self._copy = _scratch()
-        self._complete = False
-
-    def __iter__(self) -> Iterator[object]:
-        if self._complete:
-            return self._again()
-        return self._once()
-
-    def _once(self) -> Iterator[object]:
-        while block := list(islice(self._rest, _RECORDS_PER_BLOCK)):
-            try:
-                pickle.dump(block, self._copy, pickle.HIGHEST_PROTOCOL)
-            except (pickle.PicklingError, TypeError, AttributeError) as error:
-                raise BadRequestError(
-                    f"a row holds something that is not a value: {error}; give a list of dictionaries"
-                ) from None
-            yield from block
-        self._complete = True
-
-    def _again(self) -> Iterator[object]:
-        self._copy.seek(0)
-        while True:
-            try:
-                yield from pickle.load(self._copy)
-            except EOFError:
-                return

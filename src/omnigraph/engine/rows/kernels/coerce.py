@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar
+from omnigraph.api.parameter_values import not_finite
 from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
 from omnigraph.engine.rows.kernels.scalars import (
     MANAGED_PREFIX,
@@ -24,7 +25,6 @@ from omnigraph.engine.rows.kernels.scalars import (
     UnfitError,
     WrongShapeError,
     managed_bytes,
-    not_finite,
     stored_scalar,
 )
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar

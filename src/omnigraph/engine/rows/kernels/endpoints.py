@@ -13,9 +13,10 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
+from omnigraph.api.plain_arrays import plain_array
 from omnigraph.engine.rows.kernels.coerce import Column, all_match
 from omnigraph.engine.rows.kernels.ids import canonical_texts
-from omnigraph.engine.rows.kernels.loose import coerce_arrow, reread
+from omnigraph.engine.rows.kernels.loose import coerce_arrow, python_values, reread
 from omnigraph.engine.rows.kernels.python_values import plain_value
 from omnigraph.engine.rows.kernels.scalars import UnfitError, stored_scalar
 from omnigraph.errors import BadRequestError
@@ -75,12 +76,9 @@ class EndpointIds:
         """As `id_of_python`, for a column of Arrow; rows that name no node are null and have a reason."""
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
-        if pt.is_dictionary(array.type):
-            array = array.dictionary_decode()
+        array = plain_array(array)
         if pt.is_null(array.type) or pt.is_string(array.type) or pt.is_large_string(array.type):
             return self._text_column(coerce_arrow(_TEXT, array).array)
-        if pt.is_string_view(array.type):
-            return self._text_column(array.cast(pa.string()))
         if pt.is_integer(array.type) and (self._scalar in INTEGERS | _INSTANTS or self.takes_any_text):
             return Column(canonical_texts(Scalar.I64, array))
         if self._scalar is not None and not self.takes_any_text:
@@ -131,7 +129,7 @@ class EndpointIds:
     def _composite_column(self, array: pa.Array) -> Column:
         ids: list[str | None] = []
         unfit: dict[int, str] = {}
-        for row, value in enumerate(array.to_pylist()):
+        for row, value in enumerate(python_values(array)):
             try:
                 ids.append(None if value is None else self._id_of_key(value))
             except UnfitError as error:

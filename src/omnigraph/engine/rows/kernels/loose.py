@@ -16,6 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from omnigraph.api.parameter_values import plain_number
+from omnigraph.api.plain_arrays import plain_array
+from omnigraph.calendar import MILLIS_PER_DAY
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
 from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
@@ -29,17 +32,20 @@ _BOOL_TEXTS: Final = {"true": True, "false": False}
 _EXACT_IN_F64: Final = 2.0**53
 _read_array = msgspec.json.Decoder(list).decode
 _MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
+_PER_MILLI: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_INSTANTS: Final = frozenset({Scalar.DATE, Scalar.DATETIME})
+# Dates beyond the year 9999, durations beyond some billion days, zones that nobody knows.
+_NOT_IN_PYTHON: Final = (OverflowError, ValueError, LookupError, pa.ArrowException)
 
 
 def coerce_arrow(type_: PropertyType, array: pa.Array) -> Column:
     """A column of `type_` from an Arrow array; rows that do not fit are null and have a reason."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    if pt.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = plain_array(array)
     if pt.is_null(array.type):
         return Column(pa.nulls(len(array), arrow_type(type_)))
-    if pt.is_large_string(array.type) or pt.is_string_view(array.type):
+    if pt.is_large_string(array.type):
         array = array.cast(pa.string())
     try:
         direct = _direct(type_, array)
@@ -64,7 +70,7 @@ def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
         numbers = array.cast(pa.float64(), safe=False).cast(target, safe=False)
         return numbers if all_finite(numbers) else None
     if type_.scalar is Scalar.DATE and (pt.is_date(found) or pt.is_timestamp(found)):
-        return _millis(array).cast(pa.timestamp("ms")).cast(target, safe=False)
+        return _floored(_millis(array), MILLIS_PER_DAY).cast(pa.int32()).cast(target)
     if type_.scalar is Scalar.DATETIME:
         if pt.is_date(found) or pt.is_timestamp(found):
             return _millis(array).cast(_MILLIS)
@@ -81,11 +87,12 @@ def _millis(array: pa.Array) -> pa.Array:
     """Epoch milliseconds of dates and timestamps; finer units are cut towards the past, like texts are."""
     if pt.is_date(array.type) or array.type.unit == "s":
         return array.cast(pa.timestamp("ms")).cast(pa.int64())
-    per_milli = {"ms": 1, "us": 1_000, "ns": 1_000_000}[array.type.unit]
-    ticks = array.cast(pa.int64())
-    valid = ticks.is_valid()
-    floored = np.floor_divide(pc.fill_null(ticks, 0).to_numpy(zero_copy_only=False), per_milli)
-    return pc.if_else(valid, pa.array(floored, pa.int64()), pa.scalar(None, pa.int64()))
+    return _floored(array.cast(pa.int64()), _PER_MILLI[array.type.unit])
+
+
+def _floored(numbers: pa.Array, divisor: int) -> pa.Array:
+    floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), divisor)
+    return pc.if_else(numbers.is_valid(), pa.array(floored, pa.int64()), pa.scalar(None, pa.int64()))
 
 
 def _direct_vectors(type_: PropertyType, array: pa.Array) -> pa.Array | None:
@@ -107,15 +114,38 @@ def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
     if pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type):
         item = PropertyType(Scalar.F32) if type_.is_vector else type_.item
         return [None if not row.is_valid else _json_like(item, row.values) for row in array]
-    if pt.is_date(array.type) or pt.is_timestamp(array.type):
-        if type_.scalar is Scalar.DATE and pt.is_date(array.type):
-            return list(array.cast(pa.date32()).cast(pa.int32()).to_pylist())
-        return list(_millis(array).to_pylist()) if type_.scalar is Scalar.DATETIME else list(array.to_pylist())
+    if type_.scalar in _INSTANTS and (pt.is_date(array.type) or pt.is_timestamp(array.type)):
+        per_value = MILLIS_PER_DAY if type_.scalar is Scalar.DATE else 1
+        return [None if millis is None else millis // per_value for millis in _exact_millis(array)]
+    values = python_values(array)
     if type_.is_blob and pt.is_struct(array.type):
-        return [_blob_content(cell) for cell in array.to_pylist()]
+        return [_blob_content(cell) for cell in values]
     if type_.list or type_.is_vector:
-        return [array_text(value) for value in array.to_pylist()]
-    return [reread(type_.scalar, value) for value in array.to_pylist()]
+        return [array_text(value) for value in values]
+    return [reread(type_.scalar, value) for value in values]
+
+
+def _exact_millis(array: pa.Array) -> list[int | None]:
+    """As `_millis`, also where 64 bits do not hold them: the rules of the type refuse such a number."""
+    ticks = array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64()).to_pylist()
+    unit = "ms" if pt.is_date(array.type) else array.type.unit
+    per_tick = MILLIS_PER_DAY if pt.is_date32(array.type) else 1000 if unit == "s" else 1
+    return [None if tick is None else tick * per_tick // _PER_MILLI.get(unit, 1) for tick in ticks]
+
+
+def python_values(array: pa.Array) -> list[object]:
+    """The values as Python has them. One that Python can't hold stays as it is; no property takes it."""
+    try:
+        return list(array.to_pylist())
+    except _NOT_IN_PYTHON:
+        return [python_value(scalar) for scalar in array]
+
+
+def python_value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except _NOT_IN_PYTHON:
+        return scalar
 
 
 def _blob_content(cell: object) -> object:
@@ -139,7 +169,7 @@ def array_text(value: object) -> object:
 def reread(scalar: Scalar, value: object) -> object:
     """A value as JSON would have given it: a text of a number as the number, a whole float as the integer it is."""
     if isinstance(value, Decimal):
-        value = int(value) if value == value.to_integral_value() else float(value)
+        value = plain_number(value)
     if isinstance(value, float) and scalar in INTEGERS and value.is_integer() and abs(value) <= _EXACT_IN_F64:
         return int(value)
     if isinstance(value, str):

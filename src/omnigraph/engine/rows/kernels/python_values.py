@@ -7,7 +7,7 @@ the type of a property becomes that; anything else is left as it is, for the rul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from enum import Enum
 from itertools import chain
 from typing import Any, Final
@@ -16,14 +16,13 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.rows.kernels.loose import array_text, reread
+from omnigraph.api.parameter_values import epoch_millis, is_pandas_null, numpy_value
+from omnigraph.engine.rows.kernels.loose import array_text, python_value, reread
+from omnigraph.errors import BadRequestError
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_MILLI: Final = timedelta(milliseconds=1)
 _DAY_MILLIS: Final = 86_400_000
-_PANDAS_NULLS: Final = frozenset({"NAType", "NaTType"})
 _NULL: Final = type(None)
 
 _AS_THEY_ARE: Final[dict[Scalar, frozenset[type]]] = {
@@ -69,21 +68,21 @@ def _items(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, pa.Scalar):
-        return value.as_py()
-    if isinstance(value, np.ndarray) or (hasattr(value, "to_list") and not isinstance(value, str)):
-        return value.tolist() if isinstance(value, np.ndarray) else value.to_list()
+        return python_value(value)
+    if isinstance(value, np.ndarray):
+        return _numpy(value)
+    if hasattr(value, "to_list") and not isinstance(value, str):
+        return value.to_list()
     return None if _is_null(value) else array_text(value)
 
 
 def _plain_scalar(scalar: Scalar, value: Any) -> object:
     if isinstance(value, Enum):
         value = value.value
-    if isinstance(value, np.datetime64):
-        value = pa.scalar(value)
     if isinstance(value, np.generic):
-        value = value.item()
+        value = _numpy(value)
     if isinstance(value, pa.Scalar):
-        value = value.as_py()
+        value = python_value(value)
     if _is_null(value):
         return None
     if isinstance(value, date):
@@ -97,19 +96,23 @@ def _plain_scalar(scalar: Scalar, value: Any) -> object:
     return reread(scalar, value)
 
 
+def _numpy(value: Any) -> object:
+    """As Python has it; a moment that Python can't hold as it is."""
+    try:
+        return numpy_value(value)
+    except BadRequestError:
+        return value
+
+
 def _is_null(value: object) -> bool:
     """None, and what pandas has for it."""
-    return value is None or (type(value).__name__ in _PANDAS_NULLS and type(value).__module__.startswith("pandas."))
+    return value is None or is_pandas_null(value)
 
 
 def _instant(scalar: Scalar, value: date) -> object:
-    """Dates and times as the integers that a column holds. A time without a zone is UTC, as it is in Arrow."""
+    """Dates and times as the integers that a column holds."""
     if scalar is Scalar.DATE:
-        return _millis(value) // _DAY_MILLIS if isinstance(value, datetime) else value.toordinal() - _EPOCH_DAY
+        return epoch_millis(value) // _DAY_MILLIS if isinstance(value, datetime) else value.toordinal() - _EPOCH_DAY
     if scalar is Scalar.DATETIME:
-        return _millis(value) if isinstance(value, datetime) else (value.toordinal() - _EPOCH_DAY) * _DAY_MILLIS
+        return epoch_millis(value) if isinstance(value, datetime) else (value.toordinal() - _EPOCH_DAY) * _DAY_MILLIS
     return value
-
-
-def _millis(value: datetime) -> int:
-    return int(((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MILLI)

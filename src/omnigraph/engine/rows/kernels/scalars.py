@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from omnigraph.api.parameter_values import not_finite
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import INTEGER_RANGES, Scalar
 from omnigraph.language.values import parse_date, parse_datetime, round_to_f32, shape_of
@@ -95,11 +96,6 @@ def _float(scalar: Scalar, value: object) -> float:
     except BadRequestError as error:
         raise UnfitError(str(error)) from None
     raise UnfitError(not_finite(number))
-
-
-def not_finite(number: float) -> str:
-    """What to say of a number that no column stores."""
-    return f"{'NaN' if math.isnan(number) else number} is not finite, which no column stores; leave the value out"
 
 
 def _date(scalar: Scalar, value: object) -> int:

@@ -1,0 +1,165 @@
+"""Dictionaries on their way to a server: a line of JSON for each, or columns of Arrow where they hold bytes.
+
+JSON has only texts for bytes, which a String would take too. From a column of bytes a server tells, as the engine does
+for dictionaries, whether the property takes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
+
+from omnigraph.api.given_rows import GivenBatches, GivenRecords
+from omnigraph.api.kept_rows import Spooled
+from omnigraph.api.parameter_values import json_problem, plain_value
+from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BYTES: Final = (bytes, bytearray, memoryview)
+_PEEKED_ROWS: Final = 1024
+_BLOCK_ROWS: Final = 1024
+_BLOCK_BYTES: Final = 4 << 20
+_ONE_TYPE: Final = "rows that hold bytes need values of one type in every column; give them as an Arrow table"
+
+Row = dict[str, Any]
+
+
+def sent_records(given: GivenRecords) -> GivenBatches | GivenRecords:
+    """The rows as columns if they hold bytes, else as they are. An iterator is asked for its first rows only."""
+    if not given.once:
+        return _columns(lambda: _checked(given.rows)) if any(map(_holds_bytes, given.rows)) else given
+    rest, first = iter(given.rows), list[object]()
+    for row in islice(rest, _PEEKED_ROWS):
+        first.append(row)
+        if _holds_bytes(row):
+            return _columns(Spooled(_checked(chain(first, rest))).__iter__)
+    return GivenRecords(chain(first, rest), once=True)
+
+
+def _holds_bytes(row: object) -> bool:
+    return isinstance(row, Mapping) and any(map(_is_or_holds_bytes, row.values()))
+
+
+def _is_or_holds_bytes(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return any(issubclass(kind, _BYTES) for kind in set(map(type, value)))
+    return isinstance(value, _BYTES)
+
+
+def _plain_row(number: int, row: object) -> Row:
+    if not isinstance(row, Mapping) or any(not isinstance(name, str) for name in row):
+        raise _refused(number, None, "a row must be a dictionary whose keys are texts")
+    plain: Row = {}
+    for name, value in row.items():
+        try:
+            plain[name] = plain_value(value)
+        except BadRequestError as error:
+            raise _refused(number, name, str(error)) from None
+    return plain
+
+
+def _refused(number: int, name: str | None, reason: str) -> ConstraintError:
+    rule = ConstraintRule.RECORD if name is None else ConstraintRule.TYPE
+    where = f"row {number}: " if name is None else f"row {number}: property '{name}': "
+    return ConstraintError(rule, None, name, None, number, message=where + reason)
+
+
+# Lines
+
+
+def lines(rows: Iterable[object]) -> Iterator[bytes]:
+    """Each row as a line of JSON."""
+    for number, row in enumerate(rows, 1):
+        plain = _plain_row(number, row)
+        try:
+            text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise _unsendable(number, plain, error) from None
+        yield text.encode(errors="surrogatepass") + b"\n"
+
+
+def _unsendable(number: int, plain: Row, error: Exception) -> ConstraintError:
+    if _holds_bytes(plain):
+        return _refused(number, None, "it holds bytes and the rows before it do not; give a list, or an Arrow table")
+    for name, value in plain.items():
+        if (problem := json_problem(value)) is not None:
+            return _refused(number, name, problem)
+    return _refused(number, None, str(error))
+
+
+# Columns
+
+
+def _columns(read: Callable[[], Iterable[Any]]) -> GivenBatches:
+    """Rows as batches. They are read twice, because a stream begins with the types of its columns."""
+    import pyarrow as pa
+
+    schema = pa.schema([])
+    with_bytes, with_texts = set[str](), set[str]()
+    for first, block in _blocks(read()):
+        names = dict.fromkeys(name for row in block for name in row)
+        found = pa.schema([pa.field(name, _array(first, name, block).type) for name in names])
+        try:
+            schema = pa.unify_schemas([schema, found], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise BadRequestError(f"row {first} and those after it: {error}; {_ONE_TYPE}") from None
+        with_bytes |= _names_of(bytes, block)
+        with_texts |= _names_of(str, block)
+    mixed = with_bytes & with_texts
+    cell = pa.struct([("data", pa.large_binary()), ("uri", pa.large_string())])
+    typed = pa.schema([pa.field(field.name, cell if field.name in mixed else field.type) for field in schema])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first, block in _blocks(read()):
+            cells = [{**row, **{name: _cell(row.get(name)) for name in mixed}} for row in block] if mixed else block
+            columns = [_array(first, field.name, cells, field.type) for field in typed]
+            yield pa.record_batch(columns, schema=typed)
+
+    return GivenBatches(typed, batches)
+
+
+def _checked(rows: Iterable[object]) -> Iterator[Row]:
+    for number, row in enumerate(rows, 1):
+        plain = _plain_row(number, row)
+        for name, value in plain.items():
+            if not _is_or_holds_bytes(value) and (problem := json_problem(value)) is not None:
+                raise _refused(number, name, problem)
+        yield plain
+
+
+def _blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Row]]]:
+    """Rows of a bounded size together, with the number of the first."""
+    block, size, first = list[Row](), 0, 1
+    for row in rows:
+        block.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, bytes))
+        if len(block) == _BLOCK_ROWS or size >= _BLOCK_BYTES:
+            yield first, block
+            first, block, size = first + len(block), [], 0
+    if block:
+        yield first, block
+
+
+def _names_of(kind: type, block: list[Row]) -> set[str]:
+    return {name for row in block for name, value in row.items() if isinstance(value, kind)}
+
+
+def _array(first: int, name: str, block: list[Row], type_: pa.DataType | None = None) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array([row.get(name) for row in block], type_)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        where = f"rows {first} to {first + len(block) - 1}: property '{name}': "
+        raise BadRequestError(f"{where}{str(error).splitlines()[0]}; {_ONE_TYPE}") from None
+
+
+def _cell(value: object) -> dict[str, object] | None:
+    """A blob of a column that holds references too, as our own files have it."""
+    if value is None:
+        return None
+    return {"data": value, "uri": None} if isinstance(value, bytes) else {"data": None, "uri": value}
