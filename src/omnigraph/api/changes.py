@@ -284,7 +284,7 @@ class ChangePoll(Struct, frozen=True, omit_defaults=True):
     def __repr__(self) -> str:
         changes = sum(len(block.changes) for block in self.blocks)
         state = "caught up" if self.caught_up else "more to come"
-        return f"<{changes} changes of {len(self.blocks)} commits, {state}>"
+        return f"<{counted(changes, 'change')} of {counted(len(self.blocks), 'commit')}, {state}>"
 
     def followed_by(self, page: ChangePoll) -> ChangePoll:
         """Two pages as one; a commit that was split over them is one block again."""

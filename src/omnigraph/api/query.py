@@ -214,7 +214,7 @@ class StoredQueries(Struct, frozen=True):
 
     def __repr__(self) -> str:
         lines = [f"  {'mutation' if each.mutation else 'query'} {each.name}" for each in self.queries]
-        return "\n".join([f"<{len(lines)} stored queries>", *lines])
+        return "\n".join([f"<{counted(len(lines), 'stored query', 'stored queries')}>", *lines])
 
 
 class InvokeStoredQueryRequest(Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import EntityKind
 
 
@@ -49,5 +50,5 @@ class SnapshotListing(Struct, frozen=True):
 
     def __repr__(self) -> str:
         tables = [f"  {each.entity_kind} {each.type_name}: {each.entity_count:,}" for each in self.datasets]
-        head = f"<branch '{self.graph_branch}', version {self.graph_manifest_version}: {len(tables)} tables>"
+        head = f"<branch '{self.graph_branch}', version {self.graph_manifest_version}: {counted(len(tables), 'table')}>"
         return "\n".join([head, *tables])
