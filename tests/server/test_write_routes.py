@@ -273,6 +273,20 @@ def test_a_repeated_write_gets_the_first_receipt(
 
 
 @pytest.mark.parametrize(("path", "body"), KEYED)
+def test_a_repeat_is_answered_when_its_branch_was_deleted(
+    server: RunningServer, graph: Graph, branch: str, path: str, body: dict[str, Any]
+) -> None:
+    graph.create_branch(f"{branch}-gone", source=branch)
+    asked, key = {**body, "branch": f"{branch}-gone"}, {"Idempotency-Key": f"gone-{path}-{branch}"}
+    first = post(server, path, asked, key)
+    assert first.status_code == 200, first.text
+    graph.merge(f"{branch}-gone", branch, delete_branch=True)
+    assert post(server, path, asked, key).json() == {**first.json(), "replayed": True}
+    other = post(server, path, asked, {"Idempotency-Key": f"new-{path}-{branch}"})
+    assert (other.status_code, other.json()["type"]) == (404, "branch_not_found")
+
+
+@pytest.mark.parametrize(("path", "body"), KEYED)
 def test_a_key_belongs_to_one_request(server: RunningServer, branch: str, path: str, body: dict[str, Any]) -> None:
     key = {"Idempotency-Key": f"other-{path}-{branch}"}
     other = json.loads(json.dumps(body).replace("K", "L"))

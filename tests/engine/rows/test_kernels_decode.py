@@ -226,6 +226,11 @@ def test_beyond_the_limits_nothing_is_decoded() -> None:
     assert (raised.value.limit, raised.value.actual) == (1, 2)
 
 
+def test_a_record_over_several_lines_is_told_to_be_on_one() -> None:
+    with pytest.raises(BadRequestError, match="line 1: invalid strict JSON: the JSON value does not end on its line"):
+        decode(b'{\n  "type": "Memo"\n}\n', MUSEUM)
+
+
 def test_a_line_without_an_end_is_passed_on_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quarantined, "_LONGEST_LINE", 100)
     taken: list[int] = []

@@ -314,8 +314,10 @@ def load_target(call: Call, branch: str | None, base: str | None) -> LoadTarget:
         call.whole._workspace.head(target)
     except BranchNotFoundError:
         if source is None:
-            call.require(PolicyAction.CHANGE, target)
-            raise BranchNotFoundError(target, HOW_TO_CREATE) from None
+            graph = call.require(PolicyAction.CHANGE, target)
+            if call.idempotency_key is None:
+                raise BranchNotFoundError(target, HOW_TO_CREATE) from None
+            return LoadTarget(target, None, None, graph)  # it may be a repeat, whose branch was deleted since
         call.require(PolicyAction.BRANCH_CREATE, source, target)
         return LoadTarget(target, source, source, call.require(PolicyAction.CHANGE, target))
     return LoadTarget(target, source, None, call.require(PolicyAction.CHANGE, target))

@@ -39,6 +39,7 @@ _SAMPLED: Final = 30
 _LONG_SAMPLE: Final = b"0" * (len(_LONG_NUMBER) // _SAMPLED)
 
 _SPELLED_QUOTE: Final = b"\\u0022"
+_TRUNCATED: Final = "Input data was truncated"
 
 _parse = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
@@ -251,7 +252,8 @@ def _reason(error: Exception) -> str:
         return "the JSON is nested too deeply"
     if isinstance(error, json.JSONDecodeError):
         return f"JSON is malformed: {error.msg}"
-    return str(error).partition(" - at `")[0]
+    text = str(error).partition(" - at `")[0]
+    return "the JSON value does not end on its line; write one value per line" if text == _TRUNCATED else text
 
 
 class Meter:
