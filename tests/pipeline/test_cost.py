@@ -15,6 +15,9 @@ from tests.storage.test_cost import settled
 from tests.support.s3 import S3Server
 
 MOST_REQUESTS = 90
+SPREAD = 6
+"""How much runs of equal cost may differ: a hint of the log arrives sooner or later, and Spark spreads tasks over
+Python processes, each of which opens what it reads. A cost per commit or per type would be 14 more."""
 
 
 def test_a_run_costs_the_same_at_any_depth_table_count_and_branch(
@@ -36,7 +39,6 @@ def test_a_run_costs_the_same_at_any_depth_table_count_and_branch(
         return len(log)
 
     plain = cost("plain")
-    # One more or less is a hint of the log that arrives sooner or later.
-    assert cost("deep", depth=15, branch="nightly") <= plain + 1
-    assert cost("wide", types=15) <= plain + 1
+    assert cost("deep", depth=15, branch="nightly") <= plain + SPREAD
+    assert cost("wide", types=15) <= plain + SPREAD
     assert plain <= MOST_REQUESTS

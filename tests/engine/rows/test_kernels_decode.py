@@ -227,7 +227,9 @@ def test_beyond_the_limits_nothing_is_decoded() -> None:
 
 
 def test_a_record_over_several_lines_is_told_to_be_on_one() -> None:
-    with pytest.raises(BadRequestError, match="line 1: invalid strict JSON: the JSON value does not end on its line"):
+    with pytest.raises(
+        BadRequestError, match="line 1: invalid strict JSON: the JSON value is truncated: it does not end"
+    ):
         decode(b'{\n  "type": "Memo"\n}\n', MUSEUM)
 
 

@@ -253,7 +253,11 @@ def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"JSON is malformed: {error.msg}"
     text = str(error).partition(" - at `")[0]
-    return "the JSON value does not end on its line; write one value per line" if text == _TRUNCATED else text
+    return (
+        "the JSON value is truncated: it does not end on its line; write one value per line"
+        if text == _TRUNCATED
+        else text
+    )
 
 
 class Meter:
