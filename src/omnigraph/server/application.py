@@ -323,8 +323,8 @@ class Application:
         await exchange.answer(replace(answer, headers=headers), route)
 
     def _failed(self, exchange: Exchange, error: BaseException) -> None:
-        """Keep the cause of a fault. What the caller is to blame for is told to the caller alone, and a refusal by a
-        worker that is full is counted where it is refused."""
+        """Log the cause of a fault. A caller's mistake is reported to the caller only, and a refusal by a full worker
+        is counted where it happens."""
         if isinstance(error, UnavailableError):
             return
         if not isinstance(error, OmniGraphError) or error.http_status >= 500:

@@ -1,4 +1,4 @@
-"""CSV, Parquet, Arrow and NDJSON files as blocks of rows, for a load that is told the type of its rows.
+"""CSV, Parquet, Arrow and NDJSON files as blocks of rows, for a load whose caller names the type of the rows.
 
 Files are read in pieces, from a local path or from an object store. Called by `row_input`; what a row means is not
 known here.
