@@ -201,7 +201,7 @@ DELETES_OTHER_OBJECTS = {
     "cli/file_replacement.py": "its own temporary files",
     "engine/export.py": "its own temporary files",
     "embeddings/vector_store.py": "vectors of a finished job; a damaged cache",
-    "server/metrics.py": "its own temporary files",
+    "server/runtime/metrics.py": "its own temporary files",
 }
 DELETIONS = {"delete_all", "unlink", "rmtree", "rmdir", "remove_empty_folders"}
 

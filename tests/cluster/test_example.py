@@ -9,7 +9,7 @@ import pytest
 
 import omnigraph
 from omnigraph.cluster.serving import read_serving
-from omnigraph.server.boot import boot
+from omnigraph.server.loader import boot
 from omnigraph.server.settings import Settings
 from tests.support.cluster_files import ClusterFiles, codes
 from tests.support.clusters import open_graph

@@ -19,7 +19,7 @@ from omnigraph.api.enums import ReadFormat
 from omnigraph.api.routes import Media
 from omnigraph.engine.query.output import render_read
 from omnigraph.engine.query.result import QueryResult
-from omnigraph.server.row_streams import row_chunks
+from omnigraph.server.http.streaming import row_chunks
 from tests.engine.every_type import SCHEMA
 
 _SCHEMA = SCHEMA + "node Word { text: String? }\n"

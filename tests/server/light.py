@@ -21,11 +21,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from omnigraph.errors import OmniGraphError, TooManyRequestsError
-from omnigraph.server.process import Program
+from omnigraph.server.reload import States
+from omnigraph.server.runtime.context import Surroundings
+from omnigraph.server.runtime.supervisor import serve
+from omnigraph.server.runtime.workers import Program
 from omnigraph.server.settings import ServerLimits, Settings
-from omnigraph.server.states import States
-from omnigraph.server.supervisor import serve
-from omnigraph.server.surroundings import Surroundings
 
 PROGRAM = Program(
     "tests.server.light:open_graph",

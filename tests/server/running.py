@@ -22,18 +22,17 @@ import uvicorn
 from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
-from omnigraph.server.agents import LoadEndpoint
-from omnigraph.server.application import Application
-from omnigraph.server.budgets import Budgets, WriteTurns
-from omnigraph.server.call import Services
-from omnigraph.server.origins import with_origins
-from omnigraph.server.protocol import GuardedConfig
-from omnigraph.server.services import Admission, RequestRecord
-from omnigraph.server.serving import RuntimeState, Served, Serving, StoredQuerySource
+from omnigraph.server.admission import Budgets, WriteTurns
+from omnigraph.server.app import Application
+from omnigraph.server.catalog import RuntimeState, Served, Serving, StoredQuerySource
+from omnigraph.server.http.call import Services
+from omnigraph.server.http.origins import with_origins
+from omnigraph.server.loader import NamedSource, stored_queries
+from omnigraph.server.mcp_mount import LoadEndpoint
+from omnigraph.server.reload import States
+from omnigraph.server.runtime.connections import GuardedConfig
+from omnigraph.server.runtime.context import AdmissionControl, Draining, RequestRecord
 from omnigraph.server.settings import ServerLimits
-from omnigraph.server.states import States
-from omnigraph.server.stored_queries import NamedSource, stored_queries
-from omnigraph.server.surroundings import Draining
 from omnigraph.server.tokens import Given, Tokens
 from tests.support.servers import WITHOUT_TLS
 from tests.support.waiting import wait_until
@@ -121,7 +120,7 @@ def running(
     origins: tuple[str, ...] = (),
     owned_by_cluster: bool = False,
     agents: LoadEndpoint | None = None,
-    admission: Admission | None = None,
+    admission: AdmissionControl | None = None,
     wrap: Callable[[Application], Application] = lambda application: application,
 ) -> Iterator[RunningServer]:
     """Serve some graphs. `tokens` maps actors to tokens; without any the server is open."""

@@ -28,9 +28,8 @@ from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BootRefusedError, ExternalBlobPolicyError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import PolicyGate
-from omnigraph.server.boot import boot, runtime_state, store_graph_id
-from omnigraph.server.policies import PolicyLoader
-from omnigraph.server.serving import RuntimeState, Serving
+from omnigraph.server.catalog import RuntimeState, Serving
+from omnigraph.server.loader import PolicyLoader, boot, runtime_state, store_graph_id
 from omnigraph.server.settings import ServerLimits, Settings
 from omnigraph.server.tokens import Tokens
 from tests.conftest import Place

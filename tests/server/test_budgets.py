@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import OmniGraphError, TooManyRequestsError, UnavailableError
-from omnigraph.server.admission import Cap
-from omnigraph.server.budgets import Budgets, WriteTurns
-from omnigraph.server.pools import Turns
+from omnigraph.server.admission import Budgets, Cap, Turns, WriteTurns
 from omnigraph.server.settings import ServerLimits
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, EVERYBODY, bearer, people

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.server import feed_delivery
+from omnigraph.server.handlers import changes
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, faultless, running
@@ -364,7 +364,7 @@ def test_a_client_that_leaves_gives_its_slot_back(graph: Graph, branch: str) -> 
 def test_a_client_that_asked_for_more_and_left_gives_its_slot_back(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_delivery, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(changes, "HEARTBEAT_SECONDS", 0.02)
     with running({"kb": graph}) as server:
         budgets = server.services.budgets
         with raw.connected(server) as connection:

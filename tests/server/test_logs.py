@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import IntegrityError
-from omnigraph.server import logs
+from omnigraph.server.runtime import logs
 
 
 class Terminal(io.StringIO):

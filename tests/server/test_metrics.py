@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import omnigraph
 from omnigraph.engine.shared_memory import ByteBoundCache, Lookups
-from omnigraph.server.metrics import Metrics, forget
-from omnigraph.server.serving import Served
+from omnigraph.server.catalog import Served
+from omnigraph.server.runtime.metrics import Metrics, forget
 from omnigraph.storage.log.fair_lock import FairLocks
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched

@@ -11,8 +11,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from omnigraph import Graph
 from omnigraph.api.routes import ROUTES, Route
-from omnigraph.server.application import HANDLER_MODULES
-from omnigraph.server.call import HANDLERS
+from omnigraph.server.app import HANDLER_MODULES
+from omnigraph.server.http.call import HANDLERS
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, EVERYBODY, people, person
 

@@ -12,8 +12,8 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine.history.pipeline_runs import PIPELINE_NAME, PipelineRuns
 from omnigraph.engine.write.publish import Intent, PublishPlan
-from omnigraph.server.boot import boot
-from omnigraph.server.serving import AppliedPipeline
+from omnigraph.server.catalog import AppliedPipeline
+from omnigraph.server.loader import boot
 from tests.server.running import RunningServer, running
 from tests.server.sample import Rules, bearer, people
 from tests.server.test_boot import settings

@@ -14,11 +14,10 @@ from omnigraph.cluster.catalog import Catalog, query_path
 from omnigraph.cluster.digests import file_digest
 from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind
 from omnigraph.errors import BootRefusedError
-from omnigraph.server.boot import boot, renewed
-from omnigraph.server.following import Follower
-from omnigraph.server.serving import RuntimeState, Serving
+from omnigraph.server.catalog import RuntimeState, Serving
+from omnigraph.server.loader import boot, renewed
+from omnigraph.server.reload import Follower, States
 from omnigraph.server.settings import Settings
-from omnigraph.server.states import States
 from tests.server.test_boot import TOKEN, Opened, Rules, bound, load_rules, settings
 from tests.support.clusters import QUERIES, SCHEMA, Cluster, make_cluster
 from tests.support.waiting import wait_until

@@ -19,7 +19,7 @@ from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.routes import ROUTES, Body, Route
 from omnigraph.errors import HostNotAllowedError
-from omnigraph.server.origins import Hosts
+from omnigraph.server.http.origins import Hosts
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running

@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.errors import BadRequestError, ConflictError
-from omnigraph.server.stored_queries import NamedSource, refuse_equal_tools, stored_queries
+from omnigraph.server.loader import NamedSource, refuse_equal_tools, stored_queries
 
 SCHEMA = """
 node Doc {

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.server.call import HANDLERS
-from omnigraph.server.handlers.streaming import stream_answer
+from omnigraph.server.handlers.reads import stream_answer
+from omnigraph.server.http.call import HANDLERS
 from omnigraph.server.settings import ServerLimits
 from tests.server import raw
 from tests.server.running import RunningServer, running

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
+from omnigraph.server.runtime.workers import Assignment
 from omnigraph.server.settings import Settings
-from omnigraph.server.worker import Assignment
 from tests.server.conftest import LightServer, Room
 from tests.server.light import PROGRAM
 from tests.server.test_protocol import GET, one_answer, status_of, until_closed
@@ -359,7 +359,7 @@ def test_told_to_end_it_does_not_wait_for_a_state_that_is_being_built(light: Lig
 
 TOLD_TWICE = """
 import os, signal
-from omnigraph.server.worker import _end_at_a_signal
+from omnigraph.server.runtime.workers import _end_at_a_signal
 _end_at_a_signal()
 try:
     os.kill(os.getpid(), signal.SIGTERM)

@@ -64,7 +64,7 @@ def installed(program: Path) -> Iterator[Path]:
 def main(listening: str) -> None:
     warnings.filterwarnings("ignore", "lance is not fork-safe")
     import omnigraph.cli.main
-    import omnigraph.cluster.applying
+    import omnigraph.cluster.commands.apply
     import omnigraph.graph  # noqa: F401  (what almost every command imports when it runs)
 
     listener = socket.socket(fileno=int(listening))

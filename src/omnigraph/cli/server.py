@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
     from omnigraph.graph import Graph
     from omnigraph.mcp.connections import MountedEndpoint
+    from omnigraph.server.reload import States
+    from omnigraph.server.runtime.context import Surroundings
     from omnigraph.server.settings import AgentSettings
-    from omnigraph.server.states import States
-    from omnigraph.server.surroundings import Surroundings
     from omnigraph.server.tokens import Tokens
 
 
@@ -34,7 +34,7 @@ def open_graph(uri: str, embedder: Embedder | None, external_blobs: ExternalBlob
 
 def application(states: States, tokens: Tokens, around: Surroundings) -> ASGIApp:
     """The server's application with an endpoint for agents, which the server itself knows nothing of."""
-    from omnigraph.server.assembly import application as assembled
+    from omnigraph.server.app import application as assembled
 
     return assembled(states, tokens, around, agents=lambda: agents_of(around.settings.agents))
 

@@ -37,9 +37,9 @@ from omnigraph.api.schema import SchemaSource
 from omnigraph.engine.query.read import stream_query
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import BadRequestError
-from omnigraph.server.answers import Answer
-from omnigraph.server.call import HANDLERS, Call, checked_point
 from omnigraph.server.handlers import changes, reads, writes
+from omnigraph.server.http.call import HANDLERS, Call, checked_point
+from omnigraph.server.http.responses import Answer
 
 HANDLER_MODULES: Final = (changes, reads, writes)
 """Importing them registers the handlers."""

@@ -15,15 +15,14 @@ from omnigraph.cluster.serving import read_serving
 from omnigraph.errors import BadRequestError, BootRefusedError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import load_gate
-from omnigraph.server.budgets import Budgets, WriteTurns
-from omnigraph.server.call import Call, Services
+from omnigraph.server.admission import Budgets, WriteTurns
+from omnigraph.server.catalog import RuntimeState, Served, Serving
+from omnigraph.server.http.call import Call, Services
 from omnigraph.server.in_process import InProcessGraph
-from omnigraph.server.opening import Opener, OpenGraph
-from omnigraph.server.policies import bind
-from omnigraph.server.services import RequestRecord
-from omnigraph.server.serving import RuntimeState, Served, Serving
+from omnigraph.server.loader import Opener, OpenGraph, bind
+from omnigraph.server.reload import States
+from omnigraph.server.runtime.context import RequestRecord
 from omnigraph.server.settings import ServerLimits
-from omnigraph.server.states import States
 
 Result = TypeVar("Result")
 

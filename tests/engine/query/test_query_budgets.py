@@ -34,7 +34,7 @@ from omnigraph.graph import Graph
 from omnigraph.language.query import ir
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.syntax import AggregateFunction, TextFunction
-from omnigraph.server.row_streams import json_array, row_chunks
+from omnigraph.server.http.streaming import json_array, row_chunks
 from omnigraph.storage.tables import rows as table_rows
 from tests.engine.query_graphs import build_indexes, edge, node
 

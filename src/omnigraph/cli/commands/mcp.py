@@ -79,8 +79,8 @@ def mcp(
         if place is None:
             serve_stdio(access, terms)
             return
-        from omnigraph.server.origins import Hosts, with_hosts
-        from omnigraph.server.process import announce, bound
+        from omnigraph.server.http.origins import Hosts, with_hosts
+        from omnigraph.server.runtime.workers import announce, bound
 
         hosts = Hosts(place[0], names)
         with bound(*place) as listener:

@@ -138,8 +138,8 @@ def _names_tokens() -> bool:
 
 def _run(settings: Any) -> int:
     try:
-        from omnigraph.server.process import Program
-        from omnigraph.server.supervisor import serve as run
+        from omnigraph.server.runtime.supervisor import serve as run
+        from omnigraph.server.runtime.workers import Program
     except ModuleNotFoundError as error:
         if error.name in _NEEDED:
             raise BadRequestError(f"serving needs {error.name}; pip install 'omnigraph[server]'") from None

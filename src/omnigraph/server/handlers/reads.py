@@ -1,15 +1,26 @@
-"""Queries and listings: what is read of one state of a graph."""
+"""Queries and listings: what is read of one state of a graph.
+
+Answers that are made while the client takes them: exports, baselines and streamed rows.
+
+The pipelines that a cluster has applied for a graph, with what they last did.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from omnigraph.api import wire
 from omnigraph.api.branches import BranchList
-from omnigraph.api.enums import EntityKind, PolicyAction
+from omnigraph.api.changes import ChangeBaselineRecord, ChangeBaselineRequest
+from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.enums import Dates, EntityKind, PolicyAction
+from omnigraph.api.export import ExportRequest
 from omnigraph.api.merge import NO_RESOLUTIONS, MergePreviewRequest
 from omnigraph.api.parameters import (
     CommitsParameters,
@@ -18,6 +29,7 @@ from omnigraph.api.parameters import (
     HistoryParameters,
     PointParameters,
 )
+from omnigraph.api.pipeline import ServedPipeline, ServedPipelines
 from omnigraph.api.query import (
     LegacyReadOutput,
     LegacyReadRequest,
@@ -31,7 +43,9 @@ from omnigraph.api.query import (
 from omnigraph.api.routes import QUERY_HEADER, Media
 from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
 from omnigraph.api.snapshots import EntityCount
+from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.commits import summary
+from omnigraph.engine.history.feed import begin_baseline
 from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import count_entities as count_entities_of
 from omnigraph.engine.query.entity import read_entity
@@ -40,11 +54,62 @@ from omnigraph.engine.query.result import QueryStream
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import EntityNotFoundError
-from omnigraph.server.answers import Answer, AnyAnswer, json_answer
-from omnigraph.server.call import Call, branch_name, checked_point, handles
-from omnigraph.server.handlers.streaming import stream_answer
-from omnigraph.server.negotiation import chosen_media
-from omnigraph.server.row_streams import json_array, row_chunks, small
+from omnigraph.server.http.call import MAIN, Call, branch_name, checked_point, handles
+from omnigraph.server.http.responses import Answer, AnyAnswer, StreamAnswer, chosen_media, json_answer
+from omnigraph.server.http.streaming import in_chunks, json_array, row_chunks, small
+
+_NDJSON = f"{Media.NDJSON}; charset=utf-8"
+
+
+def stream_answer(
+    call: Call,
+    chunks: Iterator[bytes],
+    media: str,
+    headers: Mapping[str, str],
+    *,
+    last_line_tells_error: bool = False,
+) -> AnyAnswer:
+    """A stream in one of the slots that its graph has."""
+    observer, graph_id = call.services.observer, call.served.graph_id
+    close = call.services.budgets.open_stream(call.actor, graph_id)
+    observer.stream_opened(graph_id)
+
+    def release() -> None:
+        close()
+        observer.stream_closed(graph_id)
+
+    return StreamAnswer(chunks, media, headers=headers, last_line_tells_error=last_line_tells_error, release=release)
+
+
+@handles("export")
+def export(call: Call) -> AnyAnswer:
+    request: ExportRequest = call.body
+    dates = request.dates or call.parameters.dates or Dates.EPOCH
+
+    def run(state: Snapshot) -> AnyAnswer:
+        lines = (line + b"\n" for line in export_lines(state, request.type_names or (), dates=dates))
+        return stream_answer(call, in_chunks(lines), _NDJSON, call.saw(state), last_line_tells_error=True)
+
+    point = ReadPoint(request.branch, request.snapshot, request.version, request.at)
+    return call.read(point, run, action=PolicyAction.EXPORT, text=dates.value)
+
+
+@handles("captureChangeBaseline")
+def capture_baseline(call: Call) -> AnyAnswer:
+    request: ChangeBaselineRequest = call.body
+    branch = branch_name(request.branch)
+    graph = call.require(PolicyAction.EXPORT, branch)
+    baseline = begin_baseline(graph._workspace, branch, request.scope)
+
+    def lines() -> Iterator[bytes]:
+        for line in baseline.lines():
+            yield line + b"\n"
+        # Only a stream that was written to its end has this record, so only a whole one can be continued.
+        yield wire.encode(ChangeBaselineRecord(baseline.record)) + b"\n"
+
+    headers = call.saw(baseline.state)
+    return stream_answer(call, in_chunks(lines()), _NDJSON, headers, last_line_tells_error=True)
+
 
 _READS_THE_CLOCK: Final = re.compile(r"\bnow\b")
 """Any mention of the function. White space and comments may stand before its brackets."""
@@ -228,3 +293,22 @@ def list_queries(call: Call) -> AnyAnswer:
     call.require(PolicyAction.READ, "main")
     stored = call.served.queries
     return json_answer(StoredQueries(tuple(stored[name].entry for name in sorted(stored))))
+
+
+@handles("listPipelines")
+def list_pipelines(call: Call) -> AnyAnswer:
+    """Whoever may read main sees them; a last run is shown to those who may read its branch."""
+    call.require(PolicyAction.READ, MAIN)
+    served = call.served
+    by_branch: defaultdict[str, list[str]] = defaultdict(list)
+    for pipeline in served.pipelines:
+        by_branch[pipeline.branch].append(pipeline.name)
+    last: dict[str, CommitReceipt] = {}
+    for branch, names in by_branch.items():
+        if branch == MAIN or call.decision(PolicyAction.READ, branch).allowed:
+            last |= served.runs.last(call.whole._workspace, branch, names)
+    told = (
+        ServedPipeline(pipeline.name, pipeline.branch, pipeline.digest, last.get(pipeline.name))
+        for pipeline in sorted(served.pipelines, key=lambda pipeline: pipeline.name)
+    )
+    return json_answer(ServedPipelines(tuple(told)))

@@ -1,14 +1,241 @@
-"""What the server tells about itself."""
+"""What the server tells about itself.
+
+The OpenAPI document, made from the table of routes and the structs of the contract.
+"""
 
 from __future__ import annotations
 
-from omnigraph.api.enums import PolicyAction
-from omnigraph.api.routes import Media
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from omnigraph.api import wire
+from omnigraph.api.changes import ChangeBaselineRecord
+from omnigraph.api.enums import ChangeDiffRefusalReason, ConflictKind, EntityKind, ParamKind, PolicyAction
+from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.load import MutationReceipt
+from omnigraph.api.query import ReadOutput
+from omnigraph.api.routes import (
+    COMMIT_HEADER,
+    IDEMPOTENCY_HEADER,
+    IF_COMMIT_HEADER,
+    MIN_COMMIT_HEADER,
+    REQUEST_ID_HEADER,
+    ROUTES,
+    SNAPSHOT_HEADER,
+    Body,
+    Media,
+    Route,
+)
 from omnigraph.api.service import GraphInfo, GraphList, HealthOutput, Readiness
 from omnigraph.engine.snapshot import INTERNAL_SCHEMA_VERSION
-from omnigraph.server.answers import Answer, AnyAnswer, json_answer
-from omnigraph.server.call import Call, handles
-from omnigraph.server.openapi import document_bytes
+from omnigraph.server.http.call import Call, handles
+from omnigraph.server.http.responses import Answer, AnyAnswer, json_answer
+
+_SCHEME: Final = "bearer_token"
+_TEXT: Final = {"type": "string"}
+_TOLD_ANYWAY: Final[tuple[type[Any], ...]] = (ChangeBaselineRecord, ConflictKind, ParamKind, ChangeDiffRefusalReason)
+"""Structs and enums that no route names by itself, and that clients know by name."""
+
+_STATUSES: Final = {
+    400: "The request is malformed, or breaks a rule of the schema",
+    401: "No token, or one that nobody has",
+    403: "The actor may not do this",
+    404: "There is no such graph, branch, commit or entity",
+    408: "The body came too slowly",
+    409: "The state of the graph stands against the request; nothing was written",
+    410: "Cleanup has reclaimed what would be read",
+    412: "The branch is not at the commit that is expected; nothing was written",
+    413: "A limit was reached; nothing was written",
+    415: "The body is in another format",
+    416: "The value does not have this range",
+    421: "A server without tokens was called by a name that is not its own",
+    422: "The body is JSON of another shape",
+    424: "An external object could not be read",
+    429: "The actor has too much under way",
+    500: "Something broke; the log has the cause under the request id",
+    503: "The server can't take the request now",
+}
+
+
+def document_bytes(version: str, *, requires_token: bool) -> bytes:
+    """The document as JSON. A server that asks nobody for a token does not mention any."""
+    return _encoded(version, requires_token)
+
+
+@cache
+def _encoded(version: str, requires_token: bool) -> bytes:
+    return msgspec.json.encode(document(version, requires_token=requires_token))
+
+
+def document(version: str, *, requires_token: bool) -> dict[str, Any]:
+    routes = [route for route in ROUTES if route.in_document]
+    components: dict[str, Any] = wire.schema_components({*_shapes(routes), *_TOLD_ANYWAY})
+    paths: dict[str, Any] = {}
+    for route in routes:
+        operations = paths.setdefault(route.full_path, {})
+        operations[route.method.lower()] = _operation(route, components, requires_token)
+    _add_head_of_blobs(paths)
+    components["BlobEntityKind"] = {**components[wire.wire_name(EntityKind)], "title": "BlobEntityKind"}
+    components["InvokeStoredQueryResponse"] = {"anyOf": [_reference(ReadOutput), _reference(MutationReceipt)]}
+    components["ChangeRequest"]["anyOf"] = [{"required": ["query"]}, {"required": ["query_source"]}]
+    made: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Omnigraph API",
+            "version": version,
+            "description": "A versioned graph of typed tables, shared through one address.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "paths": paths,
+        "components": {"schemas": dict(sorted(components.items()))},
+    }
+    if requires_token:
+        made["components"]["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
+    return made
+
+
+def _shapes(routes: list[Route]) -> set[type[Any]]:
+    shapes: set[type[Any]] = {ErrorOutput}
+    for route in routes:
+        named: tuple[Any, ...] = (route.request, route.errors, *route.response)
+        shapes |= {shape for shape in named if _is_struct(shape)}
+    return shapes
+
+
+def _is_struct(shape: Any) -> bool:
+    return isinstance(shape, type) and issubclass(shape, msgspec.Struct)
+
+
+def _operation(route: Route, components: dict[str, Any], requires_token: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {"operationId": route.document_id, "summary": route.summary, "tags": [route.tag]}
+    if route.successor is not None:
+        made["deprecated"] = True
+    if parameters := [*_path_parameters(route), *_query_parameters(route, components), *_header_parameters(route)]:
+        made["parameters"] = parameters
+    if (body := _request_body(route)) is not None:
+        made["requestBody"] = body
+    made["responses"] = _responses(route)
+    if requires_token and not route.public:
+        made["security"] = [{_SCHEME: []}]
+    return made
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    names = [part.strip("{}") for part in route.full_path.split("/") if part.startswith("{")]
+    return [_parameter(name, "path", {"type": "string", "minLength": 1}, required=True) for name in names]
+
+
+def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
+    if route.parameters is None:
+        return []
+    found = wire.schema_components([route.parameters])
+    own = found.pop(wire.wire_name(route.parameters))
+    components.update(found)
+    required = set(own.get("required", ()))
+    return [
+        _parameter(name, "query", _without_null(schema), required=name in required)
+        for name, schema in own["properties"].items()
+    ]
+
+
+def _header_parameters(route: Route) -> list[dict[str, Any]]:
+    names: list[tuple[str, bool]] = []
+    if route.if_commit:
+        names.append((IF_COMMIT_HEADER, True))
+    if route.may_write:
+        names.append((IDEMPOTENCY_HEADER, False))
+    if route.tag in ("queries", "snapshots", "schema", "blobs") and not route.writes:
+        names.append((MIN_COMMIT_HEADER, False))
+    return [_parameter(name, "header", {"type": "string", "minLength": 1}, required=must) for name, must in names]
+
+
+def _parameter(name: str, where: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    return {"name": name, "in": where, "required": required, "schema": schema}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is not given is absent; a query string has no null."""
+    kept = {key: value for key, value in schema.items() if key not in ("default", "anyOf")}
+    choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+    if len(choices) == 1:
+        return {**kept, **choices[0]}
+    return {**kept, "anyOf": choices} if choices else kept
+
+
+def _request_body(route: Route) -> dict[str, Any] | None:
+    if route.body is Body.STREAMED_LOAD:
+        return {"required": True, "content": {media: {"schema": _TEXT} for media in route.request_media}}
+    if route.request is None:
+        return None
+    schema = _reference(route.request)
+    if route.request_is_optional:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return {"required": not route.request_is_optional, "content": {Media.JSON: {"schema": schema}}}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    responses: dict[str, Any] = {"200": {"description": "Done", "content": _content(route), "headers": _headers(route)}}
+    if route.tag == "blobs":
+        responses["206"] = {**responses["200"], "description": "A part of the value"}
+        responses["302"] = {"description": "The value lies elsewhere", "headers": {"Location": {"schema": _TEXT}}}
+    if route.tag in ("blobs", "queries", "snapshots", "schema"):
+        responses["304"] = {"description": "The client has it already"}
+    content = {Media.JSON: {"schema": _reference(route.errors)}}
+    for status in _error_statuses(route):
+        responses[str(status)] = {"description": _STATUSES[status], "content": content}
+    return responses
+
+
+def _content(route: Route) -> dict[str, Any]:
+    whole: dict[str, Any] = {"type": "string"}
+    if route.operation_id == "invoke_query":
+        whole = {"$ref": "#/components/schemas/InvokeStoredQueryResponse"}
+    elif route.response:
+        whole = _reference(route.response[0])
+    return {media.value: {"schema": whole if media is Media.JSON else {"type": "string"}} for media in route.media}
+
+
+def _headers(route: Route) -> dict[str, Any]:
+    names = [REQUEST_ID_HEADER]
+    if route.of_graph and (route.writes or route.tag in ("queries", "snapshots", "schema")):
+        names.append(COMMIT_HEADER)
+    if route.tag == "blobs":
+        names += [SNAPSHOT_HEADER, "ETag", "Accept-Ranges"]
+    return {name: {"schema": _TEXT} for name in names}
+
+
+def _error_statuses(route: Route) -> list[int]:
+    statuses = {421, 500, 503}
+    if not route.public:
+        statuses |= {401, 403}
+    if route.of_graph:
+        statuses |= {400, 404, 410, 413, 429}
+    if route.body is not Body.NONE:
+        statuses |= {408, 413, 415, 422}
+    if route.of_graph and not route.writes:
+        statuses |= {409, 412}
+    if route.may_write:
+        statuses |= {409, 412, 424}
+    if route.tag == "blobs":
+        statuses |= {412, 416}
+    return sorted(statuses)
+
+
+def _add_head_of_blobs(paths: dict[str, Any]) -> None:
+    """Every GET answers HEAD; for blobs it is an operation of its own name."""
+    for operations in paths.values():
+        get = operations.get("get")
+        if get is not None and get["operationId"] == "cluster_getBlob":
+            operations["head"] = {**get, "operationId": "cluster_headBlob", "summary": "What is known of a blob"}
+
+
+def _reference(shape: Any) -> dict[str, Any]:
+    if not _is_struct(shape):
+        return {"type": "object", "additionalProperties": True}
+    return {"$ref": f"#/components/schemas/{wire.wire_name(shape)}"}
+
 
 _EXPOSITION = f"{Media.TEXT}; version=0.0.4; charset=utf-8"
 

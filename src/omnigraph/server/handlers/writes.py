@@ -31,10 +31,10 @@ from omnigraph.errors import (
     OmniGraphError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.answers import AnyAnswer, json_answer
-from omnigraph.server.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
+from omnigraph.server.catalog import StoredQuerySource
 from omnigraph.server.handlers.reads import answer_query
-from omnigraph.server.serving import StoredQuerySource
+from omnigraph.server.http.call import BRANCH_OPERATION_BYTES, Call, LoadTarget, branch_name, handles
+from omnigraph.server.http.responses import AnyAnswer, json_answer
 
 Result = TypeVar("Result")
 

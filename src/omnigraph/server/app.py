@@ -3,61 +3,144 @@
 Match the path, prove the caller, find the graph, receive the body; then, in a thread of the kind that the operation
 needs, decode, ask the gate, count the write, make one call of the graph and encode the answer. The event loop does
 none of the second half, so a large request holds up nobody but itself.
+
+The application of a worker, put together from what it serves and what surrounds it.
+
+Which operation a request is for: a tree of path segments, made from the table of routes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote_to_bytes
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from omnigraph import __version__
 from omnigraph.api import wire
 from omnigraph.api.error_output import ErrorOutput
 from omnigraph.api.parameters import LoadParameters, RowsParameters
-from omnigraph.api.routes import Body, Media, Route
+from omnigraph.api.routes import ROUTES, Body, Media, Route
 from omnigraph.engine.query.limits import Cancellation
-from omnigraph.errors import (
-    ErrorCode,
-    NotFoundError,
-    OmniGraphError,
-    UnavailableError,
-    UnsupportedMediaTypeError,
+from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, UnavailableError, UnsupportedMediaTypeError
+from omnigraph.server.admission import Budgets, Cap, Pools, WriteTurns
+from omnigraph.server.handlers import blobs, changes, reads, service, writes
+from omnigraph.server.handlers import reads as pipelines
+from omnigraph.server.handlers.changes import Feeds, require_feed
+from omnigraph.server.handlers.writes import load_target, row_format
+from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
+from omnigraph.server.http.origins import Hosts, refuse_strangers, refuse_unasked, with_origins
+from omnigraph.server.http.request import (
+    Ceiling,
+    ClientGoneError,
+    Exchange,
+    body_in_file,
+    decoded_body,
+    decoded_parameters,
+    is_received,
+    media_type,
+    refuse_encoded,
+    whole_body,
 )
-from omnigraph.server.admission import Cap
-from omnigraph.server.agents import Agents, LoadEndpoint, graph_of
-from omnigraph.server.answers import (
+from omnigraph.server.http.responses import (
     Answer,
     AnyAnswer,
     StreamAnswer,
+    chosen_media,
     error_answer,
     error_output,
     in_words_of_limits,
     too_long,
 )
-from omnigraph.server.bodies import Ceiling, ClientGoneError, body_in_file, is_received, whole_body
-from omnigraph.server.call import HANDLERS, Call, ReceivedFile, Services
-from omnigraph.server.decoding import decoded_body, decoded_parameters, media_type, refuse_encoded
-from omnigraph.server.exchange import Exchange
-from omnigraph.server.feed_delivery import Feeds
-from omnigraph.server.handlers import blobs, changes, pipelines, reads, service, streaming, writes
-from omnigraph.server.handlers.changes import require_feed
-from omnigraph.server.handlers.writes import load_target, row_format
-from omnigraph.server.negotiation import chosen_media
-from omnigraph.server.origins import Hosts, refuse_strangers, refuse_unasked
-from omnigraph.server.pools import Pools
-from omnigraph.server.router import ROUTER, Match, WrongMethod
-from omnigraph.server.services import RequestRecord
-from omnigraph.server.states import HeldState
-from omnigraph.server.stream_delivery import BrokenStreamError, StreamDelivery
+from omnigraph.server.http.streaming import BrokenStreamError, StreamDelivery
+from omnigraph.server.mcp_mount import Agents, LoadEndpoint, graph_of
+from omnigraph.server.reload import HeldState, States
+from omnigraph.server.runtime.context import Observing, RequestRecord, Surroundings
 from omnigraph.server.tokens import Tokens
 
-HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, streaming, writes)
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A route and what stands in the variable segments of the path."""
+
+    route: Route
+    path: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongMethod:
+    """A path that exists, asked for with a method that it does not have."""
+
+    allow: str
+
+
+@dataclass(slots=True)
+class _Node:
+    fixed: dict[str, _Node] = field(default_factory=dict)
+    variable: tuple[str, _Node] | None = None
+    methods: dict[str, Route] = field(default_factory=dict)
+
+
+class Router:
+    """A fixed segment wins over a variable one, so `/branches/merge` never names a branch.
+
+    Segments are decoded one by one: `feature%2Fx` is one segment with a slash in it.
+    """
+
+    def __init__(self, routes: Iterable[Route] = ROUTES) -> None:
+        self._root = _Node()
+        for route in routes:
+            node = self._root
+            for segment in route.full_path.strip("/").split("/"):
+                node = _child(node, segment)
+            node.methods[route.method] = route
+            if route.method == "GET":
+                node.methods.setdefault("HEAD", route)
+
+    def match(self, raw_path: bytes, method: str) -> Match | WrongMethod | None:
+        """None when there is no such path. A trailing slash makes another path."""
+        if not raw_path.startswith(b"/"):
+            return None
+        node, path = self._root, {}
+        for quoted in raw_path[1:].split(b"/"):
+            try:
+                segment = unquote_to_bytes(quoted).decode()
+            except UnicodeDecodeError:
+                return None
+            if segment in node.fixed:
+                node = node.fixed[segment]
+            elif node.variable is not None and segment:
+                name, node = node.variable
+                path[name] = segment
+            else:
+                return None
+        if not node.methods:
+            return None
+        route = node.methods.get(method)
+        return Match(route, path) if route is not None else WrongMethod(", ".join(sorted(node.methods)))
+
+
+def _child(node: _Node, segment: str) -> _Node:
+    if not segment.startswith("{"):
+        return node.fixed.setdefault(segment, _Node())
+    name = segment.strip("{}")
+    if node.variable is None:
+        node.variable = name, _Node()
+    assert node.variable[0] == name, "one place of a path has one name"
+    return node.variable[1]
+
+
+ROUTER: Final = Router()
+
+
+HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, reads, writes)
 """Importing them registers the handlers."""
 
 Result = TypeVar("Result")
@@ -398,3 +481,25 @@ def _wrong_method(exchange: Exchange, wrong: WrongMethod) -> Answer:
 def _is_no_broken_stream(record: logging.LogRecord) -> bool:
     """A stream that was broken off on purpose is in our own log; the HTTP server need not report it as a fault."""
     return record.exc_info is None or not isinstance(record.exc_info[1], BrokenStreamError)
+
+
+SOURCE_VERSION: Final = "OMNIGRAPH_SOURCE_VERSION"
+
+
+def application(states: States, tokens: Tokens, around: Surroundings, *, agents: LoadEndpoint | None = None) -> ASGIApp:
+    limits = around.settings.limits
+    services = Services(
+        states,
+        limits,
+        around.admission,
+        Observing(around.metrics, around.tracing),
+        Budgets(limits, around.metrics.refused),
+        WriteTurns(limits.write_threads),
+        __version__,
+        os.environ.get(SOURCE_VERSION) or None,
+    )
+    settings = around.settings
+    hosts = Hosts(settings.host, settings.allowed_hosts)
+    answering = Application(services, tokens, agents, settings.allow_origins, hosts, around.metrics.refused)
+    around.draining.then(answering.drain)
+    return around.tracing.traced(with_origins(answering, settings.allow_origins))

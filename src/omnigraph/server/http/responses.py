@@ -1,8 +1,15 @@
-"""What goes back to a client: whole answers, streams, and errors in the form of the contract."""
+"""What goes back to a client: whole answers, streams, and errors in the form of the contract.
+
+Entity tags: how a client says which version of an answer it has, and how it is told.
+
+Which format an answer has: the one that the client likes best among those that the operation offers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -119,3 +126,76 @@ def _sentence(error: Exception, route: Route | None, request_id: str) -> str:
     elif route is not None and route.tag == "blobs":
         what = "Blob delivery failed before response headers"
     return f"{what}; the server's log has the cause under request id {request_id}"
+
+
+_ITEM: Final = re.compile(r'[ \t]*+(?:(W/)?("[\x21\x23-\x7e\x80-\xff]*+"))?[ \t]*+(?:,|\Z)')
+"""One place of a list, which may be empty. Nothing is looked at twice, however long the list is."""
+_ANY: Final = "*"
+_EVERY: Final[list[tuple[bool, str]]] = []
+"""What `*` lists: no tag in particular, and so every one."""
+
+
+def tag_of(*parts: str | bytes) -> str:
+    """A strong tag: equal parts give equal tags."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return f'"{digest.hexdigest()[:32]}"'
+
+
+def matches_strongly(header: str, tag: str) -> bool:
+    """`If-Match`: the list holds this very tag. A malformed list matches nothing."""
+    listed = _listed(header)
+    return listed is not None and (listed is _EVERY or (False, tag) in listed)
+
+
+def matches_weakly(header: str, tag: str) -> bool:
+    """`If-None-Match`: the list holds this tag, marked as weak or not. A malformed list matches nothing."""
+    listed = _listed(header)
+    return listed is not None and (listed is _EVERY or any(known == tag for _, known in listed))
+
+
+def is_this_strong_tag(header: str, tag: str) -> bool:
+    """`If-Range`: exactly this tag, and a strong one."""
+    return header.strip() == tag
+
+
+def _listed(header: str) -> list[tuple[bool, str]] | None:
+    """The tags of a list, each with whether it is weak; None when it is malformed or empty."""
+    text = header.strip()
+    if text == _ANY:
+        return _EVERY
+    listed, at = [], 0
+    while at < len(text):
+        found = _ITEM.match(text, at)
+        if found is None:
+            return None
+        if found[2] is not None:
+            listed.append((found[1] is not None, found[2]))
+        at = found.end()
+    return listed or None
+
+
+def chosen_media(accept: str | None, offered: Sequence[Media]) -> Media:
+    """The offered format with the highest weight; the first one when the client names none of them."""
+    weights = _weights(accept or "*/*")
+    best, chosen = 0.0, offered[0]
+    for media in offered:
+        kind = media.partition("/")[0]
+        weight = next((weights[name] for name in (media.value, f"{kind}/*", "*/*") if name in weights), 0.0)
+        if weight > best:
+            best, chosen = weight, media
+    return chosen
+
+
+def _weights(accept: str) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for item in accept.split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        weight = next((p.removeprefix("q=") for p in parameters if p.startswith("q=")), "1")
+        try:
+            weights[name] = float(weight)
+        except ValueError:
+            weights[name] = 0.0
+    return weights

@@ -20,12 +20,27 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Final
 
 from omnigraph.errors import OmniGraphError
-from omnigraph.server import logs, metrics
 from omnigraph.server.board import Board
-from omnigraph.server.listening import SIGNALS, Ending
-from omnigraph.server.process import REFUSED, BindError, Program, announce, bound, complain, listen, url_of
+from omnigraph.server.runtime import logs, metrics
+from omnigraph.server.runtime.workers import (
+    REFUSED,
+    SIGNALS,
+    Assignment,
+    BindError,
+    Ending,
+    Go,
+    Moved,
+    Program,
+    Ready,
+    Refused,
+    announce,
+    bound,
+    complain,
+    listen,
+    url_of,
+    work,
+)
 from omnigraph.server.settings import Settings
-from omnigraph.server.worker import Assignment, Go, Moved, Ready, Refused, work
 
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 30.0

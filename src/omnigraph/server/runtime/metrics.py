@@ -16,20 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-    multiprocess,
-    values,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
 
 from omnigraph.errors import StorageError, StorageErrorKind
 
 if TYPE_CHECKING:
-    from omnigraph.server.serving import Served
+    from omnigraph.server.catalog import Served
+
 
 UNMATCHED: Final = "unknown"
 """The operation of a request that no route takes."""

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.server.answers import Answer, AnyAnswer
-from omnigraph.server.call import Call, handles
+from omnigraph.server.catalog import Served, Serving
+from omnigraph.server.http.call import Call, handles
+from omnigraph.server.http.responses import Answer, AnyAnswer
 from omnigraph.server.in_process import InProcessGraph
-from omnigraph.server.serving import Served, Serving
 
 Result = TypeVar("Result")
 InTime: TypeAlias = Callable[[Call, Callable[[], Any]], Awaitable[Any]]

@@ -35,8 +35,8 @@ from omnigraph.errors import (
     PolicyError,
     UnsupportedMediaTypeError,
 )
-from omnigraph.server.agents import ASKED_BY_BROWSERS
-from omnigraph.server.decoding import is_json
+from omnigraph.server.http.request import is_json
+from omnigraph.server.mcp_mount import ASKED_BY_BROWSERS
 from omnigraph.server.settings import is_loopback
 
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<name>[^:\[\]\s]+))(?::\d*)?")

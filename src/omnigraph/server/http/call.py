@@ -20,13 +20,12 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
 from omnigraph.policy.access import require
 from omnigraph.policy.gate import PolicyGate
-from omnigraph.server.answers import Answer, AnyAnswer, with_headers
-from omnigraph.server.budgets import Budgets, WriteTurns
-from omnigraph.server.entity_tags import matches_weakly, tag_of
-from omnigraph.server.services import Admission, Observer
-from omnigraph.server.serving import ServableGraph, Served, Serving
+from omnigraph.server.admission import Budgets, WriteTurns
+from omnigraph.server.catalog import ServableGraph, Served, Serving
+from omnigraph.server.http.responses import Answer, AnyAnswer, matches_weakly, tag_of, with_headers
+from omnigraph.server.reload import HeldState, States
+from omnigraph.server.runtime.context import AdmissionControl, Observer
 from omnigraph.server.settings import ServerLimits
-from omnigraph.server.states import HeldState, States
 
 MAIN: Final = "main"
 BRANCH_OPERATION_BYTES: Final = 256
@@ -40,7 +39,7 @@ class Services:
 
     states: States
     limits: ServerLimits
-    admission: Admission
+    admission: AdmissionControl
     observer: Observer
     budgets: Budgets
     write_turns: WriteTurns

@@ -3,25 +3,105 @@
 uvicorn's parser keeps headers of any length, waits for them for ever, queues requests and accepts connections without
 end. Here each of them has a limit, and an answer. Slow bodies and slow readers are the application's business: it knows
 the request.
+
+Answers for clients of HTTP/1.0, which know no chunks: to them a body ends with its connection.
+
+Answers that no application gives: to what is no request yet, and to whoever comes when the server ends.
+
+Taking connections from a socket that several workers listen on, so that each gets its share of them.
+
+Left to the kernel, whoever wakes up first takes all that are waiting, and a client's pool of connections may end in one
+worker while the others idle. Here a worker takes one at a time, and leaves it for a moment to those who have fewer. A
+worker that does not come in that moment loses nothing: the next one takes it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import socket
+import struct
 from collections.abc import Callable, Sized
+from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
 from uvicorn import Config
-from uvicorn._types import ASGI3Application
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from omnigraph.server.http_1_0 import without_chunks
-from omnigraph.server.refusals import ENDING, refusal, server_is_ending
+from omnigraph.server.board import Board
+from omnigraph.server.runtime.context import Draining
 from omnigraph.server.settings import ServerLimits
-from omnigraph.server.surroundings import Draining
+
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
+
+
+def without_chunks(application: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
+    """The application with bodies as they are. One that breaks off resets its connection, because an ordinary end
+    would make it look complete."""
+
+    async def unframed(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        async def send_as_it_is(event: ASGISendEvent) -> None:
+            if event["type"] == "http.response.start":
+                cycle.chunked_encoding = False
+            elif event["type"] == "http.response.body":
+                cycle.expected_content_length = len(event.get("body", b""))
+            await send(event)
+
+        try:
+            await application(scope, receive, send_as_it_is)
+        except BaseException:
+            if cycle.response_started:
+                _reset(cycle.transport)
+            raise
+
+    return unframed
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """End the connection so that its client sees it as an error."""
+    connection: socket.socket = transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    transport.abort()
+
+
+RETRY_AFTER: Final = 1
+"""Seconds. Another connection, or the next server behind the same address, may have room at once."""
+
+ENDING: Final = "this server is ending; try again"
+
+
+def refusal(status: int, message: str) -> bytes:
+    """A whole answer, after which the connection ends."""
+    body = _body(message, status)
+    retry = f"retry-after: {RETRY_AFTER}\r\n" if status == 503 else ""
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def server_is_ending(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    """The application of requests that come after the server was told to end."""
+    body = _body(ENDING, 503)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"retry-after", str(RETRY_AFTER).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _body(message: str, status: int) -> bytes:
+    return json.dumps({"error": message, "code": "bad_request"} if status == 400 else {"error": message}).encode()
+
 
 BACKLOG: Final = 2048
 
@@ -284,3 +364,79 @@ def _abandon(cycle: RequestResponseCycle) -> None:
     if not cycle.response_complete:
         cycle.disconnected = True
     cycle.message_event.set()
+
+
+_MOMENT: Final = 0.002
+_NO_FILES_LEFT_PAUSE: Final = 0.5
+
+logger: Final = logging.getLogger("omnigraph.server")
+
+
+class BalancedAcceptor:
+    """One worker's side of the socket. uvicorn ends it like a server of its own."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        board: Board,
+        worker: int,
+        connections: Sized,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._protocol = protocol
+        self._board = board
+        self._worker = worker
+        self._connections = connections
+        self._arriving: set[asyncio.Task[object]] = set()
+        self._left_to_others = False
+        self._closed = False
+        listener.setblocking(False)
+        board.post_connections(worker, len(connections))
+        self._listen()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.remove_reader(self._listener.fileno())
+
+    async def wait_closed(self) -> None:
+        if self._arriving:
+            await asyncio.wait(self._arriving)
+
+    def _listen(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listener.fileno(), self._take)
+
+    def _pause(self, seconds: float) -> None:
+        self._loop.remove_reader(self._listener.fileno())
+        self._loop.call_later(seconds, self._listen)
+
+    def _take(self) -> None:
+        mine = len(self._connections) + len(self._arriving)
+        fewest = self._board.fewest_connections_but(self._worker)
+        if not self._left_to_others and fewest is not None and fewest < mine:
+            self._left_to_others = True
+            self._pause(_MOMENT)
+            return
+        self._left_to_others = False
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another worker was quicker, or the client gave up
+        except OSError as error:
+            logger.error("no connection can be taken: %s", error.strerror)
+            self._pause(_NO_FILES_LEFT_PAUSE)
+            return
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._board.post_connections(self._worker, mine + 1)
+        arriving = self._loop.create_task(self._arrive(connection))
+        self._arriving.add(arriving)
+        arriving.add_done_callback(self._arriving.discard)
+
+    async def _arrive(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, connection)
+        except OSError:
+            connection.close()  # the client is gone already

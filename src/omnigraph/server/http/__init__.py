@@ -1,0 +1,1 @@
+"""HTTP: requests, responses, streams, and the call of an operation as its handler gets it."""

@@ -1,0 +1,336 @@
+"""One HTTP exchange: the request as ASGI gives it, whether its client is still there, and sending the answer.
+
+Receiving bodies: within their ceiling, and not slower than a client with something to say.
+
+Requests as the structs of the contract: query strings and JSON bodies, each refused with its own status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import tempfile
+import time
+import types
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from omnigraph.api import wire
+from omnigraph.api.routes import REQUEST_ID_HEADER, Media, Route
+from omnigraph.errors import (
+    BadRequestError,
+    RequestShapeError,
+    RequestTimeoutError,
+    ResourceLimitError,
+    UnsupportedMediaTypeError,
+)
+from omnigraph.server.http.responses import Answer, Headers
+
+SLOWEST_BYTES_PER_SECOND: Final = 16 << 10
+_TAKEN_UNWANTED: Final = 1 << 20
+_UNWANTED_SECONDS: Final = 0.5
+_WRITTEN_AT_ONCE: Final = 1 << 20
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection before it had its answer. There is nobody to be told anything."""
+
+
+class Ceiling:
+    """How large a body may become; the name is what the client is told was exceeded, the flag what raises it."""
+
+    def __init__(self, resource: str, limit: int, flag: str) -> None:
+        self.resource = resource
+        self.limit = limit
+        self.flag = flag
+
+    def check(self, size: int) -> None:
+        if size > self.limit:
+            raise ResourceLimitError(self.resource, self.limit, size, f"send less, or raise {self.flag}")
+
+
+async def pieces(receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float) -> AsyncIterator[bytes]:
+    """The body as it comes. One that is declared too large is refused before it is received."""
+    if declared is not None and declared.isdigit():
+        ceiling.check(int(declared))
+    clock = asyncio.get_running_loop().time
+    began, received, more = clock(), 0, True
+    while more:
+        until = began + seconds + received / SLOWEST_BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout_at(until):
+                message: dict[str, Any] = dict(await receive())
+        except TimeoutError:
+            raise RequestTimeoutError(f"the body did not come within {until - began:.0f} seconds") from None
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        body: bytes = message.get("body", b"")
+        received += len(body)
+        ceiling.check(received)
+        if body:
+            yield body
+        more = message.get("more_body", False)
+
+
+async def is_received(receive: Receive, declared: str | None) -> bool:
+    """Take what is left of a body that nobody wants, if it is small and on its way. A connection that is closed with
+    bytes unread is reset, and the client may lose the answer with it."""
+    if declared is not None and (not declared.isdigit() or int(declared) > _TAKEN_UNWANTED):
+        return False
+    taken = 0
+    try:
+        async with asyncio.timeout(_UNWANTED_SECONDS):
+            while taken <= _TAKEN_UNWANTED:
+                message = await receive()
+                taken += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return True
+    except TimeoutError:
+        pass
+    return False
+
+
+async def whole_body(receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float) -> bytes:
+    found = [piece async for piece in pieces(receive, ceiling, declared, seconds)]
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+@asynccontextmanager
+async def body_in_file(
+    receive: Receive, ceiling: Ceiling, declared: str | None, seconds: float
+) -> AsyncIterator[tuple[Path, int]]:
+    """The body in a temporary file and its size: a slow client holds neither memory nor a thread while it sends."""
+    loop = asyncio.get_running_loop()
+    with tempfile.NamedTemporaryFile("wb", prefix="omnigraph-load-") as file:
+        size, pending = 0, bytearray()
+        async for piece in pieces(receive, ceiling, declared, seconds):
+            size += len(piece)
+            pending += piece
+            if len(pending) >= _WRITTEN_AT_ONCE:
+                await loop.run_in_executor(None, file.write, bytes(pending))
+                pending.clear()
+        file.write(bytes(pending))
+        file.flush()
+        yield Path(file.name), size
+
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+class Exchange:
+    """A request and the connection it came on."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, send_seconds: float) -> None:
+        self.method: str = scope["method"]
+        self.raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        self.query_string: bytes = scope.get("query_string", b"")
+        self.all_headers = _headers(scope["headers"])
+        self.headers = {name: ", ".join(values) for name, values in self.all_headers.items()}
+        self.http_version: str = scope.get("http_version", "1.1")
+        server = scope.get("server")
+        self.local_address: str | None = None if server is None else server[0]
+        """The address that the connection came to."""
+        self.has_body = True
+        """Whether some of the request may still be on its way."""
+        self.awaits_go_ahead = self.headers.get("expect", "").lower() == "100-continue"
+        """Whether the client sends its body only when it is asked for."""
+        self._receive = receive
+        self.began = time.perf_counter()
+        self.request_id = _request_id(self.headers.get(REQUEST_ID_HEADER.lower()))
+        self.operation_id = "unknown"
+        self.graph_id: str | None = None
+        self.actor: str | None = None
+        self.status = 0
+        self.received = 0
+        self.sent = 0
+        self.broke_off = False
+        self._scope = scope
+        self._send = send
+        self._send_seconds = send_seconds
+        self._gone: asyncio.Task[None] | None = None
+
+    async def receive(self) -> Message:
+        self.awaits_go_ahead = False
+        message = await self._receive()
+        self.has_body = message.get("more_body", False)
+        return message
+
+    @property
+    def is_head(self) -> bool:
+        return self.method == "HEAD"
+
+    @property
+    def declared_length(self) -> str | None:
+        return self.headers.get("content-length")
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """The `Host` header, as often as it was sent."""
+        return self.all_headers.get("host", ())
+
+    def gone(self) -> asyncio.Task[None]:
+        """A task that ends when the client goes away. Only for after the body was received."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(self._until_gone())
+        return self._gone
+
+    async def _until_gone(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def answer(self, answer: Answer, route: Route | None) -> None:
+        """Send a whole answer. A HEAD gets the headers of one."""
+        headers = dict(answer.headers)
+        if answer.status == 304:
+            # It tells the length of what it does not send, which HTTP servers allow in the answer to a HEAD alone.
+            self._scope["method"] = "HEAD"
+        else:
+            headers.setdefault("Content-Length", str(len(answer.body)))
+        await self.start(answer.status, headers, answer.media, route)
+        await self.chunk(b"" if self.is_head else answer.body, more=False)
+
+    async def start(self, status: int, headers: Headers, media: str | None, route: Route | None) -> None:
+        told = {"X-Content-Type-Options": "nosniff", REQUEST_ID_HEADER: self.request_id, **headers}
+        if media is not None:
+            told["Content-Type"] = media
+        if route is not None and route.successor is not None and status < 300:
+            told["Deprecation"] = "true"
+            told["Link"] = f'<{route.successor}>; rel="successor-version"'
+        self.status = status
+        raw = [(name.lower().encode("latin-1"), _header_value(value)) for name, value in told.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def chunk(self, body: bytes, *, more: bool) -> None:
+        """Hand over some bytes. A client that takes none for a while has given up."""
+        self.sent += len(body)
+        try:
+            async with asyncio.timeout(self._send_seconds):
+                await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        except TimeoutError:
+            raise ClientGoneError from None
+
+    def close(self) -> None:
+        if self._gone is not None:
+            self._gone.cancel()
+
+
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in raw:
+        # White space around a value is none of it, and the parser leaves what stands behind it.
+        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1").strip(" \t"))
+    return found
+
+
+def _request_id(given: str | None) -> str:
+    """What the caller calls its request, when that is fit for a log; else a new name."""
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given
+    return secrets.token_hex(8)
+
+
+def _header_value(value: str) -> bytes:
+    """Anything that is not allowed in a header is escaped as in a URL, so a stored value can't end a header."""
+    return "".join(c if " " <= c <= "~" else "".join(f"%{b:02X}" for b in c.encode()) for c in value).encode("ascii")
+
+
+_MOST_PARAMETERS: Final = 1_000
+_BAD_PARAMS: Final = "$.params"
+_INTEGER: Final = re.compile(r"-?\d{1,40}", re.ASCII)
+_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+
+
+def decoded_parameters(route: Route, query_string: bytes) -> Any:
+    """The parameters of a route, None when it takes none. What is wrong with them is a 400."""
+    shape = route.parameters
+    if shape is None:
+        return None
+    try:
+        pairs = parse_qsl(
+            query_string.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_PARAMETERS
+        )
+    except ValueError:
+        form = f"the query string must be URL-encoded UTF-8, with at most {_MOST_PARAMETERS} parameters"
+        raise BadRequestError(f"{route.bad_parameters}: {form}") from None
+    given: dict[str, Any] = {}
+    kinds = _kinds(cast(Hashable, shape))
+    for name, text in pairs:
+        kind = kinds.get(name)
+        if kind is tuple:
+            given.setdefault(name, []).append(text)
+        elif name in given and kind is not None:
+            raise BadRequestError(f"{route.bad_parameters}: '{name}' is given twice")
+        else:
+            given[name] = _read_as(kind, text)
+    try:
+        return wire.convert(given, shape)
+    except BadRequestError as error:
+        raise BadRequestError(f"{route.bad_parameters}: {str(error).partition(': ')[2]}") from None
+
+
+def decoded_body(route: Route, body: bytes, content_type: str | None) -> Any:
+    """The body of a route as its struct: 415 for another media type, 400 for no JSON, 422 for another shape."""
+    shape = route.request
+    if shape is None:
+        return None
+    if route.request_is_optional and (not body.strip() or body.strip() == b"null"):
+        return shape()
+    if not route.request_is_optional and not is_json(content_type):
+        raise UnsupportedMediaTypeError("the body must be JSON: send it with 'Content-Type: application/json'")
+    try:
+        return wire.decode(body, shape)
+    except BadRequestError as error:
+        if isinstance(error, RequestShapeError) and _BAD_PARAMS in str(error):
+            raise BadRequestError("params must be a JSON object") from None
+        if route.bad_body is not None:
+            raise BadRequestError(f"{route.bad_body}: {str(error).partition(': ')[2]}") from None
+        raise
+
+
+def refuse_encoded(content_encoding: str | None) -> None:
+    """A body is read as it comes: unpacking one could make it any size."""
+    if content_encoding is not None and content_encoding.lower() not in ("", "identity"):
+        raise UnsupportedMediaTypeError(f"the body is sent as '{content_encoding}': send it without Content-Encoding")
+
+
+def is_json(content_type: str | None) -> bool:
+    essence = media_type(content_type)
+    return essence == Media.JSON or (essence.startswith("application/") and essence.endswith("+json"))
+
+
+def media_type(content_type: str | None) -> str:
+    """The media type of a header, without its parameters."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def _read_as(kind: Any, text: str) -> Any:
+    """A number or a truth value where one is wanted. What is neither stays a text, and is refused as that."""
+    if kind is int and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind is bool:
+        return _TRUTH.get(text.lower(), text)
+    return text
+
+
+@cache
+def _kinds(shape: Hashable) -> dict[str, Any]:
+    """The parameters that there are, each with the type of its values; a tuple may be given more than once."""
+    fields = msgspec.structs.fields(cast(type[msgspec.Struct], shape))
+    return {field.encode_name: _kind(field.type) for field in fields}
+
+
+def _kind(annotation: Any) -> Any:
+    """The type itself, without whether it is optional and what its values are bound to."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(_kind(choice) for choice in get_args(annotation) if choice is not types.NoneType)
+    if get_origin(annotation) is Annotated:
+        return _kind(get_args(annotation)[0])
+    return get_origin(annotation) or annotation

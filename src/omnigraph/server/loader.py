@@ -1,0 +1,401 @@
+"""From settings to what is served: read what was applied, settle how callers are treated, open the graphs.
+
+What is wrong with one graph quarantines that graph (`opening.py`); what is wrong with the whole refuses, and then
+nothing stays open. Rules that can't be loaded never end in fewer rules: their graph is not served.
+
+Opening the graphs of one state, a few at a time, each with its rules and its stored queries.
+
+What is wrong with one graph quarantines that graph and no other. A graph that is open already, because the state before
+had it, is not opened a second time: its caches and its clients stay.
+
+Which rules govern which scope: bundles bound to the server or to a graph, and what makes a gate of their text.
+
+The stored queries of one graph: checked before anybody can call them, and described to those who can.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from omnigraph.api.access import Gate
+from omnigraph.api.limits import Limits, QueryLimits
+from omnigraph.api.query import StoredQuery
+from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, unservable
+from omnigraph.cluster.diagnostics import ClusterError
+from omnigraph.cluster.ledger import cluster_around
+from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
+from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
+from omnigraph.engine.query.described import described
+from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.errors import BadRequestError, BootRefusedError, ConflictError, OmniGraphError
+from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.policy.bundle import ScopeKind
+from omnigraph.policy.gate import PolicyGate, load_gate
+from omnigraph.server.catalog import (
+    AppliedPipeline,
+    MadeOf,
+    RuntimeState,
+    ServableGraph,
+    Served,
+    Serving,
+    StoredQuerySource,
+)
+from omnigraph.server.reload import close_graphs
+from omnigraph.server.settings import Settings, refusal_of_public
+from omnigraph.server.tokens import TOKEN, TOKENS_AWS_SECRET, TOKENS_FILE, TOKENS_JSON, Tokens, load_tokens
+
+
+class PolicyLoader(Protocol):
+    """Turns the text of a bundle into the gate of a scope. Raises when it can't: rules that can't be evaluated must
+    never be taken for rules that allow. `label` says whose text it is; the server itself has no graph id."""
+
+    def __call__(self, source: str, kind: ScopeKind, label: str, graph_id: str | None = None) -> Gate: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """The bundle of each scope that has one."""
+
+    server: ClusterPolicy | None = None
+    graphs: Mapping[str, ClusterPolicy] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.server is not None or bool(self.graphs)
+
+
+def bind(policies: Iterable[ClusterPolicy]) -> Bindings:
+    """Refuses a scope with two bundles, and a binding that names no scope."""
+    bound: dict[str, ClusterPolicy] = {}
+    refused = []
+    for policy in policies:
+        for scope in policy.applies_to:
+            address = Address.parse(scope)
+            if scope != CLUSTER_SCOPE and (address is None or address.kind is not Kind.GRAPH):
+                refused.append(f"policy '{policy.name}' is bound to '{scope}', which is neither cluster nor a graph")
+            elif (other := bound.setdefault(scope, policy)) is not policy:
+                refused.append(f"policies '{other.name}' and '{policy.name}' are both bound to '{scope}'")
+    if refused:
+        raise BootRefusedError(refused)
+    server = bound.pop(CLUSTER_SCOPE, None)
+    return Bindings(server, {scope.removeprefix("graph."): policy for scope, policy in bound.items()})
+
+
+class NamedSource(NamedTuple):
+    """A stored query as it comes: its name, and the text that declares it."""
+
+    name: str
+    source: str
+
+
+def stored_queries(sources: Iterable[NamedSource], snapshot: Snapshot) -> Mapping[str, StoredQuerySource]:
+    """The queries by name, sorted. Raises when one does not parse, is not declared by its text or does not fit the
+    schema of the state, and when two would be offered to agents as the same tool."""
+    found: dict[str, StoredQuerySource] = {}
+    for name, source in sorted(sources):
+        try:
+            entry = described(snapshot, source, name, f"{name}.gq")
+        except BadRequestError as error:
+            raise BadRequestError(f"stored query '{name}' can't be offered: {error}") from error
+        if name in found:
+            raise ConflictError(f"stored query '{name}' is given twice")
+        found[name] = StoredQuerySource(source, entry)
+    refuse_equal_tools(query.entry for query in found.values())
+    return found
+
+
+def refuse_equal_tools(entries: Iterable[StoredQuery]) -> None:
+    """An agent calls a tool by its name alone."""
+    owners: dict[str, str] = {}
+    for entry in entries:
+        owner = owners.setdefault(entry.tool_name, entry.name)
+        if owner != entry.name:
+            raise ConflictError(
+                f"stored queries '{owner}' and '{entry.name}' have the same tool name '{entry.tool_name}'"
+            )
+
+
+logger: Final = logging.getLogger("omnigraph.server")
+
+OpenGraph: TypeAlias = Callable[[str, Embedder | None, ExternalBlobPolicy | None, Limits], ServableGraph]
+"""Opens a graph at a URI with what embeds its query texts, the external blobs it takes in, and its limits. None means
+what an open graph has by itself: a provider of the environment, no external blobs."""
+
+_OPENED_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """How a server opens graphs. `standing` are those that it serves already."""
+
+    open_graph: OpenGraph
+    environment: Mapping[str, str]
+    limits: Limits
+    load_policy: PolicyLoader
+    standing: Mapping[str, Served] = field(default_factory=dict)
+
+    def opened(
+        self, snapshot: ServingSnapshot, bindings: Bindings, *, owned_by_cluster: bool
+    ) -> tuple[dict[str, Served], dict[str, str]]:
+        """The graphs that can be served, and why the others can't."""
+        queries: defaultdict[str, list[NamedSource]] = defaultdict(list)
+        for query in snapshot.queries:
+            queries[query.graph_id].append(NamedSource(query.name, query.source))
+        pipelines: defaultdict[str, list[AppliedPipeline]] = defaultdict(list)
+        for loading in snapshot.pipelines:
+            pipelines[loading.graph_id].append(AppliedPipeline(loading.name, loading.digest, loading.branch))
+
+        def serve(graph: ClusterGraph) -> Served:
+            graph_id = graph.graph_id
+            made_of = MadeOf(graph, graph.digest, bindings.graphs.get(graph_id), tuple(pipelines[graph_id]))
+            return self._served(made_of, queries[graph_id], owned_by_cluster)
+
+        workers = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="omnigraph-open")
+        opening: dict[str, Future[Served]] = {g.graph_id: workers.submit(serve, g) for g in snapshot.graphs}
+        try:
+            served: dict[str, Served] = {}
+            quarantined: dict[str, str] = {}
+            for graph_id, future in opening.items():
+                try:
+                    served[graph_id] = future.result()
+                except Exception as error:
+                    quarantined[graph_id] = _reason(graph_id, error)
+            return served, quarantined
+        except BaseException:
+            workers.shutdown(cancel_futures=True)
+            close_graphs(_finished(opening.values()), but=self.standing.values())
+            raise
+        finally:
+            workers.shutdown()
+
+    def _served(self, made_of: MadeOf, queries: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
+        graph, policy = made_of.graph, made_of.policy
+        graph_id = graph.graph_id
+        if (flaw := unservable(graph_id)) is not None:
+            raise BadRequestError(flaw)
+        gate: Gate = WITHOUT_RULES
+        if policy is not None:
+            gate = self.load_policy(policy.source, "graph", f"policy '{policy.name}'", graph_id)
+        opened = self.open_graph(graph.uri, graph.embedder(self.environment), graph.served_blobs(), self.limits)
+        standing = self._same(graph, opened)
+        if standing is not None:
+            opened.close()
+            opened = standing.graph
+        if standing is not None and standing.made_of == made_of:
+            return standing
+        try:
+            head = opened._workspace.snapshot("main")
+            offered = stored_queries(queries, head)
+            if isinstance(gate, PolicyGate):
+                gate = gate.fitted(head.catalog)
+        except BaseException:
+            if standing is None:
+                opened.close()
+            raise
+        governed = opened._with_gate(None if policy is None else gate)
+        return Served(graph_id, governed, gate, offered, owned_by_cluster, made_of, made_of.pipelines)
+
+    def _same(self, graph: ClusterGraph, opened: ServableGraph) -> Served | None:
+        """The graph that is open already, if it is still the one that stands there: a graph that was deleted and made
+        again has the same place and nothing else in common with the first."""
+        standing = self.standing.get(graph.graph_id)
+        if standing is None or standing.made_of is None or standing.made_of.graph != graph:
+            return None
+        return standing if standing.graph._workspace.graph_id == opened._workspace.graph_id else None
+
+
+def _finished(opening: Iterable[Future[Served]]) -> Iterator[Served]:
+    return (future.result() for future in opening if not future.cancelled() and future.exception() is None)
+
+
+def _reason(graph_id: str, error: Exception) -> str:
+    """Why a graph can't be served."""
+    if isinstance(error, OmniGraphError | OSError):
+        return str(error)
+    # Something unforeseen harms one graph and not its neighbours; its text may hold anything, so it is only logged.
+    logger.error("graph '%s' failed to open", graph_id, exc_info=error)
+    return f"it failed to open ({type(error).__name__}); the server's log says more"
+
+
+_STORE_ID: Final = "default"
+_TOKEN_SOURCES: Final = f"{TOKENS_FILE}, {TOKENS_JSON}, {TOKEN} or {TOKENS_AWS_SECRET}"
+
+
+def boot(
+    settings: Settings,
+    open_graph: OpenGraph,
+    environment: Mapping[str, str],
+    revision: int | None = None,
+    load_policy: PolicyLoader = load_gate,
+) -> tuple[Serving, Tokens]:
+    """What a server serves, and whom it knows. Raises `BootRefusedError`.
+
+    `revision` asks for one state of a cluster instead of its newest, so that several processes serve the same.
+    """
+    with _refusing():
+        plan = _planned(settings, revision)
+        rules = _Rules.of(plan.snapshot, load_policy)
+        tokens = load_tokens(environment)
+    opener = Opener(open_graph, environment, _limits(settings), load_policy)
+    serving = _built(plan, rules, bool(tokens), settings, opener)
+    _warn(serving)
+    return serving, tokens
+
+
+def renewed(
+    before: Serving,
+    has_tokens: bool,
+    settings: Settings,
+    open_graph: OpenGraph,
+    environment: Mapping[str, str],
+    revision: int,
+    load_policy: PolicyLoader = load_gate,
+) -> Serving:
+    """What a later revision of the same cluster says to serve; graphs that have not changed stay open and are shared.
+
+    All of it or nothing: a graph that is served now, still stands in the cluster and could not be served by the new
+    state refuses the whole of it, with `BootRefusedError`, and then nothing has changed.
+    """
+    assert before.cluster_root is not None
+    with _refusing():
+        snapshot = read_serving(ObjectStore.open(before.cluster_root), revision)
+        rules = _Rules.of(snapshot, load_policy)
+    opener = Opener(open_graph, environment, _limits(settings), load_policy, before.graphs)
+    serving = _built(_Plan(snapshot, revision, True), rules, has_tokens, settings, opener)
+    lost = [
+        f"graph '{graph_id}' is served now, and would not be: {reason}"
+        for graph_id, reason in sorted(serving.quarantined.items())
+        if graph_id in before.graphs
+    ]
+    if lost:
+        close_graphs(serving.graphs.values(), but=before.graphs.values())
+        raise BootRefusedError(lost)
+    _warn(serving)
+    return serving
+
+
+def _warn(serving: Serving) -> None:
+    """Tell which graphs are left out of what is served from now on."""
+    for graph_id, reason in sorted(serving.quarantined.items()):
+        logger.warning("graph '%s' is quarantined: %s", graph_id, reason)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What is wrong with the whole, as a refusal."""
+    try:
+        yield
+    except BootRefusedError:
+        raise
+    except ClusterError as error:
+        raise BootRefusedError([str(diagnostic) for diagnostic in error.diagnostics]) from error
+    except OmniGraphError as error:
+        raise BootRefusedError([str(error)]) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """Which bundle governs which graph, and the gate of the server itself."""
+
+    bindings: Bindings
+    gate: Gate
+
+    @classmethod
+    def of(cls, snapshot: ServingSnapshot, load_policy: PolicyLoader) -> _Rules:
+        bindings = bind(snapshot.policies)
+        if bindings.server is None:
+            return cls(bindings, WITHOUT_RULES)
+        return cls(bindings, load_policy(bindings.server.source, "server", f"policy '{bindings.server.name}'"))
+
+
+def _built(plan: _Plan, rules: _Rules, has_tokens: bool, settings: Settings, opener: Opener) -> Serving:
+    snapshot = plan.snapshot
+    state = runtime_state(has_tokens, bool(rules.bindings), settings.unauthenticated)
+    if state is RuntimeState.OPEN and (refusal := refusal_of_public(settings)) is not None:
+        raise BootRefusedError([refusal])
+    _refuse_one_place_twice(snapshot.graphs)
+    graphs, quarantined = opener.opened(snapshot, rules.bindings, owned_by_cluster=plan.owned_by_cluster)
+    root = snapshot.root if plan.revision is not None else None
+    serving = Serving(graphs, state, rules.gate, {**snapshot.quarantined, **quarantined}, plan.revision, root)
+    try:
+        _refuse_unhealthy(serving, snapshot, settings.require_all_graphs)
+    except BootRefusedError:
+        close_graphs(graphs.values(), but=opener.standing.values())
+        raise
+    return serving
+
+
+def runtime_state(has_tokens: bool, has_policy: bool, unauthenticated: bool) -> RuntimeState:
+    """How callers are treated. That nobody has to prove who they are is never an accident: it has to be asked for."""
+    if has_tokens:
+        return RuntimeState.POLICY_ENABLED if has_policy else RuntimeState.DEFAULT_DENY
+    if has_policy:
+        refusal = f"policy file is configured but no bearer tokens are: every request would 401; set {_TOKEN_SOURCES}"
+        raise BootRefusedError([refusal])
+    if not unauthenticated:
+        refusal = (
+            f"no bearer tokens are configured, so everybody could do everything; set {_TOKEN_SOURCES}, "
+            "or start with --unauthenticated (OMNIGRAPH_UNAUTHENTICATED=1) if that is what you want"
+        )
+        raise BootRefusedError([refusal])
+    return RuntimeState.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What there is to serve, and whose it is."""
+
+    snapshot: ServingSnapshot
+    revision: int | None
+    owned_by_cluster: bool
+
+
+def _planned(settings: Settings, revision: int | None) -> _Plan:
+    if settings.cluster is not None and settings.store is not None:
+        raise BadRequestError("a server boots from a cluster or serves one store, not both")
+    if settings.cluster is not None:
+        snapshot = read_serving(settings.cluster, revision)
+        return _Plan(snapshot, snapshot.revision, True)
+    if settings.store is None:
+        raise BadRequestError("a server boots from a cluster: give --cluster <directory or URI>, or --store <graph>")
+    uri = normal_uri(settings.store)
+    graph = ClusterGraph(store_graph_id(uri), uri)
+    return _Plan(ServingSnapshot(uri, 0, (graph,)), None, cluster_around(real_place(uri)) is not None)
+
+
+def store_graph_id(uri: str) -> str:
+    """The id under which a single graph is served: the last part of its URI, where that can be one."""
+    name = uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
+    return name if unservable(name) is None else _STORE_ID
+
+
+def _limits(settings: Settings) -> Limits:
+    limits = settings.limits
+    query = QueryLimits(limits.query_bytes, limits.query_clauses, limits.query_literals, limits.query_depth)
+    return Limits(limits.load_rows, limits.load_bytes, query)
+
+
+def _refuse_one_place_twice(graphs: Sequence[ClusterGraph]) -> None:
+    """Two ids of one graph would be two sets of rules for the same rows."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for graph in graphs:
+        places[real_place(graph.uri)].append(graph.graph_id)
+    refused = [f"graphs {', '.join(ids)} are all at '{place}'" for place, ids in places.items() if len(ids) > 1]
+    if refused:
+        raise BootRefusedError(refused)
+
+
+def _refuse_unhealthy(serving: Serving, snapshot: ServingSnapshot, strict: bool) -> None:
+    reasons = [f"graph '{graph_id}': {reason}" for graph_id, reason in sorted(serving.quarantined.items())]
+    if not serving.graphs:
+        raise BootRefusedError(["no healthy graphs", *reasons])
+    if strict and (reasons or snapshot.warnings):
+        found = [str(diagnostic) for diagnostic in snapshot.warnings]
+        raise BootRefusedError(["strict boot (--require-all-graphs) takes every graph or none", *found, *reasons])

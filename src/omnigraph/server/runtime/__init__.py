@@ -1,0 +1,1 @@
+"""The processes of a server: workers and their supervisor, logs, metrics and traces."""
