@@ -13,7 +13,7 @@ import pytest
 from omnigraph.cli import cluster_reports
 from omnigraph.cli.cluster_style import folded, style
 from omnigraph.cli.pipeline_texts import read_pipeline_text
-from omnigraph.cluster.planning import plan
+from omnigraph.cluster.commands.plan import plan
 from tests.cli.conftest import Cli
 from tests.support.cluster_files import LARGER_SCHEMA, PIPELINE, POLICY, QUERIES, SCHEMA, ClusterFiles, Declared
 
@@ -123,7 +123,7 @@ def test_flags_that_mean_nothing_here_are_refused(cli: Cli, flags: tuple[str, st
 
 
 def test_a_lock_is_removed_by_its_id(cli: Cli, applied: ClusterFiles) -> None:
-    from omnigraph.cluster.lock import acquire
+    from omnigraph.cluster.ledger.ledger import acquire
 
     lock = acquire(applied.store, "apply")
     assert f"  lock: held (id={lock.lock_id}, operation=apply" in cli("cluster", "status", CONFIG, applied.source).out

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.addresses import graph_address
-from omnigraph.cluster.catalog import Catalog, query_path
-from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.ledger.payloads import Catalog, query_path
+from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.resources import graph_address
 from omnigraph.engine.object_store import ObjectStore
 from tests.cli.conftest import Cli
 from tests.conftest import Place

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.ledger import Ledger
+from omnigraph.cluster.ledger.ledger import Ledger
+from omnigraph.cluster.resources import ClusterError
 from omnigraph.engine.object_store import ObjectStore
 from tests.support.child import say
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cluster.catalog import Catalog, policy_path, query_path
-from omnigraph.cluster.digests import file_digest
+from omnigraph.cluster.ledger.payloads import Catalog, policy_path, query_path
+from omnigraph.cluster.ledger.state import file_digest
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import IntegrityError, NotFoundError
 from tests.conftest import Place

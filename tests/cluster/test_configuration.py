@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from omnigraph.api.enums import Severity
-from omnigraph.cluster.addresses import Address
+from omnigraph.cluster.resources import Address
 from tests.support.cluster_files import PIPELINE, POLICY, QUERIES, SCHEMA, ClusterFiles, codes
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import hashlib
 
-from omnigraph.cluster.digests import composite_digest, embedding_provider_digest, file_digest, graph_digest
-from omnigraph.cluster.state import AppliedRevision, BlobBase, BlobPolicy, Resource, State
+from omnigraph.cluster.ledger.state import (
+    AppliedRevision,
+    BlobBase,
+    BlobPolicy,
+    Resource,
+    State,
+    composite_digest,
+    embedding_provider_digest,
+    file_digest,
+    graph_digest,
+)
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
 

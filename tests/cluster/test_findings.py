@@ -20,15 +20,13 @@ import pytest
 import omnigraph
 from omnigraph.api.cluster import ClusterChange
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity
-from omnigraph.cluster.applying import _approval
-from omnigraph.cluster.approvals import Gates
-from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import Ledger
-from omnigraph.cluster.lock import LOCK_PATH, acquire
-from omnigraph.cluster.observe import Views
-from omnigraph.cluster.prospect import Prospect
-from omnigraph.cluster.settle import Settlement
+from omnigraph.cluster.commands.apply import _approval
+from omnigraph.cluster.ledger.ledger import LOCK_PATH, Ledger, acquire
+from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.plan.approvals import Gates
+from omnigraph.cluster.plan.preview import Prospect
+from omnigraph.cluster.plan.reconcile import Settlement, Views
+from omnigraph.cluster.resources import ClusterError
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import StorageError, StorageErrorKind
 from tests.cluster.test_configuration import CASES_OF_CONFIG

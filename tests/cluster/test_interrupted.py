@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.digests import file_digest
-from omnigraph.cluster.observe import graph_folders
+from omnigraph.cluster.ledger.state import file_digest
+from omnigraph.cluster.plan.reconcile import graph_folders
+from omnigraph.cluster.resources import ClusterError
 from omnigraph.cluster.serving import read_serving
 from omnigraph.engine.managed_graph import Standing, look_at
 from omnigraph.storage.log.fair_lock import FairLocks

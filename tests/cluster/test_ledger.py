@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.ledger import Ledger, Recorded, cluster_around
-from omnigraph.cluster.state import (
+from omnigraph.cluster.ledger.ledger import Ledger, Recorded, cluster_around
+from omnigraph.cluster.ledger.state import (
     AppliedRevision,
     BlobBase,
     BlobPolicy,
@@ -25,6 +24,7 @@ from omnigraph.cluster.state import (
     State,
     StatusKind,
 )
+from omnigraph.cluster.resources import ClusterError
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.write.external_blobs import Scope

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omnigraph.cluster.catalog import Catalog, policy_path, query_path
-from omnigraph.cluster.diagnostics import ClusterError, Severity
-from omnigraph.cluster.pipelines import find_pipeline
-from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, read_serving
-from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.ledger.payloads import Catalog, policy_path, query_path
+from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.resources import ClusterError, Severity
+from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, find_pipeline, read_serving
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
 from omnigraph.errors import BadRequestError

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.diagnostics import ClusterError
+from omnigraph.cluster.config.reader import storage_root
+from omnigraph.cluster.resources import ClusterError
 from omnigraph.cluster.serving import read_serving
-from omnigraph.cluster.storage_root import storage_root
 from tests.support.clusters import make_cluster
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cluster.providers import check_profile
+from omnigraph.cluster.config.files import check_profile
 from omnigraph.embeddings.configuration import ProviderKind
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.errors import EmbeddingError

@@ -19,9 +19,15 @@ from omnigraph import Graph
 from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.limits import Limits, QueryLimits
-from omnigraph.cluster.catalog import Catalog
-from omnigraph.cluster.digests import embedding_provider_digest
-from omnigraph.cluster.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.ledger.state import (
+    BlobBase,
+    BlobPolicy,
+    Resource,
+    ResourceStatus,
+    StatusKind,
+    embedding_provider_digest,
+)
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope

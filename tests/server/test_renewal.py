@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.cluster.addresses import graph_address
-from omnigraph.cluster.catalog import Catalog, query_path
-from omnigraph.cluster.digests import file_digest
-from omnigraph.cluster.state import Resource, ResourceStatus, StatusKind
+from omnigraph.cluster.ledger.payloads import Catalog, query_path
+from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind, file_digest
+from omnigraph.cluster.resources import graph_address
 from omnigraph.errors import BootRefusedError
 from omnigraph.server.catalog import RuntimeState, Serving
 from omnigraph.server.loader import boot, renewed

@@ -16,14 +16,13 @@ import yaml
 
 from omnigraph.api import cluster as reports
 from omnigraph.cli.pipeline_texts import read_pipeline_text
-from omnigraph.cluster.applying import apply
-from omnigraph.cluster.approving import approve
-from omnigraph.cluster.ledger import Ledger, graph_uri
-from omnigraph.cluster.looking import force_unlock, history, status
-from omnigraph.cluster.planning import plan
-from omnigraph.cluster.refreshing import import_, refresh
-from omnigraph.cluster.state import State
-from omnigraph.cluster.validation import validate
+from omnigraph.cluster.commands.apply import apply
+from omnigraph.cluster.commands.plan import approve, plan
+from omnigraph.cluster.commands.refresh import import_, refresh
+from omnigraph.cluster.commands.status import force_unlock, history, status
+from omnigraph.cluster.config.desired import validate
+from omnigraph.cluster.ledger.ledger import Ledger, graph_uri
+from omnigraph.cluster.ledger.state import State
 from omnigraph.engine.object_store import ObjectStore
 
 SCHEMA = "node Person {\n    name: String @key\n    age: I32?\n}\nedge Knows: Person -> Person\n"

@@ -17,11 +17,18 @@ import msgspec
 
 import omnigraph
 from omnigraph.api.limits import Limits
-from omnigraph.cluster.addresses import graph_address, schema_address
-from omnigraph.cluster.catalog import Catalog
-from omnigraph.cluster.digests import composite_digest, embedding_provider_digest, file_digest
-from omnigraph.cluster.ledger import Ledger, Recorded, graph_uri
-from omnigraph.cluster.state import AppliedRevision, BlobPolicy, Resource, State
+from omnigraph.cluster.ledger.ledger import Ledger, Recorded, graph_uri
+from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.ledger.state import (
+    AppliedRevision,
+    BlobPolicy,
+    Resource,
+    State,
+    composite_digest,
+    embedding_provider_digest,
+    file_digest,
+)
+from omnigraph.cluster.resources import graph_address, schema_address
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder

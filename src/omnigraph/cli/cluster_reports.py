@@ -17,7 +17,7 @@ from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.calendar import format_datetime
 
 if TYPE_CHECKING:
-    from omnigraph.cluster.planning import Planned
+    from omnigraph.cluster.commands.plan import Planned
 
 _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", ResourceOperation.DELETE: "-"}
 

@@ -12,7 +12,7 @@ from omnigraph.cli.scope import ClusterScope, StoreScope
 from omnigraph.errors import ConflictError
 
 if TYPE_CHECKING:
-    from omnigraph.cluster.pipelines import RunnablePipeline
+    from omnigraph.cluster.serving import RunnablePipeline
     from omnigraph.embeddings.configuration import EmbeddingConfig
     from omnigraph.graph import Graph
     from omnigraph.pipeline import Pipeline
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def graph_of(scope: ClusterScope) -> StoreScope:
     """The storage of a cluster's graph: the named one, or the only one. Looks at the ledger and at nothing else."""
-    from omnigraph.cluster.applied import read_applied
+    from omnigraph.cluster.ledger.ledger import read_applied
 
     applied = read_applied(scope.root)
     return StoreScope(applied.graph_uri(applied.one_graph(scope.graph)))
@@ -28,7 +28,7 @@ def graph_of(scope: ClusterScope) -> StoreScope:
 
 def refuse_inside_cluster(uri: str) -> None:
     """Refuse a location of the shape `<root>/graphs/<id>.omni` when the root holds a cluster."""
-    from omnigraph.cluster.ledger import cluster_around
+    from omnigraph.cluster.ledger.ledger import cluster_around
     from omnigraph.engine.object_store import real_place
 
     cluster = cluster_around(real_place(uri))  # by a link, too
@@ -66,7 +66,7 @@ class OpenPipeline:
 def applied_pipeline(cluster: str, name: str) -> Iterator[OpenPipeline]:
     """A pipeline as it was applied, whatever its file says now. Its commits are made under its name in the cluster."""
     import omnigraph
-    from omnigraph.cluster.pipelines import find_pipeline
+    from omnigraph.cluster.serving import find_pipeline
     from omnigraph.pipeline import read_pipeline
 
     found = find_pipeline(cluster, name)

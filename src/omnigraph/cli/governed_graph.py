@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @contextmanager
 def open_governed(invocation: Invocation) -> Iterator[InProcessGraph]:
     """The graph of `--cluster` that `--graph` names, or its only one, as the actor of `--as` finds it at a server."""
-    from omnigraph.cluster.applied import read_applied
+    from omnigraph.cluster.ledger.ledger import read_applied
     from omnigraph.server.runtime.workers import Program
     from omnigraph.server.single_graph import as_actor, served_alone
 

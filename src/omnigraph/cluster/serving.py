@@ -2,6 +2,8 @@
 
 Read without a lock and without changing anything. All that is wrong is found in one pass; a graph whose last apply
 left it in doubt is set apart with a warning, everything else that is wrong refuses.
+
+A pipeline that a cluster has applied, with everything that a run of it needs: the file, the graph, the rules.
 """
 
 from __future__ import annotations
@@ -9,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import msgspec
 import yaml
 
-from omnigraph.cluster.addresses import Address, Kind, graph_address
-from omnigraph.cluster.applied import read_applied
-from omnigraph.cluster.catalog import Catalog, pipeline_path, policy_path, query_path
-from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
-from omnigraph.cluster.digests import composite_digest, embedding_provider_digest
-from omnigraph.cluster.ledger import graph_uri, revision_path
-from omnigraph.cluster.state import BlobPolicy, Resource, State
+from omnigraph.cluster.config.model import Values, compose
+from omnigraph.cluster.config.reader import CONFIG_FILE, read_text
+from omnigraph.cluster.ledger.ledger import graph_uri, read_applied, revision_path
+from omnigraph.cluster.ledger.payloads import Catalog, pipeline_path, policy_path, query_path
+from omnigraph.cluster.ledger.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
+from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.embeddings.client import open_client
 from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
@@ -265,3 +267,42 @@ def _is_text(node: yaml.Node) -> bool:
 def _columns(found: Iterable[tuple[Address, Resource]]) -> tuple[list[Address], list[Resource]]:
     pairs = list(found)
     return [address for address, _ in pairs], [resource for _, resource in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnablePipeline:
+    """Of the newest applied state. `directory` is where relative paths of the file begin: beside the file it was
+    applied from. None when the cluster was named by its storage root, which knows no such place."""
+
+    pipeline: ClusterPipeline
+    graph: ClusterGraph
+    policy: ClusterPolicy | None
+    directory: str | None
+
+
+def find_pipeline(source: str, name: str) -> RunnablePipeline:
+    """The applied pipeline of that name. Raises `ClusterError`."""
+    snapshot = read_serving(source)
+    found = next((pipeline for pipeline in snapshot.pipelines if pipeline.name == name), None)
+    if found is None:
+        names = ", ".join(pipeline.name for pipeline in snapshot.pipelines) or "none"
+        raise ClusterError.of(
+            "pipeline_not_applied",
+            f"pipeline.{name}",
+            f"pipeline '{name}' can't be run in cluster '{snapshot.root}'; applied for graphs that stand: {names}",
+        )
+    graph = next(graph for graph in snapshot.graphs if graph.graph_id == found.graph_id)
+    scope = graph_address(graph.graph_id)
+    policy = next((policy for policy in snapshot.policies if scope in policy.applies_to), None)
+    directory = None if "://" in source else _directory(Path(source).expanduser().absolute(), name)
+    return RunnablePipeline(found, graph, policy, directory)
+
+
+def _directory(config: Path, name: str) -> str:
+    """Where the file of a pipeline lies, by the configuration as it is now. What else is wrong with that is of no
+    concern to somebody who runs what was applied."""
+    values = Values()
+    node: yaml.Node | None = compose(read_text(config / CONFIG_FILE))
+    for key in ("pipelines", name, "file"):
+        node = dict(values.entries(node, key)).get(key)
+    return str(config if node is None else (config / values.text(node, "file")).parent)

@@ -9,12 +9,20 @@ from dataclasses import dataclass, field
 import msgspec
 
 from omnigraph.api.cluster import StateObservations
-from omnigraph.cluster.catalog import Catalog
-from omnigraph.cluster.config_file import ConfigFile, read_config
-from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, Severity, warning
-from omnigraph.cluster.ledger import STATE_FOLDER, Ledger, Recorded
-from omnigraph.cluster.lock import LOCK_PATH, Lock, LockHeldError, acquire, read_lock, release
-from omnigraph.cluster.storage_root import open_root
+from omnigraph.cluster.config.reader import ConfigFile, open_root, read_config
+from omnigraph.cluster.ledger.ledger import (
+    LOCK_PATH,
+    STATE_FOLDER,
+    Ledger,
+    Lock,
+    LockHeldError,
+    Recorded,
+    acquire,
+    read_lock,
+    release,
+)
+from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, warning
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import BadRequestError, StorageError
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from omnigraph.api.access import Gate
 from omnigraph.api.graph import GraphApi
 from omnigraph.api.query import StoredQuery
-from omnigraph.cluster.addresses import SERVED_ID
+from omnigraph.cluster.resources import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.pipeline_runs import PipelineRuns
 from omnigraph.engine.lens import Lens

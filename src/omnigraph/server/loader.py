@@ -26,9 +26,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from omnigraph.api.access import Gate
 from omnigraph.api.limits import Limits, QueryLimits
 from omnigraph.api.query import StoredQuery
-from omnigraph.cluster.addresses import CLUSTER_SCOPE, Address, Kind, unservable
-from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.ledger import cluster_around
+from omnigraph.cluster.ledger.ledger import cluster_around
+from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
 from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
 from omnigraph.engine.query.described import described

@@ -24,7 +24,7 @@ Config: TypeAlias = Annotated[str, typer.Option("--config", help="The directory 
 def validate(config: Config = ".", json: Json = False) -> None:
     """Check a configuration and every file it names. Looks at nothing else."""
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.validation import validate as run
+    from omnigraph.cluster.config.desired import validate as run
 
     report = run(config, read_pipeline_text)
     _print(report, lambda: cluster_reports.validated(report), json=json)
@@ -33,7 +33,7 @@ def validate(config: Config = ".", json: Json = False) -> None:
 def plan(config: Config = ".", json: Json = False) -> None:
     """Show what an apply would do. Changes nothing."""
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.planning import plan as run
+    from omnigraph.cluster.commands.plan import plan as run
 
     for_review = _is_for_review(json=json)
     planned = run(config, read_pipeline_text, for_review=for_review)
@@ -43,7 +43,7 @@ def plan(config: Config = ".", json: Json = False) -> None:
 def apply(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
     """Make the cluster what its configuration says."""
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.applying import apply as run
+    from omnigraph.cluster.commands.apply import apply as run
 
     report = run(config, read_pipeline_text, actor=Invocation.of(ctx).actor)
     for_review = _is_for_review(json=json)
@@ -61,7 +61,7 @@ def approve(
     if approver is None:
         raise BadRequestError("`cluster approve` requires an approver: give --as <actor>, or set operator.actor")
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.approving import approve as run
+    from omnigraph.cluster.commands.plan import approve as run
 
     report = run(config, resource, read_pipeline_text, approver=approver)
     _print(report, lambda: cluster_reports.approved(report), json=json)
@@ -76,7 +76,7 @@ def status(
 ) -> None:
     """Show what is applied, and the last commit of each pipeline."""
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.looking import status as run
+    from omnigraph.cluster.commands.status import status as run
 
     report = run(config, revision)
     for_review = _is_for_review(json=json)
@@ -95,7 +95,7 @@ def import_(ctx: typer.Context, config: Config = ".", json: Json = False) -> Non
 
 def _observe(ctx: typer.Context, operation: str, config: str, *, json: bool) -> None:
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster import refreshing
+    from omnigraph.cluster.commands import refresh as refreshing
 
     run = refreshing.refresh if operation == "refresh" else refreshing.import_
     report = run(config, read_pipeline_text, actor=Invocation.of(ctx).config.actor)
@@ -110,7 +110,7 @@ def force_unlock(
 ) -> None:
     """Remove the lock of a command that is gone."""
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.looking import force_unlock as run
+    from omnigraph.cluster.commands.status import force_unlock as run
 
     report, lock = run(config, lock_id)
     _print(report, lambda: cluster_reports.unlocked(report, lock), json=json)
@@ -123,7 +123,7 @@ def history(
 ) -> None:
     """List the states of a cluster, newest first, with what each changed."""
     from omnigraph.cli import cluster_reports
-    from omnigraph.cluster.looking import history as run
+    from omnigraph.cluster.commands.status import history as run
 
     report = run(config, limit)
     _print(report, lambda: cluster_reports.history(report), json=json)

@@ -16,7 +16,7 @@ from omnigraph.cli.served import open_served
 
 if TYPE_CHECKING:
     from omnigraph import Snapshot
-    from omnigraph.cluster.applied import Applied
+    from omnigraph.cluster.ledger.ledger import Applied
 
 
 def list_(ctx: typer.Context, json: Json = False) -> None:
@@ -29,7 +29,7 @@ def list_(ctx: typer.Context, json: Json = False) -> None:
         with open_served(server, invocation.config) as graph:
             listed = DeclaredQueries.offered(graph.stored_queries(), server.graph or "")
     else:
-        from omnigraph.cluster.stored_queries import declared_queries
+        from omnigraph.cluster.commands.status import declared_queries
 
         applied, graph_ids = _applied(ctx)
         listed = declared_queries(applied, graph_ids)
@@ -41,7 +41,7 @@ def list_(ctx: typer.Context, json: Json = False) -> None:
 
 def validate(ctx: typer.Context, json: Json = False) -> None:
     """Check stored queries against the schemas that their graphs have now."""
-    from omnigraph.cluster.stored_queries import validated_queries
+    from omnigraph.cluster.commands.status import validated_queries
 
     applied, graph_ids = _applied(ctx)
     report = validated_queries(applied, graph_ids, _head)
@@ -53,7 +53,7 @@ def validate(ctx: typer.Context, json: Json = False) -> None:
 
 
 def _applied(ctx: typer.Context) -> tuple[Applied, list[str]]:
-    from omnigraph.cluster.applied import read_applied
+    from omnigraph.cluster.ledger.ledger import read_applied
 
     scope = Invocation.of(ctx).cluster()
     applied = read_applied(scope.root)

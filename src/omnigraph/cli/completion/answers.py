@@ -142,7 +142,7 @@ def _stored_queries(line: Line) -> list[str]:
 
 def _graphs(line: Line) -> list[str]:
     """The graphs of the server or the cluster that is named."""
-    from omnigraph.cluster.applied import read_applied
+    from omnigraph.cluster.ledger.ledger import read_applied
 
     config = load_config()
     cluster = line.flags.cluster

@@ -38,7 +38,7 @@ def storage_checks(uri: str) -> Iterator[Check]:
 
 def cluster_checks(scope: ClusterScope) -> Iterator[Check]:
     """The same of a cluster's storage, and of the graph that is named or of every one that was applied."""
-    from omnigraph.cluster.applied import read_applied
+    from omnigraph.cluster.ledger.ledger import read_applied
 
     try:
         applied = read_applied(scope.root)

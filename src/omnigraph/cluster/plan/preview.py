@@ -1,30 +1,30 @@
 """What an apply would do: the state it begins at, the graphs as they are, and what becomes of each change.
 
 `plan` shows this, `approve` looks one change up in it, and `apply` carries it out; so all three speak of the same.
+
+One run of a cluster command, from its start to its report. A run that fails anywhere still has a report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterChange
-from omnigraph.cluster.addresses import graph_address, schema_address
-from omnigraph.cluster.approvals import Gates, find_gates
-from omnigraph.cluster.desired import Desired, keep_unchanged_queries
-from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, error, warning
-from omnigraph.cluster.diff import difference
-from omnigraph.cluster.digests import composite_digest
-from omnigraph.cluster.dispositions import Outlook, classified
-from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import STATE_FOLDER, Recorded, revision_path
-from omnigraph.cluster.observe import Views, observe
-from omnigraph.cluster.payloads import DamagedPayload, damaged_payloads
-from omnigraph.cluster.session import Session
-from omnigraph.cluster.settle import PENDING, ROLLED_FORWARD, Settlement, settle
-from omnigraph.cluster.state import Resource, State
+from omnigraph.api.cluster import ClusterChange, DesiredRevision, Diagnostics, StateObservations, is_ok
+from omnigraph.cluster.config.desired import Desired, ReadPipeline, keep_unchanged_queries, load_desired
+from omnigraph.cluster.config.reader import shown_directory, survey_config
+from omnigraph.cluster.ledger.ledger import STATE_FOLDER, Recorded, revision_path
+from omnigraph.cluster.ledger.payloads import DamagedPayload, damaged_payloads
+from omnigraph.cluster.ledger.state import Resource, State, composite_digest
+from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.plan.approvals import Gates, find_gates
+from omnigraph.cluster.plan.diff import Outlook, classified, difference
+from omnigraph.cluster.plan.reconcile import PENDING, ROLLED_FORWARD, Settlement, Views, observe, settle
+from omnigraph.cluster.resources import ClusterError, Diagnostic, error, graph_address, schema_address, warning
+from omnigraph.cluster.session import UNREAD, Session, locked, open_session
 
 
 @dataclass(frozen=True)
@@ -118,3 +118,61 @@ def leftover_findings(views: Views) -> list[Diagnostic]:
         warning("graph_delete_incomplete", folder, "files of a graph that was deleted are still there")
         for folder in views.leftovers
     ]
+
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass
+class Attempt:
+    """What a command has come to so far; `source` is the configuration directory as it was given."""
+
+    source: str
+    desired: Desired | None = None
+    session: Session | None = None
+    _refused: list[Diagnostic] = field(default_factory=list)
+
+    def run(
+        self, operation: str, read_pipeline: ReadPipeline, work: Callable[[Session, Desired], Outcome]
+    ) -> Outcome | None:
+        """Load the configuration, take the lock, read the ledger, and do the work. A `ClusterError` on the way ends it
+        and becomes part of the report."""
+        try:
+            self.desired = desired = load_desired(survey_config(self.source), read_pipeline)
+            if not desired.is_valid:
+                raise ClusterError(desired.found)
+            self.session = session = open_session(self.source)
+            session.found += desired.found
+            with locked(session, operation):
+                session.recorded = session.ledger.newest()
+                return work(session, desired)
+        except ClusterError as problem:
+            self._refused += problem.diagnostics
+            return None
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        return (*(self.session.found if self.session is not None else ()), *self._refused)
+
+    @property
+    def ok(self) -> bool:
+        return is_ok(self.diagnostics)
+
+    @property
+    def config_dir(self) -> str:
+        return shown_directory(self.source)
+
+    @property
+    def desired_revision(self) -> DesiredRevision:
+        is_whole = self.desired is not None and self.desired.is_valid
+        return DesiredRevision(self.desired.config_digest if self.desired is not None and is_whole else None)
+
+    @property
+    def state_observations(self) -> StateObservations:
+        return self.session.observations() if self.session is not None else UNREAD
+
+    @property
+    def state(self) -> State | None:
+        """The state that the command wrote, or else the one it read."""
+        recorded = self.session.recorded if self.session is not None else None
+        return recorded.state if recorded is not None else None

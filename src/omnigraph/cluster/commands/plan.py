@@ -1,4 +1,7 @@
-"""`cluster plan`: what an apply would do, with the way from each schema to the next. Writes nothing but the lock."""
+"""`cluster plan`: what an apply would do, with the way from each schema to the next. Writes nothing but the lock.
+
+`cluster approve`: one person's word for one change that can't be undone.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,22 @@ from functools import partial
 
 import msgspec
 
-from omnigraph.api.cluster import ApprovalRequired, ClusterChange, ClusterPlan
+from omnigraph.api.cluster import ApprovalRequired, ClusterApproved, ClusterChange, ClusterPlan
 from omnigraph.api.enums import ResourceOperation
-from omnigraph.cluster.addresses import Address, Kind
-from omnigraph.cluster.attempt import Attempt
-from omnigraph.cluster.catalog import Catalog, payload_path
-from omnigraph.cluster.desired import Desired, ReadPipeline
-from omnigraph.cluster.diagnostics import Diagnostic, warning
-from omnigraph.cluster.diff import blast_radius, changed_settings
-from omnigraph.cluster.prospect import Prospect, leftover_findings, look_ahead, not_recorded_yet
+from omnigraph.cluster.config.desired import Desired, ReadPipeline
+from omnigraph.cluster.ledger.payloads import Catalog, payload_path
+from omnigraph.cluster.plan.approvals import Approval, root_of
+from omnigraph.cluster.plan.approvals import approve as write_approval
+from omnigraph.cluster.plan.diff import blast_radius, changed_settings, is_gated
+from omnigraph.cluster.plan.preview import (
+    Attempt,
+    Prospect,
+    leftover_findings,
+    look_ahead,
+    not_recorded_yet,
+    require_state,
+)
+from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, warning
 from omnigraph.cluster.session import Session
 from omnigraph.engine.managed_graph import preview_change
 from omnigraph.errors import IntegrityError, NotFoundError, OmniGraphError, StorageError
@@ -116,3 +126,30 @@ def _differing(catalog: Catalog, desired: Desired, changes: tuple[ClusterChange,
         lines = difflib.unified_diff(old.splitlines(), source.text.splitlines(), "applied", source.shown, lineterm="")
         found[change.resource] = list(lines)
     return found
+
+
+def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver: str) -> ClusterApproved:
+    attempt = Attempt(source)
+    approval = attempt.run("approve", read_pipeline, partial(_approve, resource=resource, approver=approver))
+    return ClusterApproved(
+        ok=attempt.ok,
+        config_dir=attempt.config_dir,
+        approval_id=approval.approval_id if approval is not None else None,
+        resource=approval.resource if approval is not None else None,
+        operation=approval.operation if approval is not None else None,
+        approved_by=approval.approved_by if approval is not None else None,
+        diagnostics=attempt.diagnostics,
+    )
+
+
+def _approve(session: Session, desired: Desired, *, resource: str, approver: str) -> Approval:
+    require_state(session)
+    prospect = look_ahead(session, desired)
+    session.found += not_recorded_yet(prospect.settlement.found)
+    change = next((change for change in prospect.changes if change.resource == resource), None)
+    if change is None or not is_gated(change, prospect.changes):
+        gated = [required.resource for required in prospect.gates.required]
+        waiting = f"waiting for approval: {', '.join(gated)}" if gated else "nothing waits for approval"
+        raise ClusterError.of("approval_not_required", resource, f"no change of it needs an approval; {waiting}")
+    root = root_of(change, prospect.draft)
+    return write_approval(session.store, change, desired.config_digest, root, approver)

@@ -9,18 +9,15 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from omnigraph.api.cluster import ClusterObserved, GraphObservation, is_ok
-from omnigraph.cluster.addresses import graph_address, schema_address
-from omnigraph.cluster.attempt import Attempt
-from omnigraph.cluster.desired import Desired, ReadPipeline
-from omnigraph.cluster.diagnostics import ClusterError, error
-from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.lock import timestamp
-from omnigraph.cluster.observe import GraphView, graph_folders, observe
-from omnigraph.cluster.payloads import Damage, damaged_payloads
-from omnigraph.cluster.prospect import desired_schemas, refuse_uncovered, require_state
+from omnigraph.cluster.config.desired import Desired, ReadPipeline
+from omnigraph.cluster.ledger.ledger import timestamp
+from omnigraph.cluster.ledger.payloads import Damage, damaged_payloads
+from omnigraph.cluster.ledger.state import StatusKind, Written
+from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.plan.preview import Attempt, desired_schemas, refuse_uncovered, require_state
+from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, graph_folders, observe, settle
+from omnigraph.cluster.resources import ClusterError, error, graph_address, schema_address
 from omnigraph.cluster.session import Session
-from omnigraph.cluster.settle import ROLLED_FORWARD, settle
-from omnigraph.cluster.state import StatusKind, Written
 from omnigraph.engine.managed_graph import Standing
 
 Operation: TypeAlias = Literal["refresh", "import"]

@@ -1,10 +1,18 @@
-"""How the resources of a cluster are named, and how a name is taken apart."""
+"""How the resources of a cluster are named, and how a name is taken apart.
+
+What is wrong with a cluster: findings that have a stable code, and the error that carries them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+from omnigraph.api.cluster import ClusterDiagnostic
+from omnigraph.api.enums import Severity as Severity
+from omnigraph.errors import OmniGraphError
 
 RESOURCE_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 SERVED_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -85,3 +93,33 @@ def provider_address(name: str) -> str:
 
 def pipeline_address(name: str) -> str:
     return str(Address(Kind.PIPELINE, name))
+
+
+Diagnostic: TypeAlias = ClusterDiagnostic
+
+
+def error(code: str, path: str, message: str) -> Diagnostic:
+    return Diagnostic(code, Severity.ERROR, path, message)
+
+
+def warning(code: str, path: str, message: str) -> Diagnostic:
+    return Diagnostic(code, Severity.WARNING, path, message)
+
+
+class ClusterError(OmniGraphError):
+    """A cluster that can't be used as it is. Carries every finding."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        if not diagnostics:
+            raise ValueError("a cluster error needs at least one diagnostic")
+        told = "\n".join(map(str, diagnostics))
+        super().__init__(told if len(diagnostics) > 1 else told.removeprefix("ERROR "))
+        self.diagnostics = tuple(diagnostics)
+
+    @classmethod
+    def of(cls, code: str, path: str, message: str) -> ClusterError:
+        return cls([error(code, path, message)])
+
+    @property
+    def codes(self) -> list[str]:
+        return [diagnostic.code for diagnostic in self.diagnostics]

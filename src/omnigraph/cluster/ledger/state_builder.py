@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from omnigraph.cluster.addresses import Address, graph_address, schema_address
-from omnigraph.cluster.digests import composite_digest
-from omnigraph.cluster.ledger import Recorded
-from omnigraph.cluster.state import (
+from omnigraph.cluster.ledger.ledger import Recorded
+from omnigraph.cluster.ledger.state import (
     AppliedRevision,
     ApprovalRecord,
     GraphObservation,
@@ -20,7 +18,9 @@ from omnigraph.cluster.state import (
     State,
     StatusKind,
     Written,
+    composite_digest,
 )
+from omnigraph.cluster.resources import Address, graph_address, schema_address
 
 
 @dataclass

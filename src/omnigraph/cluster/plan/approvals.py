@@ -13,13 +13,11 @@ from msgspec import Struct
 
 from omnigraph.api.cluster import ApprovalRequired, ClusterChange
 from omnigraph.api.enums import ResourceOperation
-from omnigraph.cluster.addresses import Kind
-from omnigraph.cluster.diagnostics import ClusterError, Diagnostic, warning
-from omnigraph.cluster.dispositions import GATE_REASONS, is_gated, parsed
-from omnigraph.cluster.draft import Draft
-from omnigraph.cluster.ledger import CLUSTER_FOLDER, graph_folder
-from omnigraph.cluster.lock import timestamp
-from omnigraph.cluster.state import ApprovalRecord
+from omnigraph.cluster.ledger.ledger import CLUSTER_FOLDER, graph_folder, timestamp
+from omnigraph.cluster.ledger.state import ApprovalRecord
+from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.plan.diff import GATE_REASONS, is_gated, parsed
+from omnigraph.cluster.resources import ClusterError, Diagnostic, Kind, warning
 from omnigraph.engine.object_store import ObjectStore, new_object_id
 from omnigraph.errors import StorageError
 

@@ -3,24 +3,37 @@
 `__cluster/state/<revision>.json`. The newest is the state; older ones stay readable. Creating revision N+1 if it is
 absent is what makes a change happen, so two writers that began at N can't both succeed, however long either of them
 was stopped, and nothing is ever overwritten. The lock of a cluster is a courtesy to people and no part of this.
+
+The lock of a cluster: who works on it right now, so that people do not get in each other's way.
+
+It is a courtesy and protects nothing. What a stalled or an unlocked command could do wrong is prevented by the ledger,
+whose next revision is made once.
+
+The applied state of a cluster as commands address it: by the ledger alone.
+
+A payload that is damaged or a graph that is in doubt blocks nobody who looks after a graph, so neither is looked at.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
 import secrets
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
-from omnigraph.cluster.diagnostics import ClusterError
-from omnigraph.cluster.state import State, decode_state, encode_state
-from omnigraph.engine.object_store import ObjectStore
-from omnigraph.errors import FormatVersionError, IntegrityError, NotFoundError, StorageError
+from omnigraph.cluster.config.reader import open_storage_root, storage_root
+from omnigraph.cluster.ledger.state import State, decode_state, encode_state
+from omnigraph.cluster.resources import ClusterError, error, graph_address
+from omnigraph.engine.object_store import ObjectStore, new_object_id
+from omnigraph.errors import BadRequestError, FormatVersionError, IntegrityError, NotFoundError, StorageError
 
 CLUSTER_FOLDER: Final = "__cluster"
 GRAPHS_FOLDER: Final = "graphs"
@@ -201,3 +214,166 @@ def _decoded(revision: int, data: bytes) -> Recorded:
     if state.state_revision != revision:
         raise ClusterError.of("invalid_state_json", path, f"it claims to be revision {state.state_revision}")
     return Recorded(state, data)
+
+
+LOCK_PATH: Final = f"{CLUSTER_FOLDER}/lock.json"
+LOCK_VERSION: Final = 1
+_LOCK_ATTEMPTS: Final = 3
+
+
+class Lock(Struct, frozen=True, forbid_unknown_fields=True):
+    version: int
+    lock_id: str
+    operation: str
+    created_at: str
+    pid: int
+
+    @property
+    def age_seconds(self) -> int | None:
+        try:
+            return max(0, int(time.time() - datetime.fromisoformat(self.created_at).timestamp()))
+        except ValueError:
+            return None
+
+    def __str__(self) -> str:
+        age = self.age_seconds
+        aged = "" if age is None else f", held for {age} s"
+        return f"id={self.lock_id}, operation={self.operation}, pid={self.pid}{aged}"
+
+
+class LockHeldError(ClusterError):
+    """Somebody else is at work."""
+
+    def __init__(self, holder: Lock) -> None:
+        message = (
+            f"another command works on the cluster ({holder}); wait for it, or run `omnigraph cluster force-unlock "
+            f"{holder.lock_id}` when it is gone"
+        )
+        super().__init__([error("state_lock_held", LOCK_PATH, message)])
+        self.holder = holder
+
+
+class _Versioned(Struct):
+    version: int
+
+
+def timestamp() -> str:
+    """Now, as ledgers write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def read_lock(store: ObjectStore) -> Lock | None:
+    """The lock that is held. Raises `ClusterError` when it can't be read."""
+    try:
+        data = store.read(LOCK_PATH)
+    except StorageError as problem:
+        raise ClusterError.of("state_lock_read_error", LOCK_PATH, str(problem)) from problem
+    if data is None:
+        return None
+    try:
+        found = msgspec.json.decode(data, type=_Versioned).version
+        if found != LOCK_VERSION:
+            message = f"it has version {found}, and this omnigraph knows version {LOCK_VERSION}"
+            raise ClusterError.of("unsupported_state_lock_version", LOCK_PATH, message)
+        return msgspec.json.decode(data, type=Lock)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        message = f"it is no lock ({problem}); remove the file when nobody works on the cluster"
+        raise ClusterError.of("invalid_state_lock", LOCK_PATH, message) from None
+
+
+def acquire(store: ObjectStore, operation: str) -> Lock:
+    """Take the lock. Raises `ClusterError`, with who holds it when somebody does."""
+    lock = Lock(LOCK_VERSION, new_object_id(), operation, timestamp(), os.getpid())
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            if store.create(LOCK_PATH, msgspec.json.encode(lock)):
+                return lock
+        except StorageError as problem:
+            raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
+        holder = read_lock(store)
+        if holder is not None and holder.lock_id == lock.lock_id:
+            return lock  # the answer to our own request was lost
+        if holder is not None:
+            raise LockHeldError(holder)
+    raise ClusterError.of("state_lock_error", LOCK_PATH, "the lock comes and goes; run the command again")
+
+
+def release(store: ObjectStore, lock: Lock) -> None:
+    """Give the lock back, if it is still ours. Raises `ClusterError`."""
+    try:
+        holder = read_lock(store)
+        if holder is not None and holder.lock_id == lock.lock_id:
+            store.delete(LOCK_PATH)
+    except StorageError as problem:
+        message = f"the lock stays ({problem}); run `omnigraph cluster force-unlock {lock.lock_id}`"
+        raise ClusterError.of("state_lock_error", LOCK_PATH, message) from problem
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A state, and the store it was read from."""
+
+    store: ObjectStore
+    state: State
+
+    def graph_uri(self, graph_id: str) -> str:
+        return graph_uri(self.store.uri, graph_id, self.state.generation(graph_id))
+
+    def chosen_graphs(self, graph_id: str | None) -> list[str]:
+        """The graph of that id, or all of them."""
+        graph_ids = self.state.graph_ids
+        if graph_id is None:
+            return graph_ids
+        if graph_id not in graph_ids:
+            raise ClusterError.of(
+                "graph_not_applied",
+                graph_address(graph_id),
+                f"graph '{graph_id}' is not applied in cluster '{self.store.uri}'; applied: {_listed(graph_ids)}",
+            )
+        return [graph_id]
+
+    def one_graph(self, graph_id: str | None) -> str:
+        """The graph of that id, or the only one there is."""
+        found = self.chosen_graphs(graph_id)
+        if not found:
+            raise BadRequestError(
+                f"cluster '{self.store.uri}' has no applied graphs; declare one and run `omnigraph cluster apply`"
+            )
+        if len(found) > 1:
+            raise BadRequestError(
+                f"cluster '{self.store.uri}' has {len(found)} graphs: {_listed(found)}; pass --graph <id>"
+            )
+        return found[0]
+
+
+def read_applied(source: str | ObjectStore, revision: int | None = None) -> Applied:
+    """The newest state, or the one of that revision. Raises `ClusterError`."""
+    store = open_storage_root(source) if isinstance(source, str) else source
+    if store is not None:
+        ledger = Ledger(store)
+        recorded = ledger.newest() if revision is None else ledger.revision(revision)
+        if recorded is not None:
+            return Applied(store, recorded.state)
+    path = STATE_FOLDER if revision is None else revision_path(revision)
+    where = storage_root(source) if isinstance(source, str) else source.uri
+    raise ClusterError.of(
+        "cluster_state_missing", path, f"'{where}' holds no state of a cluster; import and apply one first"
+    )
+
+
+class Revisions:
+    """The ledger of a cluster as somebody follows it. `root` is the storage root itself."""
+
+    def __init__(self, root: str) -> None:
+        self.store = ObjectStore.open(root)
+        self._ledger = Ledger(self.store)
+
+    def newer_than(self, revision: int) -> int | None:
+        """The newest revision when others follow that one. While there is none, it costs one read."""
+        if self.store.read(revision_path(revision + 1)) is None:
+            return None
+        return self._ledger.revisions()[-1]
+
+
+def _listed(graph_ids: list[str]) -> str:
+    return ", ".join(graph_ids) or "none"

@@ -1,22 +1,44 @@
 """The desired state: a configuration with every file it names, read, checked and reduced to resources.
 
 All problems are collected in one pass. A desired state with an error is never compared with anything or applied.
+
+`cluster validate`: what a configuration comes to, and everything that is wrong with it. Looks at files only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
-from omnigraph.api.cluster import DeclaredResource, Dependency, is_ok
-from omnigraph.cluster.addresses import (
+from omnigraph.api.cluster import ClusterValidated, DeclaredResource, Dependency, is_ok
+from omnigraph.cluster.config.files import (
+    QueryFiles,
+    Source,
+    UnreadableError,
+    blob_policy,
+    bound_provider,
+    check_profile,
+    read_policy,
+    read_source,
+    refuse_bound_twice,
+    scopes_of,
+)
+from omnigraph.cluster.config.model import PipelineSettings
+from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, shown_directory, survey_config
+from omnigraph.cluster.ledger.payloads import Catalog, query_path
+from omnigraph.cluster.ledger.state import Resource, composite_digest, config_digest, embedding_provider_digest
+from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
     RESOURCE_ID,
     Address,
+    ClusterError,
+    Diagnostic,
     Kind,
+    error,
     graph_address,
     pipeline_address,
     policy_address,
@@ -24,20 +46,11 @@ from omnigraph.cluster.addresses import (
     query_address,
     schema_address,
     unservable,
+    warning,
 )
-from omnigraph.cluster.blob_bases import blob_policy
-from omnigraph.cluster.catalog import Catalog, query_path
-from omnigraph.cluster.config import PipelineSettings
-from omnigraph.cluster.config_file import ConfigFile
-from omnigraph.cluster.diagnostics import Diagnostic, error, warning
-from omnigraph.cluster.digests import composite_digest, config_digest, embedding_provider_digest
-from omnigraph.cluster.policy_files import read_policy, refuse_bound_twice, scopes_of
-from omnigraph.cluster.providers import bound_provider, check_profile
-from omnigraph.cluster.query_files import QueryFiles
-from omnigraph.cluster.sources import Source, UnreadableError, read_source
-from omnigraph.cluster.state import Resource
+from omnigraph.engine.object_store import normal_uri
 from omnigraph.engine.sources import BrokenSchema, CheckedSchema, SchemaFlaw, check_schema, declared_queries
-from omnigraph.errors import CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
+from omnigraph.errors import BadRequestError, CompileError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 
 CheckPipeline: TypeAlias = Callable[[CheckedSchema], None]
 ReadPipeline: TypeAlias = Callable[[str, str], CheckPipeline]
@@ -256,3 +269,35 @@ def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipe
     desired.sources[address] = source
     if is_known:
         desired.dependencies |= {(address, graph_address(graph_id)), (address, schema_address(graph_id))}
+
+
+def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
+    desired: Desired | None = None
+    found: list[Diagnostic] = []
+    try:
+        file = survey_config(source)
+        desired = load_desired(file, read_pipeline)
+        found += [*(() if file.found else _storage_findings(file)), *desired.found]
+        if is_ok(tuple(found)):
+            found += default_deny(desired)
+    except ClusterError as problem:
+        found += problem.diagnostics
+    directory = shown_directory(source)
+    return ClusterValidated(
+        ok=is_ok(tuple(found)),
+        config_dir=directory,
+        config_file=str(Path(directory) / CONFIG_FILE),
+        resource_digests=desired.digests if desired is not None else {},
+        resources=desired.listed() if desired is not None else (),
+        dependencies=desired.edges() if desired is not None else (),
+        diagnostics=tuple(found),
+    )
+
+
+def _storage_findings(file: ConfigFile) -> list[Diagnostic]:
+    """Whether the storage root can be understood; nobody goes there."""
+    try:
+        normal_uri(file.storage_root)
+    except BadRequestError as problem:
+        return [error("storage_root_invalid", "storage", str(problem))]
+    return []

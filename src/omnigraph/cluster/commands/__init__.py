@@ -1,0 +1,1 @@
+"""The `omnigraph cluster` commands, one function each."""

@@ -1,0 +1,278 @@
+"""`cluster status`, `cluster history` and `cluster force-unlock`: commands that look at the ledger and the lock.
+
+They need no more of a configuration than a header that can be read, and open no graph but those that pipelines load.
+
+The pipelines of an applied state, with the last commit that each made. Opens the graphs they load and no other.
+
+The stored queries of an applied state, for people: what they declare, and whether they fit their graphs as these
+stand now. Serving has checks of its own, which refuse; this one tells everything it finds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import TypeAlias
+
+from omnigraph.api.cluster import (
+    AppliedPipeline,
+    ClusterHistory,
+    ClusterRevision,
+    ClusterStatus,
+    ClusterUnlocked,
+    is_ok,
+)
+from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.stored_queries import DeclaredParameter, DeclaredQueries, DeclaredQuery, QueriesValidated, QueryNote
+from omnigraph.cluster.config.reader import shown_directory
+from omnigraph.cluster.ledger.ledger import LOCK_PATH, STATE_FOLDER, Applied, Lock, Recorded, read_lock, revision_path
+from omnigraph.cluster.ledger.payloads import Catalog, damaged_payloads, pipeline_path, query_path
+from omnigraph.cluster.ledger.state import EMPTY, Resource
+from omnigraph.cluster.plan.diff import difference
+from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
+from omnigraph.cluster.serving import ClusterPipeline
+from omnigraph.cluster.session import UNREAD, Session, look_at_lock, open_to_look
+from omnigraph.engine.history.pipeline_runs import last_runs
+from omnigraph.engine.query.declared import check, declaration
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
+
+
+def pipelines_with_runs(applied: Applied) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
+    """Sorted by name. What can't be told keeps nobody from the rest: a graph that does not open is a finding, and a
+    file that is damaged is one of those who verify payloads."""
+    found: list[Diagnostic] = []
+    by_graph: defaultdict[str, list[ClusterPipeline]] = defaultdict(list)
+    for pipeline in _readable(applied):
+        by_graph[pipeline.graph_id].append(pipeline)
+    told = []
+    for graph_id, pipelines in by_graph.items():
+        last: dict[str, CommitReceipt] = {}
+        try:
+            last = last_runs(applied.graph_uri(graph_id), {pipeline.name: pipeline.branch for pipeline in pipelines})
+        except OmniGraphError as problem:
+            message = f"when its pipelines last ran can't be told: {problem}"
+            found.append(warning("graph_observation_error", graph_address(graph_id), message))
+        told += [
+            AppliedPipeline(
+                name=pipeline.name,
+                graph_id=graph_id,
+                branch=pipeline.branch,
+                digest=pipeline.digest,
+                last_commit=last.get(pipeline.name),
+            )
+            for pipeline in pipelines
+        ]
+    return tuple(sorted(told, key=lambda pipeline: pipeline.name)), found
+
+
+def _readable(applied: Applied) -> list[ClusterPipeline]:
+    catalog, found = Catalog(applied.store), []
+    for address, resource in applied.state.of_kind(Kind.PIPELINE):
+        graph = Address.parse(resource.pipeline_graph or "")
+        path = pipeline_path(address.name, resource.digest)
+        try:
+            source = catalog.read(path, resource.digest).decode("utf-8")
+        except (NotFoundError, IntegrityError, StorageError, UnicodeDecodeError):
+            continue
+        if graph is not None:
+            found.append(ClusterPipeline(address.name, graph.name, resource.digest, source))
+    return found
+
+
+def status(source: str, revision: int | None = None) -> ClusterStatus:
+    """The newest state, or the one of that revision."""
+    session: Session | None = None
+    found: list[Diagnostic] = []
+    pipelines: tuple[AppliedPipeline, ...] = ()
+    try:
+        session = open_to_look(source)
+        if session is not None:
+            look_at_lock(session)
+            ledger = session.ledger
+            session.recorded = ledger.newest() if revision is None else ledger.revision(revision)
+        if session is None or session.recorded is None:
+            found.append(_missing(revision))
+        else:
+            damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
+            found += [payload.finding("the next apply stores it again") for payload in damaged]
+            if revision is None:  # an earlier state may speak of graphs that are gone
+                pipelines, unknown = pipelines_with_runs(Applied(session.store, session.recorded.state))
+                found += unknown
+    except ClusterError as problem:
+        found += problem.diagnostics
+    if session is not None:
+        found = [*session.found, *found]
+    state = session.recorded.state if session is not None and session.recorded is not None else None
+    return ClusterStatus(
+        ok=is_ok(tuple(found)),
+        config_dir=shown_directory(source),
+        state_observations=session.observations() if session is not None else UNREAD,
+        resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
+        resource_statuses=state.resource_statuses if state is not None else {},
+        observations=state.observations if state is not None else {},
+        pipelines=pipelines,
+        diagnostics=tuple(found),
+    )
+
+
+def _missing(revision: int | None) -> Diagnostic:
+    if revision is not None:
+        return error("state_missing", revision_path(revision), f"the ledger has no revision {revision}")
+    return warning("state_missing", STATE_FOLDER, "the cluster has no state yet; run `omnigraph cluster import`")
+
+
+def history(source: str, limit: int | None = None) -> ClusterHistory:
+    """The states of a cluster with what each changed, newest first, at most `limit` of them."""
+    session: Session | None = None
+    revisions: tuple[ClusterRevision, ...] = ()
+    found: list[Diagnostic] = []
+    try:
+        session = open_to_look(source)
+        numbers = session.ledger.revisions() if session is not None else []
+        if session is None or not numbers:
+            found.append(_missing(None))
+        else:
+            revisions = _told(session, numbers, limit)
+    except ClusterError as problem:
+        found += problem.diagnostics
+    return ClusterHistory(
+        ok=is_ok(tuple(found)),
+        config_dir=shown_directory(source),
+        revisions=revisions,
+        diagnostics=tuple(found),
+    )
+
+
+def _told(session: Session, numbers: list[int], limit: int | None) -> tuple[ClusterRevision, ...]:
+    wanted = numbers if limit is None else numbers[-limit - 1 :]
+    read = [session.ledger.revision(number) for number in wanted]
+    states: list[Recorded | None] = [None, *(recorded for recorded in read if recorded is not None)]
+    told = [_revision(before, after) for before, after in pairwise(states) if after is not None]
+    return tuple(reversed(told if limit is None else told[-limit:]))
+
+
+def _revision(before: Recorded | None, after: Recorded) -> ClusterRevision:
+    had: dict[str, Resource] = before.state.resources if before is not None else EMPTY.resources
+    written = after.state.written
+    return ClusterRevision(
+        state_revision=after.revision,
+        state_cas=after.state_cas,
+        operation=written.operation if written is not None else None,
+        actor=written.actor if written is not None else None,
+        written_at=written.at if written is not None else None,
+        config_digest=after.state.applied_revision.config_digest,
+        resource_count=len(after.state.resources),
+        changes=difference(had, after.state.resources),
+    )
+
+
+def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | None]:
+    """Remove the lock of that id; also the lock that was removed."""
+    session: Session | None = None
+    held: Lock | None = None
+    removed = False
+    found: list[Diagnostic] = []
+    try:
+        session = open_to_look(source)
+        held = read_lock(session.store) if session is not None else None
+        if session is None or held is None:
+            raise ClusterError.of("state_lock_missing", LOCK_PATH, "nobody holds the lock")
+        session.holder = held
+        if held.lock_id != lock_id:
+            message = f"the lock that is held is another one ({held})"
+            raise ClusterError.of("state_lock_id_mismatch", LOCK_PATH, message)
+        try:
+            session.store.delete(LOCK_PATH)
+        except StorageError as problem:
+            raise ClusterError.of("state_lock_error", LOCK_PATH, str(problem)) from problem
+        session.holder, removed = None, True
+        # Last, and for the report only: a ledger that can't be read must not keep anybody locked out.
+        session.recorded = session.ledger.newest()
+    except ClusterError as problem:
+        found += problem.diagnostics
+    output = ClusterUnlocked(
+        ok=is_ok(tuple(found)),
+        config_dir=shown_directory(source),
+        state_observations=session.observations() if session is not None else UNREAD,
+        lock_removed=removed,
+        diagnostics=tuple(found),
+    )
+    return output, held if removed else None
+
+
+Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
+"""The head of `main` of the graph at a URI, open for as long as it is needed."""
+
+
+def declared_queries(applied: Applied, graph_ids: Iterable[str]) -> DeclaredQueries:
+    """What the queries of some graphs declare. Raises `ClusterError` with every one that can't be told."""
+    found, broken = [], []
+    for address, resource in _stored(applied, graph_ids):
+        try:
+            declared = declaration(_source(applied, address, resource), address.name, _file(address))
+        except (NotFoundError, IntegrityError, BadRequestError) as flaw:
+            broken.append(error(_code(flaw), str(address), str(flaw)))
+            continue
+        found.append(
+            DeclaredQuery(
+                name=address.name,
+                mcp_expose=False,
+                tool_name=None,
+                mutation=declared.is_mutation,
+                description=declared.description,
+                instruction=declared.instruction,
+                params=tuple(DeclaredParameter(*parameter) for parameter in declared.parameters),
+                graph_id=address.graph or "",
+            )
+        )
+    if broken:
+        raise ClusterError(broken)
+    return DeclaredQueries(tuple(found))
+
+
+def validated_queries(applied: Applied, graph_ids: Iterable[str], head: Head) -> QueriesValidated:
+    """Every query of some graphs, checked against the schema that its graph has now."""
+    breakages: list[QueryNote] = []
+    warnings: list[QueryNote] = []
+    checked = 0
+    for graph_id in graph_ids:
+        stored = list(_stored(applied, [graph_id]))
+        if not stored:
+            continue
+        with head(applied.graph_uri(graph_id)) as state:
+            for address, resource in stored:
+                checked += 1
+                try:
+                    source = _source(applied, address, resource)
+                    odd = check(state, source, address.name, _file(address))
+                except (NotFoundError, IntegrityError, BadRequestError) as flaw:
+                    breakages.append(QueryNote(address.name, str(flaw), graph_id))
+                else:
+                    warnings += [QueryNote(address.name, message, graph_id) for message in odd]
+    return QueriesValidated(not breakages, tuple(breakages), tuple(warnings), checked)
+
+
+def _stored(applied: Applied, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
+    chosen = set(graph_ids)
+    return (found for found in applied.state.of_kind(Kind.QUERY) if found[0].graph in chosen)
+
+
+def _source(applied: Applied, address: Address, resource: Resource) -> str:
+    path = query_path(address.graph or "", address.name, resource.digest)
+    try:
+        return Catalog(applied.store).read(path, resource.digest).decode("utf-8")
+    except UnicodeDecodeError:
+        raise IntegrityError(path, "it is no UTF-8 text") from None
+
+
+def _code(flaw: Exception) -> str:
+    if isinstance(flaw, NotFoundError):
+        return "catalog_payload_missing"
+    return "catalog_payload_mismatch" if isinstance(flaw, IntegrityError) else "query_parse_error"
+
+
+def _file(address: Address) -> str:
+    return f"{address.name}.gq"

@@ -1,0 +1,325 @@
+"""The files that a configuration names: read once, known by their digest, and looked at again before they are used.
+
+The stored queries of a graph, from whichever way the configuration names their files.
+
+The policies of a configuration: what they are bound to, whether they fit there, and whether their tests pass.
+
+The embedding providers of a configuration, and the graphs that refer to them. No key is ever read here.
+
+Which external blobs a graph takes in, checked and brought to one spelling.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from msgspec import UnsetType
+
+from omnigraph.cluster.config.model import ExternalBlobs, NamedQuery, PolicySettings
+from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, file_digest
+from omnigraph.cluster.resources import (
+    CLUSTER_SCOPE,
+    RESOURCE_ID,
+    Address,
+    ClusterError,
+    Diagnostic,
+    Kind,
+    error,
+    graph_address,
+    provider_address,
+    warning,
+)
+from omnigraph.embeddings.configuration import ProviderKind, provider_kind
+from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.engine.sources import CheckedSchema, declared_queries
+from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope, normal_base
+from omnigraph.errors import BadRequestError, CompileError, EmbeddingError, OmniGraphError
+from omnigraph.policy.cases import read_cases, run_cases
+from omnigraph.policy.gate import PolicyGate, load_gate
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it was when it was read. `shown` is its path as the configuration has it."""
+
+    path: Path
+    shown: str
+    data: bytes = field(repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        return file_digest(self.data)
+
+    @cached_property
+    def text(self) -> str:
+        return self.data.decode("utf-8")
+
+    def refuse_changed(self, address: str) -> None:
+        """What was checked and planned is what is applied: a file that was edited since is not the one that was
+        reviewed, and going on without a word would leave its author in the belief that it was applied."""
+        try:
+            unchanged = self.path.read_bytes() == self.data
+        except OSError:
+            unchanged = False
+        if not unchanged:
+            raise ClusterError.of(
+                "resource_content_changed", address, f"{self.shown} was changed while it was applied; run it again"
+            )
+
+
+class UnreadableError(Exception):
+    """A file that can't be read, and why."""
+
+
+def read_source(directory: Path, shown: str) -> Source:
+    """Raises `UnreadableError`, also when it holds no UTF-8 text."""
+    path = directory / Path(shown).expanduser()
+    try:
+        source = Source(path, shown, path.read_bytes())
+        _ = source.text
+    except OSError as problem:
+        raise UnreadableError(f"{shown}: {problem.strerror or problem}") from None
+    except UnicodeDecodeError:
+        raise UnreadableError(f"{shown}: it is no UTF-8 text") from None
+    except ValueError as problem:
+        raise UnreadableError(f"{shown!r} is not the name of a file: {problem}") from None
+    return source
+
+
+class QueryFiles:
+    """Collects the queries of one graph. `where` is the key of the configuration that names them."""
+
+    def __init__(self, directory: Path, where: str) -> None:
+        self._directory = directory
+        self._where = where
+        self.queries: dict[str, Source] = {}
+        self.found: list[Diagnostic] = []
+
+    def collect(self, declared: str | tuple[str, ...] | dict[str, NamedQuery] | None) -> None:
+        if isinstance(declared, dict):
+            for name, entry in declared.items():
+                self._named(name, entry.file)
+            return
+        paths = (declared,) if isinstance(declared, str) else declared or ()
+        files = dict.fromkeys(file for path in paths for file in self._files(path))
+        for file in files:
+            self._whole(file)
+
+    def check(self, schema: CheckedSchema | None) -> None:
+        """Whether every query fits the schema of its graph; None: that schema is broken itself."""
+        for name, source in self.queries.items():
+            path = f"{self._where}.{name}"
+            if schema is None:
+                message = "it is not checked, because the schema of its graph is not valid"
+                self.found.append(warning("query_typecheck_skipped", path, message))
+                continue
+            try:
+                schema.check_query(source.text, name, source.shown)
+            except BadRequestError as problem:
+                self.found.append(error("query_typecheck_error", path, str(problem)))
+
+    def _files(self, path: str) -> Iterator[str]:
+        full = self._directory / Path(path).expanduser()
+        if not os.path.isdir(full):  # also for what can't be a name, unlike `Path.is_dir`
+            yield path
+            return
+        try:
+            names = sorted(entry.name for entry in full.iterdir() if entry.suffix == ".gq" and entry.is_file())
+        except OSError as problem:
+            message = f"{path}: {problem.strerror or problem}"
+            self.found.append(error("query_dir_unreadable", self._where, message))
+            return
+        if not names:
+            self.found.append(warning("query_dir_empty", self._where, f"there is no .gq file in {path}"))
+        yield from (str(Path(path) / name) for name in names)
+
+    def _whole(self, file: str) -> None:
+        """Every query of a file."""
+        if (source := self._read(file, self._where)) is None:
+            return
+        for name in self._declared(source, self._where) or ():
+            if name in self.queries:
+                message = f"{source.shown} declares it, and {self.queries[name].shown} declares it too"
+                self.found.append(error("duplicate_query_name", f"{self._where}.{name}", message))
+            self.queries.setdefault(name, source)
+
+    def _named(self, name: str, file: str) -> None:
+        """One query of a file."""
+        where = f"{self._where}.{name}"
+        if RESOURCE_ID.fullmatch(name) is None:
+            message = "a name has letters, digits, _ and -, and begins with a letter or _"
+            self.found.append(error("invalid_resource_id", where, message))
+            return
+        source = self._read(file, f"{where}.file") if file else None
+        declared = self._declared(source, f"{where}.file") if source is not None else None
+        if source is None or declared is None:
+            return
+        if name not in declared:
+            message = f"{file} does not declare a query '{name}'; it declares {', '.join(declared) or 'none'}"
+            self.found.append(error("query_key_mismatch", f"{where}.file", message))
+            return
+        self.queries[name] = source
+
+    def _read(self, file: str, where: str) -> Source | None:
+        try:
+            return read_source(self._directory, file)
+        except UnreadableError as problem:
+            self.found.append(error("query_file_missing", where, str(problem)))
+            return None
+
+    def _declared(self, source: Source, where: str) -> list[str] | None:
+        try:
+            return [query.name.text for query in declared_queries(source.text, source.shown)]
+        except CompileError as problem:
+            self.found.append(error("query_parse_error", where, str(problem)))
+            return None
+
+
+def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) -> tuple[list[str], list[Diagnostic]]:
+    """What a policy is bound to, in one spelling and sorted."""
+    found: list[Diagnostic] = []
+    scopes: set[str] = set()
+    for index, named in enumerate(policy.applies_to):
+        at = f"{where}.applies_to[{index}]"
+        if named == CLUSTER_SCOPE:
+            scopes.add(named)
+            continue
+        address = Address.parse(named)
+        if "." in named and (address is None or address.kind is not Kind.GRAPH):
+            message = f"'{named}' is no graph; write cluster, graph.<id> or the id of a graph"
+            found.append(error("wrong_kind_reference", at, message))
+            continue
+        graph_id = named if address is None else address.name
+        if graph_id not in graphs:
+            known = ", ".join(sorted(graphs)) or "none"
+            found.append(
+                error("dangling_graph_reference", at, f"there is no graph '{graph_id}'; declared graphs: {known}")
+            )
+            continue
+        scopes.add(graph_address(graph_id))
+    if not policy.applies_to:
+        message = "it is bound to nothing; name cluster, or at least one graph"
+        found.append(error("policy_missing_applies_to", f"{where}.applies_to", message))
+    if CLUSTER_SCOPE in scopes and len(scopes) > 1:
+        message = "rules are for the server (cluster) or for graphs, not for both; split the file"
+        found.append(error("policy_mixed_binding_kinds", f"{where}.applies_to", message))
+    return sorted(scopes), found
+
+
+def refuse_bound_twice(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
+    """A scope has one bundle. `bound` are the scopes of each policy."""
+    found: list[Diagnostic] = []
+    owners: dict[str, str] = {}
+    for name, scopes in bound.items():
+        for scope in scopes:
+            owner = owners.setdefault(scope, name)
+            if owner != name:
+                message = f"'{scope}' is bound by policy '{owner}' already; put the rules into one file"
+                found.append(error("duplicate_policy_binding", f"policies.{name}.applies_to", message))
+    return found
+
+
+def read_policy(
+    directory: Path, name: str, policy: PolicySettings, scopes: list[str], schemas: Mapping[str, CheckedSchema | None]
+) -> tuple[Source | None, list[Diagnostic]]:
+    """The file of a policy, checked for where it is bound to, with its tests run."""
+    where = f"policies.{name}"
+    if not policy.file:
+        return None, []
+    try:
+        source = read_source(directory, policy.file)
+    except UnreadableError as problem:
+        return None, [error("policy_file_missing", f"{where}.file", str(problem))]
+    gates: list[PolicyGate] = []
+    for scope in scopes or [graph_address("graph")]:
+        address = Address.parse(scope)
+        graph_id = address.name if address is not None else None
+        try:
+            gate = load_gate(source.text, "server" if graph_id is None else "graph", policy.file, graph_id)
+            if graph_id is not None and (schema := schemas.get(graph_id)) is not None:
+                gate = gate.fitted(schema.catalog)
+        except OmniGraphError as problem:
+            of = f" (for {scope})" if len(scopes) > 1 else ""
+            return source, [error("policy_invalid", f"{where}.file", f"{problem}{of}")]
+        gates.append(gate)
+    return source, _tested(directory, where, policy.tests, gates)
+
+
+def _tested(directory: Path, where: str, tests: str | None, gates: list[PolicyGate]) -> list[Diagnostic]:
+    if tests is None:
+        return []
+    try:
+        cases = read_cases(read_source(directory, tests).text, tests)
+    except UnreadableError as problem:
+        return [error("policy_file_missing", f"{where}.tests", str(problem))]
+    except OmniGraphError as problem:
+        return [error("policy_tests_invalid", f"{where}.tests", str(problem))]
+    # The graph a bundle is for changes nothing about who may do what, so its tests need one gate.
+    try:
+        report = run_cases(gates[0], cases)
+    except OmniGraphError as problem:
+        return [error("policy_tests_failed", f"{where}.tests", str(problem))]
+    return [] if report.passed else [error("policy_tests_failed", f"{where}.tests", "\n".join(report.lines()))]
+
+
+_VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
+def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
+    """What is wrong with a profile. What is said of a key never shows it."""
+    found: list[Diagnostic] = []
+    kind: ProviderKind | None = None
+    try:
+        kind = provider_kind(profile.kind)
+    except EmbeddingError as problem:
+        found.append(error("invalid_embedding_provider", where, str(problem)))
+    if profile.api_key is not None and _VARIABLE.fullmatch(profile.api_key) is None:
+        message = "a key does not belong into the file; name the variable that holds it, as in ${OPENAI_API_KEY}"
+        found.append(error("embedding_api_key_inline", f"{where}.api_key", message))
+    if profile.api_key is None and kind is not None and kind.needs_key:
+        message = f"the {kind} provider needs the variable that holds its key, as in ${{OPENAI_API_KEY}}"
+        found.append(error("embedding_api_key_required", f"{where}.api_key", message))
+    return found
+
+
+def bound_provider(
+    where: str, named: str | None, profiles: Mapping[str, EmbeddingProfile]
+) -> tuple[str | None, list[Diagnostic]]:
+    """The address of the provider that a graph names, bare or in full."""
+    if named is None:
+        return None, []
+    address = Address.parse(named)
+    if "." in named and (address is None or address.kind is not Kind.EMBEDDING_PROVIDER):
+        message = f"'{named}' is no embedding provider; write its name, or provider.embedding.<name>"
+        return None, [error("wrong_kind_reference", where, message)]
+    name = named if address is None else address.name
+    if name not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        message = f"there is no embedding provider '{name}'; declared: {known}"
+        return None, [error("dangling_embedding_provider_reference", where, message)]
+    return provider_address(name), []
+
+
+def blob_policy(where: str, declared: ExternalBlobs | UnsetType) -> tuple[BlobPolicy | None, list[Diagnostic]]:
+    """The policy of a graph, None when it takes none in, and what is wrong with it."""
+    if isinstance(declared, UnsetType):
+        return None, []
+    found: list[Diagnostic] = []
+    bases: list[AllowedBase] = []
+    for index, written in enumerate(declared.allow):
+        base = AllowedBase(written.base, Scope(written.scope))
+        try:
+            bases.append(AllowedBase(normal_base(base), base.scope))
+        except OmniGraphError as problem:
+            found.append(error("invalid_external_blob_base", f"{where}.allow[{index}].base", str(problem)))
+    try:
+        ExternalBlobPolicy(bases)
+    except OmniGraphError as problem:
+        found.append(error("invalid_external_blob_policy", f"{where}.allow", str(problem)))
+    return BlobPolicy("allow", tuple(BlobBase(base.uri, base.scope) for base in bases)), found

@@ -1,0 +1,1 @@
+"""The applied state of a cluster: numbered revisions, the lock, and the payloads they name."""
