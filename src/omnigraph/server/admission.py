@@ -6,7 +6,7 @@ admitted. A worker that was stopped still counts.
 
 What actors may have under way in a worker beside their writes: reads, streams, and feeds that wait.
 
-Writes are counted over all workers (`admission.py`). What is counted here costs threads and memory of one process, so
+Writes are counted over all workers (`Admission`). What is counted here costs threads and memory of one process, so
 each worker counts for itself and asks nobody. An actor that has enough is refused (429); where everybody together has
 enough, the worker is full (503). Both say when to try again. Where no tokens are, everybody is the same actor: then
 the limits of the worker apply, and no budgets of actors.
@@ -16,7 +16,7 @@ The threads in which the engine works, a pool for each kind of work: a flood of 
 A write waits for its turn in a thread, after its actor was asked for and counted (`Call.admitted`). If it waited for a
 thread, nobody would know of it, and an actor could have any number of them under way. A read waits for its turn in the
 event loop: actors get theirs one after the other, and none has all the threads. Chunks of streams never wait, because
-there are as many threads as streams may be open (`budgets.py`). What the server itself looks after, such as its health
+there are as many threads as streams may be open (`Budgets`). What the server itself looks after, such as its health
 and the heads that feeds wait for, has threads of its own, so that it is answered however busy the others are.
 """
 
@@ -147,7 +147,7 @@ class Admission:
 Key = TypeVar("Key")
 
 BUSY_RETRY_SECONDS: Final = 2
-"""Reads and streams end sooner than the writes that `admission.py` counts."""
+"""Reads and streams end sooner than the writes that `Admission` counts."""
 _PATIENCE_SECONDS: Final = 0.25
 
 

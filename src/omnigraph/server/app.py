@@ -32,7 +32,6 @@ from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, UnavailableError, UnsupportedMediaTypeError
 from omnigraph.server.admission import Budgets, Cap, Pools, WriteTurns
 from omnigraph.server.handlers import blobs, changes, reads, service, writes
-from omnigraph.server.handlers import reads as pipelines
 from omnigraph.server.handlers.changes import Feeds, require_feed
 from omnigraph.server.handlers.writes import load_target, row_format
 from omnigraph.server.http.call import HANDLERS, Call, ReceivedFile, Services
@@ -140,7 +139,7 @@ def _child(node: _Node, segment: str) -> _Node:
 ROUTER: Final = Router()
 
 
-HANDLER_MODULES: Final = (blobs, changes, pipelines, reads, service, reads, writes)
+HANDLER_MODULES: Final = (blobs, changes, reads, service, writes)
 """Importing them registers the handlers."""
 
 Result = TypeVar("Result")

@@ -1,5 +1,5 @@
 """What a server serves: graphs by id, each with its gate and its stored queries. Immutable: a server that follows its
-cluster serves another one later (`states.py`), and may share open graphs with this one.
+cluster serves another one later (`reload.py`), and may share open graphs with this one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From settings to what is served: read what was applied, settle how callers are treated, open the graphs.
 
-What is wrong with one graph quarantines that graph (`opening.py`); what is wrong with the whole refuses, and then
+What is wrong with one graph quarantines that graph (`Opener`); what is wrong with the whole refuses, and then
 nothing stays open. Rules that can't be loaded never end in fewer rules: their graph is not served.
 
 Opening the graphs of one state, a few at a time, each with its rules and its stored queries.
