@@ -12,10 +12,8 @@ from typing import Any
 
 import typer
 
-from omnigraph.cli.capabilities import HIDDEN, RULES
-from omnigraph.cli.command_table import COMMANDS, FAMILIES
-from omnigraph.cli.examples import EXAMPLES
 from omnigraph.cli.main import app
+from omnigraph.cli.registry import COMMANDS, EXAMPLES, FAMILIES, HIDDEN, RULES
 
 PAGE = Path(__file__).parent / "user" / "cli.md"
 MARK = "<!-- Below is what `./dev docs` writes from the code. -->"

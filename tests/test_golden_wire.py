@@ -52,7 +52,7 @@ from omnigraph.api.upkeep import (
     TableOptimized,
     TableRepaired,
 )
-from omnigraph.cli.commands.fmt import _Outcome, _report
+from omnigraph.cli.commands.source_files import _Outcome, _report
 from omnigraph.engine.blobs import BlobRead, BlobReader, ExternalBlob, ManagedBlob
 from omnigraph.engine.query.profile import OperatorProfile
 from omnigraph.engine.schema.steps import told_plan

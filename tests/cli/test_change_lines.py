@@ -9,7 +9,7 @@ from msgspec import structs
 
 from omnigraph.api.changes import ChangeBlock, ChangeCause, ChangedType, ChangeRecord, Endpoints, EntityImage
 from omnigraph.api.enums import EntityKind, Operation
-from omnigraph.cli.change_lines import block_lines, change_lines, feed_lines
+from omnigraph.cli.printing.history import block_lines, change_lines, feed_lines
 
 CAUSE = ChangeCause(
     graph_commit_id="C2",

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from omnigraph.cli import cluster_reports
-from omnigraph.cli.cluster_style import folded, style
 from omnigraph.cli.pipeline_texts import read_pipeline_text
+from omnigraph.cli.printing import cluster_reports
+from omnigraph.cli.printing.cluster_reports import folded, style
 from omnigraph.cluster.commands.plan import plan
 from tests.cli.conftest import Cli
 from tests.support.cluster_files import LARGER_SCHEMA, PIPELINE, POLICY, QUERIES, SCHEMA, ClusterFiles, Declared

@@ -13,9 +13,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from omnigraph.cli.command_table import COMMANDS, FAMILIES
 from omnigraph.cli.completion.answers import answer
 from omnigraph.cli.main import app
+from omnigraph.cli.registry import COMMANDS, FAMILIES
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
 

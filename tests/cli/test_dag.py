@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cli.commit_graph import Node, dag_style, drawn
+from omnigraph.cli.printing.history import Node, dag_style, drawn
 
 
 def nodes(*texts: str) -> list[Node]:

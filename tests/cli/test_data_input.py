@@ -20,7 +20,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.api.limits import Limits
 from omnigraph.cli.data_input import DataFormat, DataInput, excess
-from omnigraph.cli.scope import StoreScope
+from omnigraph.cli.target import StoreScope
 from tests.cli.conftest import RECORDS, Cli
 
 

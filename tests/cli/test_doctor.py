@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from omnigraph.cli.doctor.machine import extras_check, java_check, packages_check, python_check, text_check
-from omnigraph.cli.doctor.storage import clock_check
-from omnigraph.cli.reports import Check, Health
+from omnigraph.cli.graph_checks import clock_check
+from omnigraph.cli.machine_checks import extras_check, java_check, packages_check, python_check, text_check
+from omnigraph.cli.printing.reports import Check, Health
 from tests.cli.conftest import Cli, Outcome
 from tests.conftest import Place
 from tests.support.s3 import S3Server

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.cli.command_table import COMMANDS
-from omnigraph.cli.examples import EXAMPLES
-from omnigraph.cli.flags import hoisted
 from omnigraph.cli.main import app, run
+from omnigraph.cli.params import hoisted
+from omnigraph.cli.registry import COMMANDS, EXAMPLES
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
 

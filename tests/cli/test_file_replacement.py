@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.file_replacement import replacing
+from omnigraph.cli.inputs import replacing
 from omnigraph.errors import BadRequestError
 from tests.support.waiting import wait_until
 

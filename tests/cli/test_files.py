@@ -144,7 +144,7 @@ def test_version_flag(flag: str, capsys: Capture) -> None:
 
 
 def test_the_format_version_is_that_of_the_storage() -> None:
-    from omnigraph.cli.commands.version import INTERNAL_SCHEMA_VERSION
+    from omnigraph.cli.commands.setup import INTERNAL_SCHEMA_VERSION
     from omnigraph.storage.models import FORMAT_VERSION
 
     assert INTERNAL_SCHEMA_VERSION == FORMAT_VERSION

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cli.capabilities import HIDDEN, RULES, Capability
-from omnigraph.cli.command_table import COMMANDS, FAMILIES, SUMMARIES
 from omnigraph.cli.command_tree import function_at, summary_of
-from omnigraph.cli.flags import hoisted
+from omnigraph.cli.params import hoisted
+from omnigraph.cli.registry import COMMANDS, FAMILIES, HIDDEN, RULES, SUMMARIES, Capability
 from tests.cli.conftest import Cli
 
 
@@ -182,7 +181,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], cli: Cli) -> None:
 def test_the_choices_of_options_are_those_of_the_engine() -> None:
     from omnigraph.api.enums import CellLayout, FileFormat, ReadFormat
     from omnigraph.cli.commands.export import Format as ExportFormat
-    from omnigraph.cli.operator_config import FORMATS, LAYOUTS
+    from omnigraph.cli.config import FORMATS, LAYOUTS
     from omnigraph.pipeline.jobs.export import BulkFormat
 
     assert list(ReadFormat) == list(FORMATS)

@@ -25,7 +25,7 @@ from omnigraph.api.query import ReadOutput
 from omnigraph.api.schema import SchemaApplied, SchemaPlanOutput, SchemaSource
 from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.api.upkeep import CleanupReport, OptimizeReport, RepairReport
-from omnigraph.cli.reports import DoctorReport, FormatReport, ListedProfile, Quickstart, ShownProfile
+from omnigraph.cli.printing.reports import DoctorReport, FormatReport, ListedProfile, Quickstart, ShownProfile
 from omnigraph.language.lint import LintReport
 from tests.cli.conftest import Cli
 

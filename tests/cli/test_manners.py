@@ -14,10 +14,9 @@ from typing import Any
 import pexpect
 import pytest
 
-from omnigraph.cli import progress
-from omnigraph.cli.capabilities import RULES, Capability, check_flags, label_of
-from omnigraph.cli.command_table import COMMANDS
-from omnigraph.cli.flags import GlobalFlags
+from omnigraph.cli.params import GlobalFlags
+from omnigraph.cli.printing import progress
+from omnigraph.cli.registry import COMMANDS, RULES, Capability, check_flags, label_of
 from omnigraph.errors import BadRequestError
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
@@ -191,7 +190,7 @@ class Faulty:
 
 
 def test_a_fault_is_one_line_and_a_trace_only_with_debug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.cli.commands.version.INTERNAL_SCHEMA_VERSION", Faulty())
+    monkeypatch.setattr("omnigraph.cli.commands.setup.INTERNAL_SCHEMA_VERSION", Faulty())
     told = cli("version")
     assert told.code == 1
     assert told.err == (
@@ -206,7 +205,7 @@ def test_a_fault_is_one_line_and_a_trace_only_with_debug(cli: Cli, monkeypatch: 
 
 
 def test_a_fault_with_json_is_an_object_too(cli: Cli, g: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.cli.output.json.dumps", _once_broken(__import__("json").dumps))
+    monkeypatch.setattr("omnigraph.cli.printing.output.json.dumps", _once_broken(__import__("json").dumps))
     told = cli("snapshot", g, "--json")
     assert told.code == 1
     assert told.json["type"] == "omni_graph"

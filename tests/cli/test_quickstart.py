@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.command_table import COMMANDS
+from omnigraph.cli.registry import COMMANDS
 from tests.cli.conftest import Cli
 from tests.support.warm_command import installed
 from tests.test_docs import steps

@@ -16,9 +16,8 @@ from pyarrow import feather
 
 import omnigraph
 from omnigraph.cli.completion.answers import answer
-from omnigraph.cli.credentials import store_token, token_for
+from omnigraph.cli.config import load_config, store_token, token_for
 from omnigraph.cli.main import app
-from omnigraph.cli.operator_config import load_config
 from tests.cli.conftest import Cli, Outcome
 from tests.server.running import RunningServer, running
 from tests.server.sample import ADD, AGE, EVERYBODY, EVERYTHING, PHOTO, SCHEMA, Rules, knows, people, person

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.api.query import ReadOutput, ReadTarget
-from omnigraph.cli.table_width import fitting_width
+from omnigraph.cli.printing.rows import fitting_width
 
 
 def output(*widths: int) -> ReadOutput:

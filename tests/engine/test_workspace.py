@@ -10,8 +10,7 @@ import pytest
 
 import omnigraph
 from omnigraph.api.limits import Limits
-from omnigraph.cli.invocation import open_graph
-from omnigraph.cli.scope import StoreScope
+from omnigraph.cli.target import StoreScope, open_graph
 from omnigraph.engine.query.search.postings import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.cli.flags import WITH_VALUE
 from omnigraph.cli.main import run
+from omnigraph.cli.params import WITH_VALUE
 from omnigraph.mcp.tools import TOOLS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "user" / "mcp.md").read_text()

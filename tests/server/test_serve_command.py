@@ -18,7 +18,7 @@ import omnigraph
 from omnigraph.cli.commands.serve import address
 from omnigraph.cli.limit_flags import limits_of
 from omnigraph.cli.main import run
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.params import UsageError
 from omnigraph.server.settings import ServerLimits
 from tests.server.test_metrics import samples
 from tests.support.servers import REPOSITORY, WITHOUT_TLS, ServerProcess, served

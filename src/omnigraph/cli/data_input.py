@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.params import UsageError
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.commands.serve import SERVED_GRAPH
-from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
     from omnigraph.server.in_process import InProcessGraph

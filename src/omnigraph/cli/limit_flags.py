@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.main import get_command
 
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.params import UsageError
 from omnigraph.cli.values import read_plainly
 
 if TYPE_CHECKING:

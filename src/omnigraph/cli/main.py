@@ -19,18 +19,14 @@ import typer
 
 from omnigraph import __version__
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli.capabilities import HIDDEN, check_flags, flags_line, legend
-from omnigraph.cli.command_table import COMMANDS, FAMILIES, SUMMARIES
 from omnigraph.cli.command_tree import CommandGroup, PlainCommand, command, function_at, group, root, summary_of
 from omnigraph.cli.completion.scripts import VARIABLE
-from omnigraph.cli.deprecated import spelled_out
-from omnigraph.cli.failures import described, show_traces, tell
-from omnigraph.cli.flags import GlobalFlags, hoisted, path_of
 from omnigraph.cli.interrupts import INTERRUPTED, MESSAGE, raise_in_commands
 from omnigraph.cli.limit_flags import KEY, LimitFlags
-from omnigraph.cli.output import print_json, print_json_line
+from omnigraph.cli.params import GlobalFlags, UsageError, hoisted, path_of
+from omnigraph.cli.printing.output import described, print_json, print_json_line, show_traces, tell
 from omnigraph.cli.quick_start import collect_rarely, leave, leave_pandas_out
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.registry import COMMANDS, FAMILIES, HIDDEN, SUMMARIES, check_flags, flags_line, legend, spelled_out
 from omnigraph.cli.wrong_usage import explained
 from omnigraph.errors import BadRequestError, OmniGraphError
 
@@ -152,7 +148,7 @@ def _maker(path: str) -> Callable[[], Any]:
 
 
 def _command(path: str) -> Any:
-    from omnigraph.cli.examples import examples_block
+    from omnigraph.cli.registry import examples_block
 
     name = path.rpartition(" ")[2]
     cls = COMMAND_CLASSES.get(path, GuardedCommand)

@@ -11,12 +11,11 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from omnigraph.api.enums import EntityKind
-from omnigraph.cli.files import STDIN
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Json, ReadBranch, Uri
-from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.progress import reading
-from omnigraph.cli.reading_point import ReadingPoint
+from omnigraph.cli.inputs import STDIN, ReadingPoint
+from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Json, ReadBranch, Uri
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.printing.progress import reading
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 _U64 = 2**64 - 1

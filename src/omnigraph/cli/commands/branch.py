@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.api.cell_text import counted
-from omnigraph.cli.files import read_source
-from omnigraph.cli.history import branch_heads, head_lines
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.json_input import json_object
-from omnigraph.cli.options import Json, Uri, UriOption, given_uri
-from omnigraph.cli.output import print_json, print_lines, print_warning
-from omnigraph.cli.progress import working
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.inputs import json_object, read_source
+from omnigraph.cli.params import Json, Uri, UriOption, UsageError, given_uri
+from omnigraph.cli.printing.history import branch_heads, head_lines
+from omnigraph.cli.printing.output import print_json, print_lines, print_warning
+from omnigraph.cli.printing.progress import working
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.params import Json
 from omnigraph.cli.pipeline_texts import read_pipeline_text
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 
 Config: TypeAlias = Annotated[str, typer.Option("--config", help="The directory of cluster.yaml.", metavar="DIR")]
@@ -23,7 +23,7 @@ Config: TypeAlias = Annotated[str, typer.Option("--config", help="The directory 
 
 def validate(config: Config = ".", json: Json = False) -> None:
     """Check a configuration and every file it names. Looks at nothing else."""
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.config.desired import validate as run
 
     report = run(config, read_pipeline_text)
@@ -32,7 +32,7 @@ def validate(config: Config = ".", json: Json = False) -> None:
 
 def plan(config: Config = ".", json: Json = False) -> None:
     """Show what an apply would do. Changes nothing."""
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.plan import plan as run
 
     for_review = _is_for_review(json=json)
@@ -42,7 +42,7 @@ def plan(config: Config = ".", json: Json = False) -> None:
 
 def apply(ctx: typer.Context, config: Config = ".", json: Json = False) -> None:
     """Make the cluster what its configuration says."""
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.apply import apply as run
 
     report = run(config, read_pipeline_text, actor=Invocation.of(ctx).actor)
@@ -60,7 +60,7 @@ def approve(
     approver = Invocation.of(ctx).actor
     if approver is None:
         raise BadRequestError("`cluster approve` requires an approver: give --as <actor>, or set operator.actor")
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.plan import approve as run
 
     report = run(config, resource, read_pipeline_text, approver=approver)
@@ -75,7 +75,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Show what is applied, and the last commit of each pipeline."""
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.status import status as run
 
     report = run(config, revision)
@@ -94,7 +94,7 @@ def import_(ctx: typer.Context, config: Config = ".", json: Json = False) -> Non
 
 
 def _observe(ctx: typer.Context, operation: str, config: str, *, json: bool) -> None:
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands import refresh as refreshing
 
     run = refreshing.refresh if operation == "refresh" else refreshing.import_
@@ -109,7 +109,7 @@ def force_unlock(
     json: Json = False,
 ) -> None:
     """Remove the lock of a command that is gone."""
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.status import force_unlock as run
 
     report, lock = run(config, lock_id)
@@ -122,7 +122,7 @@ def history(
     json: Json = False,
 ) -> None:
     """List the states of a cluster, newest first, with what each changed."""
-    from omnigraph.cli import cluster_reports
+    from omnigraph.cli.printing import cluster_reports
     from omnigraph.cluster.commands.status import history as run
 
     report = run(config, limit)
@@ -130,7 +130,7 @@ def history(
 
 
 def _print(report: Any, lines: Callable[[], Iterable[str]], *, json: bool) -> None:
-    from omnigraph.cli.cluster_style import folded, style
+    from omnigraph.cli.printing.cluster_reports import folded, style
 
     if json:
         print_json(report)

@@ -1,4 +1,7 @@
-"""`omnigraph commit`: the history of a graph."""
+"""`omnigraph commit`: the history of a graph.
+
+`omnigraph snapshot`: which tables, at which versions, a state of the graph is made of.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,36 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.change_lines import block_lines, change_style
-from omnigraph.cli.commit_graph import dag_style, drawn
-from omnigraph.cli.history import counted, described, newest_first, reachable
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Branch, Json, Kinds, Limit, Ops, Types, Uri, UriOption, given_uri
-from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.progress import working
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.inputs import ReadingPoint
+from omnigraph.cli.params import (
+    AtSnapshot,
+    AtTime,
+    AtVersion,
+    Branch,
+    Json,
+    Kinds,
+    Limit,
+    Ops,
+    ReadBranch,
+    Types,
+    Uri,
+    UriOption,
+    at_most_one,
+    given_uri,
+)
+from omnigraph.cli.printing.history import (
+    block_lines,
+    change_style,
+    counted,
+    dag_style,
+    described,
+    drawn,
+    newest_first,
+    reachable,
+)
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.printing.progress import working
+from omnigraph.cli.target import Invocation
 
 CommitId = Annotated[str, typer.Argument(help="The commit.", metavar="ID")]
 
@@ -106,3 +131,33 @@ def changes(
     print_lines(block_lines(shown.cause, shown.changes), change_style)
     if shown.next_page_token is not None:
         print_lines(["", f"next_page_token: {shown.next_page_token}"])
+
+
+def snapshot(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: ReadBranch = None,
+    snapshot: AtSnapshot = None,
+    at_version: AtVersion = None,
+    at: AtTime = None,
+    json: Json = False,
+) -> None:
+    """Show the tables of a state, with their versions and sizes."""
+    point = ReadingPoint.chosen(branch, snapshot, at_version, at)
+    _, graph = Invocation.of(ctx).open(uri)
+    with graph:
+        output = graph.listing(**point.pinned)
+    if json:
+        print_json(output)
+        return
+    lines = [
+        f"graph_branch: {output.graph_branch}",
+        f"graph_manifest_version: {output.graph_manifest_version}",
+        f"internal_schema_version: {output.internal_schema_version}",
+    ]
+    for row in output.datasets:
+        lines.append(
+            f"{row.entity_kind} type '{row.type_name}' published_dataset_version={row.published_dataset_version} "
+            f"native_dataset_branch={row.native_dataset_branch or 'main'} entities={row.entity_count}"
+        )
+    print_lines(lines)

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from omnigraph import __version__
-from omnigraph.cli.capabilities import Capability
-from omnigraph.cli.flags import GlobalFlags
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.operator_config import active_profile_name
-from omnigraph.cli.options import Json, Uri
-from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.scope import ClusterScope, Request, ServerScope, StoreScope, resolve
+from omnigraph.cli.config import active_profile_name
+from omnigraph.cli.params import GlobalFlags, Json, Uri
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.registry import Capability
+from omnigraph.cli.target import ClusterScope, Invocation, Request, ServerScope, StoreScope, resolve
 
 if TYPE_CHECKING:
-    from omnigraph.cli.reports import Check, DoctorReport
+    from omnigraph.cli.printing.reports import Check, DoctorReport
 
 
 def doctor(ctx: typer.Context, uri: Uri = None, json: Json = False) -> None:
@@ -27,8 +25,8 @@ def doctor(ctx: typer.Context, uri: Uri = None, json: Json = False) -> None:
     On storage it really tries that creating an object fails where one is, which commits rely on, and removes what it
     wrote. Exit code 1 if something is broken.
     """
-    from omnigraph.cli.doctor.machine import machine_checks
-    from omnigraph.cli.reports import DoctorReport, Health
+    from omnigraph.cli.machine_checks import machine_checks
+    from omnigraph.cli.printing.reports import DoctorReport, Health
 
     checks = [*machine_checks(os.environ)]
     if all(check.name != "config" or check.status is not Health.BROKEN for check in checks):
@@ -46,8 +44,7 @@ def _addressed(invocation: Invocation, uri: str | None) -> Iterator[Check]:
     defaults = (config.defaults.server, config.defaults.store, active_profile_name())
     if uri is None and flags == GlobalFlags(yes=flags.yes, quiet=flags.quiet) and not any(defaults):
         return
-    from omnigraph.cli.doctor.server import server_checks
-    from omnigraph.cli.doctor.storage import cluster_checks, storage_checks
+    from omnigraph.cli.graph_checks import cluster_checks, server_checks, storage_checks
 
     # A local command has no class that a binding could be wrong for.
     scope = resolve(Request("doctor", Capability.LOCAL, flags, uri), config)

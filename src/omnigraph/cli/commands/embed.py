@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from omnigraph.api.cell_text import counted
-from omnigraph.cli.files import STDIN
-from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines, print_note
-from omnigraph.cli.progress import reading
-from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.cli.inputs import STDIN
+from omnigraph.cli.params import Json, UsageError, at_most_one
+from omnigraph.cli.printing.output import print_json, print_lines, print_note
+from omnigraph.cli.printing.progress import reading
 from omnigraph.errors import BadRequestError
 from omnigraph.language.source import did_you_mean
 
@@ -82,7 +81,7 @@ def embed(
         outcome = embed_file(job, selection, mode, os.environ, advance)
     usage = outcome.usage
     if json:
-        from omnigraph.cli.reports import EmbedReport
+        from omnigraph.cli.printing.reports import EmbedReport
 
         print_json(
             EmbedReport(

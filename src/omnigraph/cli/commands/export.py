@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.api.cell_text import counted
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri
-from omnigraph.cli.output import print_lines, print_warning
-from omnigraph.cli.progress import entities, stages, steps, writing
-from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.inputs import ReadingPoint
+from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri, UsageError
+from omnigraph.cli.printing.output import print_lines, print_warning
+from omnigraph.cli.printing.progress import entities, stages, steps, writing
+from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
     from omnigraph.api.export import ByteWriter, ExportedFile

@@ -18,12 +18,10 @@ import typer
 from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import LoadMode
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
-from omnigraph.cli.invocation import Invocation, open_graph
-from omnigraph.cli.options import Branch, Json, Uri
-from omnigraph.cli.output import print_json, print_lines, print_note, print_warning
-from omnigraph.cli.progress import reading, stages
-from omnigraph.cli.scope import ServerScope, Target, storage_needed
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.params import Branch, Json, Uri, UsageError
+from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_warning
+from omnigraph.cli.printing.progress import reading, stages
+from omnigraph.cli.target import Invocation, ServerScope, Target, open_graph, storage_needed
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:

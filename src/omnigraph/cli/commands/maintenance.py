@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from omnigraph.api.cell_text import counted
-from omnigraph.cli.invocation import Invocation, open_graph
-from omnigraph.cli.options import Branch, Engine, Json, Uri
-from omnigraph.cli.output import print_json, print_lines
-from omnigraph.cli.progress import stages, steps
-from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.cli.params import Branch, Engine, Json, Uri, UsageError, at_most_one
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.printing.progress import stages, steps
+from omnigraph.cli.target import Invocation, open_graph
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:

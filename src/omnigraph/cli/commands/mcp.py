@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from omnigraph.cli.commands.serve import address, host_flag
-from omnigraph.cli.files import read_source
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Uri
-from omnigraph.cli.usage import UsageError
+from omnigraph.cli.inputs import read_source
+from omnigraph.cli.params import Uri, UsageError
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 

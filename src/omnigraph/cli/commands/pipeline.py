@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from omnigraph.api.cell_text import counted
-from omnigraph.cli.clusters import applied_pipeline
-from omnigraph.cli.files import STDIN, read_source
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import Json, Uri
-from omnigraph.cli.output import print_json, print_json_line, print_lines
-from omnigraph.cli.progress import active_ui, stages
-from omnigraph.cli.usage import at_most_one
+from omnigraph.cli.inputs import STDIN, read_source
+from omnigraph.cli.params import Json, Uri, at_most_one
+from omnigraph.cli.printing.output import print_json, print_json_line, print_lines
+from omnigraph.cli.printing.progress import active_ui, stages
+from omnigraph.cli.target import Invocation, applied_pipeline
 
 if TYPE_CHECKING:
     from omnigraph.api.pipeline import Progress, StageEvent
-    from omnigraph.cli.clusters import OpenPipeline
+    from omnigraph.cli.target import OpenPipeline
     from omnigraph.embeddings.configuration import EmbeddingConfig
     from omnigraph.graph import Graph
     from omnigraph.pipeline import Pipeline

@@ -1,17 +1,32 @@
-"""`omnigraph query`: runs one read query on one pinned state."""
+"""`omnigraph query`: runs one read query on one pinned state.
+
+`omnigraph mutate`: runs one mutation query as one commit.
+
+`omnigraph shell`: a conversation with a graph.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.api.enums import ReadFormat
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import (
+from omnigraph.cli.inputs import (
+    Parameters,
+    ReadingPoint,
+    affected,
+    name_and_uri,
+    open_stored,
+    query_source,
+    stored_rows,
+)
+from omnigraph.cli.params import (
     AtSnapshot,
     AtTime,
     AtVersion,
+    Branch,
     Json,
     NamedParams,
     Params,
@@ -20,14 +35,17 @@ from omnigraph.cli.options import (
     QueryString,
     ReadBranch,
     Uri,
+    UsageError,
+    at_most_one,
 )
-from omnigraph.cli.output import print_lines
-from omnigraph.cli.profiled import show_profiled
-from omnigraph.cli.progress import working
-from omnigraph.cli.query_input import Parameters, name_and_uri, query_source, stored_rows
-from omnigraph.cli.read_printer import ReadPrinter
-from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.cli.printing.output import print_json, print_lines, print_warning
+from omnigraph.cli.printing.progress import working
+from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
+from omnigraph.cli.target import Invocation, ServerScope
+from omnigraph.errors import PolicyError
+
+if TYPE_CHECKING:
+    from omnigraph.api.load import MutationReceipt
 
 
 def query(
@@ -83,3 +101,95 @@ def query(
 
 def _plain(line: str) -> str:
     return ""
+
+
+def mutate(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The mutation in the source, or a stored one.", metavar="NAME"),
+    ] = None,
+    uri: Uri = None,
+    query: QueryFile = None,
+    query_string: QueryString = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    param: NamedParams = None,
+    branch: Branch = "main",
+    if_commit: Annotated[
+        str | None,
+        typer.Option("--if-commit", help="Only if the branch is at this commit; else exit 4.", metavar="COMMIT"),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a mutation: inserts, updates or deletes, all or nothing (alias: change)."""
+    name, uri = name_and_uri(name, uri)
+    invocation = Invocation.of(ctx, name)
+    source = query_source(name, query, query_string, kind="mutation")
+    parameters = Parameters.given(params, params_file, param)
+    if source is None:
+        receipt = _stored(invocation, str(name), parameters, branch, if_commit, uri)
+    else:
+        target, graph = invocation.open(uri)
+        with graph, working("changing the graph"):
+            actor = invocation.actor_of(target)
+            given = parameters.of_source(source, name)
+            receipt = graph.mutate(source, name, given, branch=branch, if_commit=if_commit, actor=actor)
+    if json:
+        print_json(receipt)
+        return
+    lines = [f"changed {receipt.branch} via {receipt.query_name}: {affected(receipt)}"]
+    if receipt.actor_id is not None:
+        lines.append(f"actor_id: {receipt.actor_id}")
+    print_lines(lines)
+
+
+def _stored(
+    invocation: Invocation, name: str, given: Parameters, branch: str, if_commit: str | None, uri: str | None
+) -> MutationReceipt:
+    """A mutation that the server has under this name."""
+    from omnigraph.api.load import MutationReceipt
+
+    with open_stored(invocation, name, "mutation", uri) as graph, working("changing the graph"):
+        receipt = graph.invoke(
+            name, given.of_stored(graph, name), branch=branch, if_commit=if_commit, expect_mutation=True
+        )
+    assert isinstance(receipt, MutationReceipt)
+    return receipt
+
+
+def shell(
+    ctx: typer.Context,
+    uri: Uri = None,
+    branch: Branch = "main",
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option("--query", help="A .gq file whose queries can be called; may be repeated.", metavar="FILE"),
+    ] = None,
+    format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
+) -> None:
+    """Query and change a graph in a conversation: history, completion, `:help`.
+
+    Mutations are commits on the current branch. Statements may also be piped in; then the exit code is 1 if one failed.
+    """
+    from omnigraph.cli.shell.session import Session
+    from omnigraph.cli.shell.terminal import converse, is_interactive, run_piped
+
+    invocation = Invocation.of(ctx)
+    target, graph = invocation.open(uri)
+    with graph:
+        printer = ReadPrinter.chosen(format, invocation.config.defaults)
+        session = Session(graph, printer, invocation.actor_of(target), branch.strip())
+        graph.version_of(session.branch)  # a branch that is not there is better known before the first question
+        if isinstance(target, ServerScope):
+            try:
+                session.take_stored_queries()
+            except PolicyError as error:
+                print_warning(f"the stored queries can't be listed: {error}")
+        for file in queries or ():
+            session.take_queries(file)
+        if is_interactive():
+            code = converse(session, f"omnigraph shell → {target.uri} ({target.access}); :help, or Ctrl-D to leave")
+        else:
+            code = run_piped(session)
+    raise typer.Exit(code)

@@ -1,4 +1,7 @@
-"""`omnigraph schema`: the accepted schema of a graph, and what a change of it would do."""
+"""`omnigraph schema`: the accepted schema of a graph, and what a change of it would do.
+
+`omnigraph init`: a new graph from a schema file.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,11 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.clusters import refuse_inside_cluster
-from omnigraph.cli.files import read_source
-from omnigraph.cli.invocation import Invocation, open_graph
-from omnigraph.cli.options import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
-from omnigraph.cli.output import print_json, print_lines, print_note, print_text
-from omnigraph.cli.progress import working
-from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.scope import StoreScope
+from omnigraph.cli.inputs import ReadingPoint, read_source
+from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Branch, Json, ReadBranch, Uri
+from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_text
+from omnigraph.cli.printing.progress import working
+from omnigraph.cli.target import Invocation, StoreScope, open_graph, refuse_inside_cluster
 
 
 def show(
@@ -126,3 +126,27 @@ def apply(
         f"graph_manifest_version: {applied.graph_manifest_version}",
     ]
     print_lines(lines + ([f"- {step.line()}" for step in applied.steps] or ["no schema changes"]))
+
+
+def init(
+    ctx: typer.Context,
+    schema: Annotated[Path, typer.Option("--schema", help="The schema, a .pg file.", metavar="FILE")],
+    uri: Uri = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take a place that an interrupted init left behind; never a graph.")
+    ] = False,
+) -> None:
+    """Create a graph at the place that --store names.
+
+    Parent directories are made. A place that holds a graph already is refused.
+    """
+    from omnigraph.language.schema.compile import accept_schema
+
+    place = Invocation.of(ctx).new_storage(uri)
+    source = read_source(schema)
+    accept_schema(source, str(schema))  # first, so that a mistake is shown with the name of the file
+    refuse_inside_cluster(place)
+    import omnigraph
+
+    omnigraph.init(place, source, force=force).close()
+    print_lines([f"initialized {place}"])

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.limit_flags import KEY, limits_of
-from omnigraph.cli.options import Uri
-from omnigraph.cli.usage import UsageError, at_most_one
+from omnigraph.cli.params import Uri, UsageError, at_most_one
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
 from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 

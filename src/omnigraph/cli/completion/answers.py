@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from omnigraph.cli.capabilities import HIDDEN, RULES, Capability
 from omnigraph.cli.command_tree import CommandGroup
 from omnigraph.cli.completion.line import Line, line_of, offered_options
 from omnigraph.cli.completion.scripts import FILES
-from omnigraph.cli.operator_config import OperatorConfig, load_config
-from omnigraph.cli.scope import Request, ServerScope, resolve
+from omnigraph.cli.config import OperatorConfig, load_config
+from omnigraph.cli.registry import HIDDEN, RULES, Capability
+from omnigraph.cli.target import Request, ServerScope, resolve
 
 _PATIENCE_SECONDS = 2.0
 """How long a server may take: a person waits for a Tab."""
@@ -105,7 +105,7 @@ def _types(line: Line) -> list[str]:
 
 
 def _graph(line: Line) -> Any:
-    from omnigraph.cli.invocation import Invocation, open_graph
+    from omnigraph.cli.target import Invocation, open_graph
 
     invocation = Invocation(line.path, line.flags)
     target = invocation.target(_last(line, "--uri") or line.argument_named("uri") or line.argument_named("place"))
@@ -113,14 +113,14 @@ def _graph(line: Line) -> Any:
 
 
 def _served(scope: ServerScope, config: OperatorConfig) -> Any:
-    from omnigraph.cli.served import open_served
+    from omnigraph.cli.target import open_served
 
     return open_served(scope, config, _PATIENCE_SECONDS)
 
 
 def _queries(line: Line) -> list[str]:
     """Those of the file on the line that the command can run."""
-    from omnigraph.cli.files import read_source
+    from omnigraph.cli.inputs import read_source
     from omnigraph.language.query.parser import parse_queries
 
     file = _last(line, "--query")

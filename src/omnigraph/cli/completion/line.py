@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from omnigraph.cli.deprecated import spelled_out
-from omnigraph.cli.flags import WITH_VALUE, GlobalFlags
+from omnigraph.cli.params import WITH_VALUE, GlobalFlags
+from omnigraph.cli.registry import spelled_out
 
 
 @dataclass

@@ -1,32 +1,40 @@
 """One session of the shell on one graph: the branch or past state it reads, its formats, and what statements do.
 
 It works on any `GraphApi` and knows no terminal: whoever reads lines gives it statements and shows its errors.
+
+Lines to statements: when what was typed is complete, and what of it is a query.
+
+A line that begins with `:` is a command. A `query … { }` ends with its last brace. Anything else, the body of a query
+or the call of one, ends with its line if its brackets are closed, else with `;` or an empty line.
+
+What Tab offers: the names that fit where the cursor is.
+
+Names of types, properties and edges come from the schema of the current branch, those of branches from the graph. A
+schema that can't be read offers nothing; it never disturbs typing.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.api.enums import ReadFormat
 from omnigraph.api.graph import GraphApi
-from omnigraph.cli.files import read_source
-from omnigraph.cli.json_input import json_object
-from omnigraph.cli.output import print_lines, print_text
-from omnigraph.cli.profiled import show_profiled
-from omnigraph.cli.query_input import affected
-from omnigraph.cli.read_printer import ReadPrinter
-from omnigraph.cli.reading_point import ReadingPoint
-from omnigraph.cli.shell.names import Names
-from omnigraph.cli.shell.statements import as_call, as_query
-from omnigraph.cli.usage import UsageError
-from omnigraph.errors import BadRequestError
+from omnigraph.cli.inputs import ReadingPoint, affected, json_object, read_source
+from omnigraph.cli.params import UsageError
+from omnigraph.cli.printing.output import print_lines, print_text
+from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
+from omnigraph.errors import BadRequestError, OmniGraphError
+from omnigraph.language.catalog import Catalog
+from omnigraph.language.lexical import structure_of
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.syntax import Query
+from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.identifiers import MAIN
 
@@ -34,6 +42,168 @@ if TYPE_CHECKING:
     from omnigraph.api.graph import QueryRows
     from omnigraph.api.load import MutationReceipt
     from omnigraph.client import RemoteGraph
+
+
+_OPEN, _CLOSED = "{([", "})]"
+_BODY = re.compile(r"(match|insert|update|delete)\b")
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*(.*)", re.DOTALL)
+
+
+class Statement:
+    """The lines of one statement, until it is complete."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._lines)
+
+    @property
+    def is_empty(self) -> bool:
+        return not structure_of(self.text).strip()
+
+    def take(self, line: str) -> str | None:
+        """The statement, if this line completes one."""
+        if not self._lines and not line.strip():
+            return None
+        self._lines.append(line)
+        if not self._is_complete(line):
+            return None
+        taken, self._lines = self.text.strip(), []
+        if taken.startswith(":"):
+            return taken
+        # The semicolon is the shell's, not the language's.
+        return taken[: structure_of(taken).rstrip().rfind(";")] if _ends_here(taken) else taken
+
+    def rest(self) -> str | None:
+        """What was begun and never completed: nothing more will come."""
+        left, self._lines = self.text.strip(), []
+        return left or None
+
+    def _is_complete(self, line: str) -> bool:
+        if self.text.lstrip().startswith(":"):
+            return True
+        if self.is_empty:
+            return False
+        if not line.strip() or _ends_here(self.text):
+            return True
+        structure = structure_of(self.text)
+        if _depth(structure) > 0:
+            return False
+        if structure.split(None, 1)[0] == "query":
+            return "{" in structure
+        return len(self._lines) == 1
+
+
+def _ends_here(text: str) -> bool:
+    return structure_of(text).rstrip().endswith(";")
+
+
+def _depth(structure: str) -> int:
+    return sum(structure.count(sign) for sign in _OPEN) - sum(structure.count(sign) for sign in _CLOSED)
+
+
+def statements(lines: Iterable[str]) -> Iterator[str]:
+    """The statements of a text that nobody types."""
+    begun = Statement()
+    for line in lines:
+        if (whole := begun.take(line.rstrip("\r\n"))) is not None:
+            yield whole
+    if (left := begun.rest()) is not None:
+        yield left
+
+
+def as_query(text: str) -> str:
+    """The body of a query as a query; a whole one as it is."""
+    return f"query shell() {{ {text} }}" if _BODY.match(structure_of(text).lstrip()) else text
+
+
+def as_call(text: str) -> tuple[str, str] | None:
+    """The name of a query and what is behind it, if that is what the text can be."""
+    found = _CALL.fullmatch(text.strip())
+    return None if found is None or found[1] == "query" else (found[1], found[2])
+
+
+KEYWORDS = (
+    *("query", "match", "return", "order", "limit", "not", "as", "desc", "asc", "insert", "update", "delete"),
+    *("set", "where", "and", "or", "contains", "starts_with", "nearest", "bm25", "rrf", "search", "fuzzy"),
+    *("count", "sum", "avg", "min", "max", "now", "date", "datetime"),
+)
+_BOUND = re.compile(r"\$(\w+)\s*:\s*([A-Za-z_]\w*)")
+_INTO = re.compile(r"\b(?:insert|update|delete)\s+([A-Za-z_]\w*)[^}]*$")
+
+
+@dataclass
+class Names:
+    """Where names come from. Each is asked for when it is needed, and remembered by who gives it."""
+
+    schema: Callable[[], str]
+    branches: Callable[[], Sequence[str]]
+    queries: Callable[[], Iterable[str]]
+    commands: Mapping[str, Sequence[str]]
+    """The commands of the shell, with the words that may follow each."""
+
+    _compiled: tuple[str, Catalog | None] = ("", None)
+
+    def complete(self, before: str, word: str) -> list[str]:
+        """What `word` may become, after the text that stands before it in the statement."""
+        return sorted(name for name in self._fitting(before, word) if name.startswith(word))
+
+    def _fitting(self, before: str, word: str) -> Iterable[str]:
+        said = before.split()
+        if not said and word.startswith(":"):
+            return self.commands
+        if said and said[0] in self.commands and said[0] not in (":explain", ":profile"):
+            if said[0] == ":branch":
+                return [*self.branches(), *self.commands[":branch"]]
+            return self.commands[said[0]] or self._types()
+        if "." in word and word.startswith("$"):
+            variable, _, _ = word.partition(".")
+            return [f"{variable}.{name}" for name in self._properties_of(variable[1:], before)]
+        if word.startswith("$"):
+            return [f"${name}" for name, _ in _BOUND.findall(before)]
+        if (into := _INTO.search(before)) is not None:
+            return self._properties_of_type(into[1])
+        offered = [*KEYWORDS, *self._types(), *self._edges(), *(self.queries() if not said else ())]
+        pinned = _BOUND.search(before.rpartition("{")[0].rpartition("\n")[2])
+        if pinned is not None and before.rstrip().endswith(("{", ",")):
+            offered += self._properties_of_type(pinned[2])
+        return offered
+
+    def _catalog(self) -> Catalog | None:
+        try:
+            text = self.schema()
+            if text != self._compiled[0]:
+                self._compiled = (text, compile_schema(text))
+        except OmniGraphError:
+            return None
+        return self._compiled[1]
+
+    def _types(self) -> list[str]:
+        catalog = self._catalog()
+        return [] if catalog is None else [*catalog.nodes, *catalog.edges, *catalog.interfaces]
+
+    def _edges(self) -> list[str]:
+        """As a traversal spells them: with a small initial."""
+        catalog = self._catalog()
+        return [] if catalog is None else [name[:1].lower() + name[1:] for name in catalog.edges]
+
+    def _properties_of(self, variable: str, before: str) -> list[str]:
+        bound = dict(_BOUND.findall(before)).get(variable)
+        if bound is not None:
+            return self._properties_of_type(bound)
+        catalog = self._catalog()
+        return [] if catalog is None else [name for type_ in catalog.types() for name in type_.properties]
+
+    def _properties_of_type(self, name: str) -> list[str]:
+        catalog = self._catalog()
+        if catalog is None:
+            return []
+        # An edge is spelled with a small initial where it is walked.
+        found = catalog.nodes.get(name) or catalog.interfaces.get(name) or catalog.edge_named(name)
+        return [] if found is None else list(found.properties)
+
 
 HELP = """\
 match { $p: Person } return { $p.name }      a read; one line, or end it with ; or an empty line

@@ -12,10 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 
-from omnigraph.cli.failures import tell
-from omnigraph.cli.operator_config import operator_directory
-from omnigraph.cli.shell.session import Leaving, Session
-from omnigraph.cli.shell.statements import Statement, statements
+from omnigraph.cli.config import operator_directory
+from omnigraph.cli.printing.output import tell
+from omnigraph.cli.shell.session import Leaving, Session, Statement, statements
 
 _REMEMBERED_LINES = 2000
 # What ends a word: everything but what names, variables, properties and commands are made of.

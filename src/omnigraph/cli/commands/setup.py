@@ -1,4 +1,9 @@
-"""`omnigraph quickstart`: a directory with everything a first graph needs, and what to run next."""
+"""`omnigraph quickstart`: a directory with everything a first graph needs, and what to run next.
+
+`omnigraph completion`: the script that makes a shell complete command lines.
+
+`omnigraph version`: the version of the program, and of the storage format it writes.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines
+from omnigraph import __version__
+from omnigraph.cli.completion.scripts import SCRIPTS, Shell
+from omnigraph.cli.params import Json
+from omnigraph.cli.printing.output import print_json, print_lines, print_text
 from omnigraph.errors import BadRequestError, ConflictError
 
 if TYPE_CHECKING:
-    from omnigraph.cli.reports import Quickstart
+    from omnigraph.cli.printing.reports import Quickstart
+
 
 _README = "README.md"
 _SECTION = re.compile(r"^## (?P<title>[^\n]+)$|^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -67,7 +75,7 @@ def _write(directory: Path, files: dict[str, bytes]) -> None:
 
 def _report(directory: Path, files: dict[str, bytes]) -> Quickstart:
     """What was written; and the commands of the README under its headings, so that they are written down once."""
-    from omnigraph.cli.reports import NextCommands, Quickstart
+    from omnigraph.cli.printing.reports import NextCommands, Quickstart
 
     sections: list[tuple[str, list[str]]] = []
     for found in _SECTION.finditer(files[_README].decode()):
@@ -77,3 +85,21 @@ def _report(directory: Path, files: dict[str, bytes]) -> Quickstart:
             sections[-1][1].extend(found["commands"].splitlines())
     steps = tuple(NextCommands(title, tuple(commands)) for title, commands in sections)
     return Quickstart(str(directory), tuple(files), steps)
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.", metavar="bash|zsh|fish")]) -> None:
+    """Print the script that completes command lines in a shell.
+
+    For bash put `source <(omnigraph completion bash)` into ~/.bashrc, for zsh the same with zsh into ~/.zshrc after
+    compinit, for fish `omnigraph completion fish | source` into ~/.config/fish/config.fish.
+    """
+    print_text(SCRIPTS[shell])
+
+
+INTERNAL_SCHEMA_VERSION = 6
+
+
+def version() -> None:
+    """Print the version and the storage format version."""
+    print(f"omnigraph {__version__}")
+    print(f"internal-schema {INTERNAL_SCHEMA_VERSION}")

@@ -1,22 +1,111 @@
-"""Commits for people: all pages of a branch's line, the whole reachable history, and what one commit changed."""
+"""Commits for people: all pages of a branch's line, the whole reachable history, and what one commit changed.
+
+Draws a history with its merges as lanes of text, the way `git log --graph` does.
+
+Pure: commits in, lines out. Commits come children first; each lane waits for the next commit of one line of parents.
+
+Entity changes for people: who changed what in which commit, as lines that read like a diff.
+
+Pure: change blocks in, lines out; so a page from a server reads the same as a local one.
+"""
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.api.cell_text import one_line
-from omnigraph.cli.commit_graph import Node
+from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.api.branches import BranchHead
+    from omnigraph.api.changes import ChangeBlock, ChangeCause, ChangeRecord, Endpoints
     from omnigraph.api.commits import CommitReceipt, CommitSummary, EntityCounts
     from omnigraph.api.graph import GraphApi
+
+
+_MARKS = re.compile(r"^[*|/\\_ ]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A commit to draw. Parents that are not drawn themselves end their lane."""
+
+    id: str
+    parents: tuple[str, ...]
+    text: str
+
+
+def drawn(nodes: Sequence[Node]) -> Iterator[str]:
+    known = {node.id for node in nodes}
+    lanes: list[str] = []
+    for node in nodes:
+        if node.id not in lanes:
+            lanes.append(node.id)
+        here = lanes.index(node.id)
+        while (double := _second(lanes, node.id)) is not None:
+            yield _joining(len(lanes), here, double)
+            del lanes[double]
+        marks = " ".join("*" if i == here else "|" for i in range(len(lanes)))
+        yield f"{marks} {node.text}"
+        parents = [parent for parent in node.parents if parent in known]
+        if len(parents) > 1:
+            yield _forking(len(lanes), here)
+            lanes[here : here + 1] = parents[:2]
+        elif parents:
+            lanes[here] = parents[0]
+        else:
+            if here < len(lanes) - 1:
+                yield _closing(len(lanes), here)
+            del lanes[here]
+
+
+def dag_style(line: str) -> str:
+    """Merges and forks in colour, commits plain."""
+    marks = _MARKS.match(line)
+    return "cyan" if marks is not None and marks.end() == len(line) else ""
+
+
+def _second(lanes: Sequence[str], id: str) -> int | None:
+    first = lanes.index(id)
+    return lanes.index(id, first + 1) if id in lanes[first + 1 :] else None
+
+
+def _joining(lanes: int, left: int, right: int) -> str:
+    """Lane `right` ends in lane `left`; the lanes beyond move over."""
+    cells = [" "] * (2 * lanes)
+    for lane in range(lanes):
+        cells[2 * lane if lane < right else 2 * lane - 1] = "|" if lane < right else "/"
+    for gap in range(left, right - 1):
+        cells[2 * gap + 1] = "_"
+    return "".join(cells).rstrip()
+
+
+def _forking(lanes: int, here: int) -> str:
+    """A new lane opens right of `here`; the lanes beyond make room."""
+    cells = [" "] * (2 * lanes + 1)
+    for lane in range(lanes):
+        cells[2 * lane if lane <= here else 2 * lane + 1] = "|" if lane <= here else "\\"
+    cells[2 * here + 1] = "\\"
+    return "".join(cells).rstrip()
+
+
+def _closing(lanes: int, here: int) -> str:
+    """Lane `here` has no more commits; the lanes beyond move over."""
+    cells = [" "] * (2 * lanes)
+    for lane in range(lanes):
+        if lane != here:
+            cells[2 * lane if lane < here else 2 * lane - 1] = "|" if lane < here else "/"
+    return "".join(cells).rstrip()
+
 
 _PAGE = 200
 _MAIN = "main"
@@ -185,3 +274,79 @@ def _until(line: Sequence[CommitReceipt], merged: Set[str]) -> int:
 def counted(counts: EntityCounts) -> str:
     parts = ((counts.inserted, "inserted"), (counts.updated, "updated"), (counts.deleted, "deleted"))
     return ", ".join(f"{count} {what}" for count, what in parts if count) or "no entities"
+
+
+_ABSENT = object()
+
+
+def feed_lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
+    """Blocks with a blank line between them."""
+    empty = True
+    for block in blocks:
+        if not empty:
+            yield ""
+        empty = False
+        yield from block_lines(block.cause, block.changes)
+    if empty:
+        yield "(no new commits)"
+
+
+def block_lines(cause: ChangeCause, changes: Iterable[ChangeRecord]) -> Iterator[str]:
+    yield from cause_lines(cause)
+    for change in changes:
+        yield from change_lines(change)
+
+
+def cause_lines(cause: ChangeCause) -> Iterator[str]:
+    facts = {
+        "commit": cause.graph_commit_id,
+        "branch": cause.authored_branch,
+        "parent": cause.parent_commit_id,
+        "merged_parent": cause.merged_parent_commit_id,
+        "actor": cause.actor_id,
+    }
+    yield from (f"{label}: {value}" for label, value in facts.items() if value is not None)
+    yield f"authored_at: {cause.authored.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
+
+
+def change_lines(change: ChangeRecord) -> Iterator[str]:
+    yield f"{change.op} {change.kind} {change.type_name} {change.id}"
+    if change.kind is EntityKind.EDGE:
+        yield f"  {_route([image.endpoints for image in (change.before, change.after) if image is not None])}"
+    old = {} if change.before is None else change.before.properties
+    new = {} if change.after is None else change.after.properties
+    if change.op is Operation.INSERT:
+        yield from (f"  + {key}: {_value(value)}" for key, value in new.items())
+    elif change.op is Operation.DELETE:
+        yield from (f"  - {key}: {_value(value)}" for key, value in old.items())
+    else:
+        for key in dict.fromkeys([*old, *new]):
+            was, now = old.get(key, _ABSENT), new.get(key, _ABSENT)
+            if was != now or type(was) is not type(now):
+                yield f"  {key}: {_value(was)} -> {_value(now)}"
+
+
+def change_style(line: str) -> str:
+    """By the operation, or by the mark of a property."""
+    word = line.split(" ", 1)[0]
+    if word in ("insert", "update", "delete"):
+        return {"insert": "bold green", "update": "bold yellow", "delete": "bold red"}[word]
+    if line.startswith("  + "):
+        return "green"
+    return "red" if line.startswith("  - ") else "dim" if word.endswith(":") and word else ""
+
+
+def diff_style(line: str) -> str:
+    """By the mark at the beginning of a line."""
+    return {"+ ": "green", "~ ": "yellow", "- ": "red"}.get(line[:2], "dim")
+
+
+def _route(ways: Iterable[Endpoints | None]) -> str:
+    ends = [f"{each.source} -> {each.target}" for each in ways if each is not None]
+    return " => ".join(dict.fromkeys(ends))
+
+
+def _value(value: object) -> str:
+    if value is _ABSENT:
+        return "<absent>"
+    return "<null>" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,22 +1,29 @@
-"""`omnigraph profile`: the scopes that the operator configuration names."""
+"""`omnigraph profile`: the scopes that the operator configuration names.
+
+`omnigraph login` and `logout`: the token that is kept for a server.
+
+`omnigraph graphs`: what a server serves.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.operator_config import active_profile_name, load_config
-from omnigraph.cli.options import Json
-from omnigraph.cli.output import print_json, print_lines
+from omnigraph.cli.config import active_profile_name, forget_token, load_config, store_token
+from omnigraph.cli.params import Json
+from omnigraph.cli.printing.output import print_json, print_lines, print_note
+from omnigraph.cli.target import Invocation, open_served
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.cli.operator_config import OperatorConfig, Profile
-    from omnigraph.cli.reports import ListedProfile, ShownProfile
+    from omnigraph.cli.config import OperatorConfig, Profile
+    from omnigraph.cli.printing.reports import ListedProfile, ShownProfile
 
 
-def list_(json: Json = False) -> None:
+def list_profiles(json: Json = False) -> None:
     """List the profiles; the active one is that of OMNIGRAPH_PROFILE."""
     config, active = load_config(), active_profile_name()
     rows = [_row(profile, active) for _, profile in sorted(config.profiles.items())]
@@ -31,7 +38,7 @@ def list_(json: Json = False) -> None:
     print_lines(lines or [f"no profiles in {config.path}"])
 
 
-def show(
+def show_profile(
     name: Annotated[str | None, typer.Argument(help="The profile; the active one if omitted.", metavar="NAME")] = None,
     json: Json = False,
 ) -> None:
@@ -51,7 +58,7 @@ def show(
 
 
 def _row(profile: Profile, active: str | None) -> ListedProfile:
-    from omnigraph.cli.reports import ListedProfile
+    from omnigraph.cli.printing.reports import ListedProfile
 
     valid = profile.flaw is None
     kind, target = profile.bindings[0] if valid else ("invalid", None)
@@ -68,7 +75,7 @@ def _row(profile: Profile, active: str | None) -> ListedProfile:
 
 
 def _shown(profile: Profile | None, config: OperatorConfig) -> ShownProfile:
-    from omnigraph.cli.reports import ShownProfile
+    from omnigraph.cli.printing.reports import ShownProfile
 
     defaults = config.defaults
     if profile is not None:
@@ -94,3 +101,63 @@ def _endpoint(kind: str, target: str, config: OperatorConfig) -> str | None:
     if kind == "cluster":
         return config.clusters.get(target, target)
     return target if kind == "store" else None
+
+
+Name = Annotated[str, typer.Argument(help="The server, as the configuration calls it.", metavar="NAME")]
+
+
+def login(
+    name: Name,
+    token: Annotated[
+        str | None, typer.Option("--token", help="The token; else one line of stdin.", metavar="TOKEN")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Keep the token for a server, in a file that only you may open."""
+    given = (_asked_for() if token is None else token).strip()
+    if not given:
+        raise BadRequestError("no token provided; give --token, or write it to stdin")
+    config = load_config()
+    path = store_token(name, given)
+    declared = name in config.servers
+    if not declared:
+        print_note(f"no server is called '{name}' in {config.path}; declare it there to use the token")
+    if json:
+        from omnigraph.cli.printing.reports import LoggedIn
+
+        print_json(LoggedIn(name, str(path), declared))
+    else:
+        print_lines([f"stored credential for '{name}' in {path}"])
+
+
+def logout(name: Name, json: Json = False) -> None:
+    """Keep no token for a server any more."""
+    path = forget_token(name)
+    if json:
+        from omnigraph.cli.printing.reports import LoggedOut
+
+        print_json(LoggedOut(name, str(path)))
+    else:
+        print_lines([f"removed credential for '{name}' from {path}"])
+
+
+def _asked_for() -> str:
+    """One line, which a terminal does not show."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("token: ", stream=sys.stderr)
+    return sys.stdin.readline()
+
+
+def list_graphs(ctx: typer.Context, json: Json = False) -> None:
+    """List the graphs of a server, if it lets you know them."""
+    from omnigraph.api.service import GraphList
+
+    invocation = Invocation.of(ctx)
+    with open_served(invocation.server(), invocation.config) as server:
+        found = server.list_graphs()
+    if json:
+        print_json(GraphList(tuple(found)))
+    else:
+        print_lines(f"{graph.graph_id}\t{graph.uri}" for graph in found)

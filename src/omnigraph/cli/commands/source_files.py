@@ -1,24 +1,31 @@
-"""`omnigraph fmt`: writes `.pg` and `.gq` files in their canonical layout."""
+"""`omnigraph fmt`: writes `.pg` and `.gq` files in their canonical layout.
+
+`omnigraph lint`: type-checks the queries of a file against a schema, or a schema alone.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os.path
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from omnigraph.cli.files import STDIN, read_source, read_stdin, write_source
-from omnigraph.cli.output import diff_style, print_json, print_lines, report_style
+from omnigraph.cli.inputs import STDIN, read_source, read_stdin, write_source
+from omnigraph.cli.params import Json, Uri, UsageError
+from omnigraph.cli.printing.output import diff_style, print_json, print_lines, report_style
+from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, OmniGraphError
 
 if TYPE_CHECKING:
-    from omnigraph.cli.reports import FormatReport
+    from omnigraph.cli.printing.reports import FormatReport
+    from omnigraph.errors import Diagnostic
+    from omnigraph.language.lint import LintReport
 
 
 class Language(StrEnum):
@@ -72,7 +79,7 @@ def fmt(
 
 
 def _report(outcomes: list[_Outcome]) -> FormatReport:
-    from omnigraph.cli.reports import FormatReport, FormattedFile
+    from omnigraph.cli.printing.reports import FormatReport, FormattedFile
 
     files = [(str(each.path), each.changed, None if each.error is None else str(each.error)) for each in outcomes]
     return FormatReport(tuple(FormattedFile(*file) for file in files), sum(each.changed for each in outcomes))
@@ -134,3 +141,50 @@ def _formatter(language: Language) -> Callable[[str, str], str]:
     from omnigraph.language.schema.formatter import format_schema
 
     return format_schema
+
+
+def lint(
+    ctx: typer.Context,
+    query: Annotated[Path | None, typer.Option("--query", help="The .gq file to check.", metavar="FILE")] = None,
+    uri: Uri = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Check against this .pg file, offline.", metavar="FILE")
+    ] = None,
+    branch: Annotated[str, typer.Option("--branch", help="The branch whose schema counts.", metavar="NAME")] = "main",
+    pedantic: Annotated[
+        bool, typer.Option("--pedantic", help="Also warn of nullable properties that no update sets (L201).")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check the queries of a file against a schema, or with --schema alone that schema (alias: check).
+
+    Reports every error with its code and its place, and what each query reads, writes and returns.
+    """
+    invocation = Invocation.of(ctx)
+    invocation.instead_of_graph("--schema", schema, uri)
+    from omnigraph.language.lint import SchemaSource, diagnostics_of, lint_queries, lint_schema
+    from omnigraph.language.schema.compile import compile_schema
+
+    if query is None:
+        if schema is None:
+            raise UsageError("give the file to check: --query <file.gq>, or --schema <file.pg> for a schema alone")
+        _tell(*lint_schema(read_source(schema), str(schema)), json=json)
+    if schema is not None:
+        catalog = compile_schema(read_source(schema), str(schema))
+        schema_source = SchemaSource.file(str(schema))
+    else:
+        target, graph = invocation.open_storage(uri)
+        with graph:
+            catalog = graph.snapshot(branch).catalog
+        schema_source = SchemaSource.graph(target.uri)
+    text = read_source(query)
+    report = lint_queries(catalog, text, query_path=str(query), schema_source=schema_source, pedantic=pedantic)
+    _tell(report, diagnostics_of(catalog, text, str(query)), json=json)
+
+
+def _tell(report: LintReport, diagnostics: Mapping[str, Sequence[Diagnostic]], *, json: bool) -> NoReturn:
+    if json:
+        print_json(report)
+    else:
+        print_lines(report.lines(diagnostics))
+    raise typer.Exit(report.exit_code)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi
     from omnigraph.api.pipeline import StageEvent
 
+
 PATIENCE_SECONDS = 1.0
 _NARROW: Final = 70
 """Columns of a terminal that has no room for a bar and for the time that has passed."""

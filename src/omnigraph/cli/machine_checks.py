@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from omnigraph.cli.operator_config import load_config, operator_directory
-from omnigraph.cli.reports import Check
+from omnigraph.cli.config import load_config, operator_directory
+from omnigraph.cli.printing.reports import Check
 from omnigraph.errors import OmniGraphError
 
 LOWEST_PYTHON = (3, 11)

@@ -1,0 +1,120 @@
+"""`omnigraph queries`: the stored queries that a cluster has applied, or that a server offers.
+
+`omnigraph alias`: stored reads of a server under short names of the operator's own.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from omnigraph.api.enums import ReadFormat
+from omnigraph.cli.config import Alias, OperatorConfig, listed, load_config
+from omnigraph.cli.inputs import Parameters
+from omnigraph.cli.params import Json, NamedParams, Params, ParamsFile, at_most_one
+from omnigraph.cli.printing.output import print_json, print_lines
+from omnigraph.cli.printing.progress import working
+from omnigraph.cli.printing.rows import ReadPrinter
+from omnigraph.cli.target import Invocation, StoreScope, open_graph, open_served, server_scope
+from omnigraph.errors import BadRequestError
+
+if TYPE_CHECKING:
+    from omnigraph import Snapshot
+    from omnigraph.cluster.ledger.ledger import Applied
+
+
+def list_(ctx: typer.Context, json: Json = False) -> None:
+    """List stored queries with their parameters, of a graph of a server, or of one or all graphs of a cluster."""
+    from omnigraph.api.stored_queries import DeclaredQueries
+
+    invocation = Invocation.of(ctx)
+    server = invocation.server_of_queries()
+    if server is not None:
+        with open_served(server, invocation.config) as graph:
+            listed = DeclaredQueries.offered(graph.stored_queries(), server.graph or "")
+    else:
+        from omnigraph.cluster.commands.status import declared_queries
+
+        applied, graph_ids = _applied(ctx)
+        listed = declared_queries(applied, graph_ids)
+    if json:
+        print_json(listed)
+    else:
+        print_lines(listed.lines())
+
+
+def validate(ctx: typer.Context, json: Json = False) -> None:
+    """Check stored queries against the schemas that their graphs have now."""
+    from omnigraph.cluster.commands.status import validated_queries
+
+    applied, graph_ids = _applied(ctx)
+    report = validated_queries(applied, graph_ids, _head)
+    if json:
+        print_json(report)
+    else:
+        print_lines(report.lines())
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _applied(ctx: typer.Context) -> tuple[Applied, list[str]]:
+    from omnigraph.cluster.ledger.ledger import read_applied
+
+    scope = Invocation.of(ctx).cluster()
+    applied = read_applied(scope.root)
+    return applied, applied.chosen_graphs(scope.graph)
+
+
+@contextmanager
+def _head(uri: str) -> Iterator[Snapshot]:
+    with open_graph(StoreScope(uri)) as graph:
+        yield graph.snapshot("main")
+
+
+def alias(
+    name: Annotated[str, typer.Argument(help="The alias, of the configuration.", metavar="NAME")],
+    args: Annotated[
+        list[str] | None, typer.Argument(help="Its parameters, in their declared order.", metavar="ARGS")
+    ] = None,
+    params: Params = None,
+    params_file: ParamsFile = None,
+    param: NamedParams = None,
+    format: Annotated[ReadFormat | None, typer.Option("--format", help="How rows are shown.  [default: table]")] = None,
+    json: Json = False,
+) -> None:
+    """Run a stored read of a server by the alias that the configuration has for it."""
+    at_most_one(("--format", format), ("--json", json))
+    explicit = Parameters.given(params, params_file, param)
+    config = load_config()
+    found = _declared(config, name)
+    shown = ReadFormat.JSON if json else format or (None if found.format is None else ReadFormat(found.format))
+    with open_served(server_scope(found.server, found.graph, config), config) as graph, working("running the query"):
+        given = {**found.params, **_positional(found, args or []), **explicit.of_stored(graph, found.query)}
+        rows = graph.invoke(found.query, given or None, expect_mutation=False)
+    ReadPrinter.chosen(shown, config.defaults).show(rows)  # type: ignore[arg-type]  # a mutation was refused
+
+
+def _declared(config: OperatorConfig, name: str) -> Alias:
+    if name not in config.aliases:
+        raise BadRequestError(f"unknown alias '{name}'; defined aliases: {listed(config.aliases)}")
+    return config.aliases[name]
+
+
+def _positional(found: Alias, given: Sequence[str]) -> dict[str, Any]:
+    """Arguments by their declared names: JSON where it is, a text where it is not."""
+    if len(given) > len(found.args):
+        names = f" ({', '.join(found.args)})" if found.args else ""
+        raise BadRequestError(
+            f"alias '{found.name}' takes {len(found.args)} positional arg(s){names}, got {len(given)}"
+        )
+    return {name: _value(text) for name, text in zip(found.args, given, strict=False)}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json_text.loads(text)
+    except (ValueError, RecursionError):
+        return text

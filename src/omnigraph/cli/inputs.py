@@ -1,0 +1,297 @@
+"""Reads and writes the source files a command names; every failure is a sentence with the path in it.
+
+`-` is stdin wherever a file is read, once per command line.
+
+A JSON object that an operator gives on the command line or in a file.
+
+Which state a read is of: a branch's head, or its past by commit, version or moment.
+
+What `query` and `mutate` run: the source text, the name in it, and the parameters.
+
+Puts a complete file in the place of another one, or leaves that one alone.
+
+A baseline and the cursor that belongs to it are only useful together: the cursor is printed after the file is durably
+in place, and a writer that loses a race for the place must not print one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict, cast
+
+from omnigraph.api.cell_text import counted
+from omnigraph.cli.params import UsageError, at_most_one
+from omnigraph.cli.printing.progress import working
+from omnigraph.cli.target import Invocation, StoreScope, open_served
+from omnigraph.errors import BadRequestError, ConflictError, NotFoundError
+
+if TYPE_CHECKING:
+    from omnigraph.api.graph import QueryRows
+    from omnigraph.api.load import MutationReceipt
+    from omnigraph.client import RemoteGraph
+
+
+STDIN = Path("-")
+_read: object = None
+
+
+def read_source(path: Path) -> str:
+    """The text of a `.pg` or `.gq` file, without a byte order mark. Line ends are kept: the languages know both."""
+    if path == STDIN:
+        return read_stdin()
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise NotFoundError(f"'{path}' does not exist") from None
+    except OSError as error:
+        raise BadRequestError(f"can't read '{path}': {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequestError(f"'{path}' is not UTF-8 text (byte {error.start})") from error
+
+
+def read_stdin() -> str:
+    """All of stdin as text. Who reads it a second time would get nothing, and is told."""
+    global _read
+    if _read is sys.stdin:
+        raise BadRequestError("stdin (-) can be given for one file only")
+    _read = sys.stdin
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRequestError(f"stdin is not UTF-8 text (byte {error.start})") from error
+
+
+def write_source(path: Path, text: str) -> None:
+    try:
+        path.write_bytes(text.encode("utf-8"))
+    except OSError as error:
+        raise BadRequestError(f"can't write '{path}': {error.strerror}") from error
+
+
+def json_object(text: str, where: str, what: str) -> dict[str, Any]:
+    """The object in a text; an empty one for null. Errors say `where` it came from and `what` it should be."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadRequestError(f"{where} is not JSON: {error}") from None
+    except RecursionError:
+        raise BadRequestError(f"{where}: the JSON is nested too deeply") from None
+    except ValueError:
+        raise BadRequestError(f"{where}: the JSON holds a number of thousands of digits") from None
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise BadRequestError(f"{where}: {what}")
+    return given
+
+
+class Pinned(TypedDict, total=False):
+    """The keywords of `Graph.snapshot` and `Graph.query`."""
+
+    branch: str | None
+    snapshot: str | None
+    version: int | None
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPoint:
+    branch: str | None
+    snapshot: str | None
+    version: int | None
+    at: datetime | None
+
+    @classmethod
+    def chosen(
+        cls,
+        branch: str | None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        at: str | None = None,
+    ) -> ReadingPoint:
+        at_most_one(("--branch", branch), ("--snapshot", snapshot))
+        at_most_one(("--snapshot", snapshot), ("--at-version", version), ("--at", at))
+        moment = None if at is None else _moment(at)
+        return cls(None if snapshot is not None else "main" if branch is None else branch, snapshot, version, moment)
+
+    @property
+    def pinned(self) -> Pinned:
+        return {"branch": self.branch, "snapshot": self.snapshot, "version": self.version, "at": self.at}
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UsageError(f"--at: '{text}' is not a point in time; write 2026-03-01 or 2026-03-01T09:30:00Z") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+_TEXTS: Final = frozenset({"string", "date", "datetime", "blob"})
+"""Types whose values are texts, and need no quotes."""
+
+
+def name_and_uri(name: str | None, uri: str | None) -> tuple[str | None, str | None]:
+    """The arguments of a query told apart, in any order: a name is an identifier, and a graph's URI is not, unless both
+    are there."""
+    if (file := next((each for each in (uri, name) if each is not None and each.endswith(".gq")), None)) is not None:
+        raise UsageError(f"Got unexpected extra argument(s) ({file}); a file of queries is given with --query")
+    if name is None or (uri is not None and (name.isidentifier() or not uri.isidentifier())):
+        return name, uri
+    return (name, None) if name.isidentifier() else (uri, name)
+
+
+def query_source(name: str | None, file: Path | None, text: str | None, *, kind: str) -> str | None:
+    """The ad-hoc source; None where a name means a stored query, which only a server has."""
+    at_most_one(("--query", file), ("--query-string", text))
+    if text is not None:
+        if not text.strip():
+            raise BadRequestError("--query-string must not be empty")
+        return text
+    if file is not None:
+        return read_source(file)
+    if name is None:
+        raise BadRequestError(f"provide a {kind} name, or the {kind} itself with --query <file> or -e '<gq>'")
+    return None
+
+
+def open_stored(invocation: Invocation, name: str, kind: str, uri: str | None = None) -> RemoteGraph:
+    """The graph whose server has a query of this name."""
+    target = invocation.target(uri)
+    if isinstance(target, StoreScope):
+        raise BadRequestError(
+            f"by-name invocation needs a server: '{name}' would be a stored {kind}; "
+            "on storage, give the source with --query <file> or -e '<gq>'"
+        )
+    if kind == "mutation":
+        invocation.actor_of(target)
+    return open_served(target, invocation.config)
+
+
+def stored_rows(
+    invocation: Invocation, name: str, given: Parameters, point: ReadingPoint, uri: str | None = None
+) -> QueryRows:
+    """The rows of a read that the server has under this name."""
+    with open_stored(invocation, name, "query", uri) as graph, working("running the query"):
+        rows = graph.invoke(name, given.of_stored(graph, name), **point.pinned, expect_mutation=False)
+    return cast("QueryRows", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a command line gives a query: values of JSON, and texts that are read as the declared types."""
+
+    values: dict[str, Any]
+    texts: dict[str, str]
+
+    @classmethod
+    def given(cls, text: str | None, file: Path | None, named: Sequence[str] | None) -> Parameters:
+        at_most_one(("--params", text), ("--params-file", file))
+        where = "--params" if file is None else f"'{file}'"
+        text = text if file is None else read_source(file)
+        values = {} if text is None else json_object(text, where, "params must be a JSON object")
+        texts: dict[str, str] = {}
+        for each in named or ():
+            name, assigned, value = each.removeprefix("$").partition("=")
+            if not assigned or not name:
+                raise UsageError(f"--param takes NAME=VALUE, not '{each}'")
+            if name in texts or name in values:
+                raise UsageError(f"the parameter '{name}' is given twice")
+            texts[name] = value
+        return cls(values, texts)
+
+    def of_source(self, source: str, name: str | None) -> dict[str, Any]:
+        """The values for a query of a text; an error in the text is raised when it is run."""
+        if not self.texts:
+            return self.values
+        from omnigraph.engine.query.declared import declared_types
+
+        return self._read(declared_types(source, name))
+
+    def of_stored(self, graph: RemoteGraph, name: str) -> dict[str, Any]:
+        """The values for a query that a server has under this name, which is asked for its types."""
+        if not self.texts:
+            return self.values
+        found = next((query for query in graph.stored_queries().queries if query.name == name), None)
+        return self._read({} if found is None else {parameter.name: parameter.kind for parameter in found.params})
+
+    def _read(self, types: Mapping[str, str]) -> dict[str, Any]:
+        return {**self.values, **{name: _typed(name, text, types.get(name)) for name, text in self.texts.items()}}
+
+
+def affected(receipt: MutationReceipt) -> str:
+    """How many entities a mutation changed, for a person."""
+    return f"{counted(receipt.affected_nodes, 'node')}, {counted(receipt.affected_edges, 'edge')}"
+
+
+def _typed(name: str, text: str, type_: str | None) -> Any:
+    if type_ is None or type_.lower() in _TEXTS:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadRequestError(f"--param {name}: expected {type_} as JSON writes it, got '{text}'") from None
+
+
+def refuse_where_unsafe() -> None:
+    """Locks and renames as they are needed here exist on POSIX only."""
+    if sys.platform == "win32":
+        raise BadRequestError("a baseline can't be installed safely on this platform; run this on Linux or macOS")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` when the block ends well and vanishes when it does not."""
+    with _locked(path), _temporary(path) as (file, temporary):
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        installed = os.fstat(file.fileno()).st_ino
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+        if path.stat().st_ino != installed:
+            raise ConflictError(f"'{path}' was replaced by somebody else meanwhile; run the command again")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One installer at a time. The lock file stays: removing it would let two hold a lock of the same name."""
+    import fcntl
+
+    try:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise BadRequestError(f"can't write to '{path.parent}': {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[tuple[BinaryIO, str]]:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, temporary
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

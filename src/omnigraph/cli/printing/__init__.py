@@ -1,0 +1,1 @@
+"""Results, reports, failures and progress of commands, as text and as JSON."""
