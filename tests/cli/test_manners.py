@@ -149,7 +149,7 @@ def test_an_interrupt_is_one_line_while_the_program_is_still_being_imported(tmp_
 
 VERSION_INSTEAD = """
 import os, signal, sys, threading
-from omnigraph.cli.commands import version
+from omnigraph.cli.commands import setup
 from omnigraph.cli.entry import main
 
 class Finalized:
@@ -161,7 +161,7 @@ def instead():
     print("here", flush=True)
     {body}
 
-version.version = instead
+setup.version = instead
 main(["version"])
 """
 
@@ -200,7 +200,7 @@ def test_a_fault_is_one_line_and_a_trace_only_with_debug(cli: Cli, monkeypatch: 
         traced = cli(*arguments)
         assert traced.code == 1
         assert traced.err.startswith("Traceback")
-        assert "version.py" in traced.err
+        assert "setup.py" in traced.err
         assert traced.err.splitlines()[-1].startswith("Error: this is a fault")
 
 
