@@ -17,8 +17,8 @@ from pathlib import Path
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.policy.gate import PolicyGate, load_gate
 
 MOST_FOR_A_HOP = 1.3

@@ -58,7 +58,7 @@ def _sections() -> Iterator[str]:
             yield from _entry(name, getattr(omnigraph, name))
             if name == "Graph":
                 for area, kind in AREAS.items():
-                    yield from _entry(f"Graph.{area}", getattr(sys.modules["omnigraph.api.areas"], kind))
+                    yield from _entry(f"Graph.{area}", getattr(sys.modules["omnigraph.api.graph"], kind))
     yield f"## {ERRORS}\n"
     yield "All of them derive from `OmniGraphError`; the rest of the family is in `omnigraph.errors`.\n"
     yield "| error | is a | |\n|---|---|---|"

@@ -16,10 +16,10 @@ import pytest
 
 import omnigraph.api
 from omnigraph.api import wire
-from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.branches import MergeResult
 from omnigraph.api.graph import GraphApi
-from omnigraph.api.merge import MergeResult
-from omnigraph.api.upkeep import CleanupReport, MaintenanceReport, OptimizeReport, TableOptimized
+from omnigraph.api.history import CommitReceipt
+from omnigraph.api.maintenance import CleanupReport, MaintenanceReport, OptimizeReport, TableOptimized
 
 MODULES = [f"omnigraph.api.{module.name}" for module in pkgutil.iter_modules(omnigraph.api.__path__)]
 HEAVY = {"pyarrow", "lance", "numpy", "obstore", "lark", "pandas", "pyspark", "httpx", "fastapi", "rich", "typer"}
@@ -222,7 +222,7 @@ def test_graph_has_every_member_with_the_same_parameters(name: str) -> None:
 
 
 def test_names_that_are_no_text_can_be_told() -> None:
-    from omnigraph.api.error_output import ErrorOutput
+    from omnigraph.api.service.http import ErrorOutput
     from omnigraph.errors import NotFoundError
 
     told = wire.to_builtins(ErrorOutput.of(NotFoundError("no file '\udcff'")))

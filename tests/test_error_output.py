@@ -9,8 +9,8 @@ import pytest
 
 from omnigraph import errors
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
-from omnigraph.api.merge import MergeConflict
+from omnigraph.api.branches import MergeConflict
+from omnigraph.api.service.http import ErrorOutput
 from omnigraph.errors import ConstraintRule, OmniGraphError
 
 CONFLICTS = [

@@ -9,8 +9,9 @@ import pytest
 from msgspec import structs
 
 from omnigraph.api import wire
-from omnigraph.api.blobs import BlobCell
-from omnigraph.api.changes import (
+from omnigraph.api.branches import MergeConflict, MergePreview, MergeResult
+from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation
+from omnigraph.api.history import (
     ChangeBaseline,
     ChangeBlock,
     ChangeCause,
@@ -20,28 +21,16 @@ from omnigraph.api.changes import (
     ChangeRecord,
     ChangeSet,
     CommitChangesPage,
+    CommitHistory,
+    CommitReceipt,
+    CommitSummary,
     Endpoints,
     EntityChange,
+    EntityCounts,
     EntityImage,
 )
-from omnigraph.api.commits import CommitHistory, CommitReceipt, CommitSummary, EntityCounts
-from omnigraph.api.enums import Action, Classification, EntityKind, LoadMode, MergeOutcome, Operation
-from omnigraph.api.export import ExportedFile
 from omnigraph.api.load import LoadReceipt, MutationReceipt
-from omnigraph.api.merge import MergeConflict, MergePreview, MergeResult
-from omnigraph.api.pipeline import (
-    PipelinePlan,
-    PipelineReport,
-    PipelineStep,
-    ReembedOutcome,
-    RejectedSample,
-    RowProblem,
-    StageEvent,
-    TypeCounts,
-)
-from omnigraph.api.query import ReadPoint
-from omnigraph.api.schema import SchemaApplied
-from omnigraph.api.upkeep import (
+from omnigraph.api.maintenance import (
     CleanupReport,
     MaintenanceReport,
     OptimizeReport,
@@ -51,6 +40,18 @@ from omnigraph.api.upkeep import (
     TableCleaned,
     TableOptimized,
     TableRepaired,
+)
+from omnigraph.api.queries import BlobCell, ExportedFile, ReadPoint
+from omnigraph.api.schema import SchemaApplied
+from omnigraph.api.service.pipeline import (
+    PipelinePlan,
+    PipelineReport,
+    PipelineStep,
+    ReembedOutcome,
+    RejectedSample,
+    RowProblem,
+    StageEvent,
+    TypeCounts,
 )
 from omnigraph.cli.commands.source_files import _Outcome, _report
 from omnigraph.engine.blobs import BlobRead, BlobReader, ExternalBlob, ManagedBlob

@@ -82,23 +82,23 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from omnigraph.api.branch import Branch
-    from omnigraph.api.changes import (
+    from omnigraph.api.branches import MergePreview, MergeResult, Resolutions
+    from omnigraph.api.governance import Limits, QueryLimits
+    from omnigraph.api.graph import Branch, GraphApi
+    from omnigraph.api.history import (
         ChangeBaseline,
         ChangePoll,
         ChangeRecord,
         ChangeScope,
         ChangeSet,
         CommitChangesPage,
+        CommitHistory,
+        CommitList,
+        CommitReceipt,
+        CommitSummary,
     )
-    from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
-    from omnigraph.api.export import ExportedFile
-    from omnigraph.api.graph import GraphApi
-    from omnigraph.api.limits import Limits, QueryLimits
     from omnigraph.api.load import LoadReceipt, MutationReceipt
-    from omnigraph.api.merge import MergePreview, MergeResult, Resolutions
-    from omnigraph.api.schema import SchemaApplied, SchemaPlan
-    from omnigraph.api.upkeep import (
+    from omnigraph.api.maintenance import (
         CleanupReport,
         MaintenancePolicy,
         MaintenanceReport,
@@ -108,6 +108,8 @@ if TYPE_CHECKING:
         Retention,
         Verification,
     )
+    from omnigraph.api.queries import ExportedFile
+    from omnigraph.api.schema import SchemaApplied, SchemaPlan
     from omnigraph.client import AsyncRemoteGraph, RemoteGraph, RemoteSnapshot
     from omnigraph.connecting import connect, connect_async
     from omnigraph.engine.query.read import ReadOptions

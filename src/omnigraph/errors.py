@@ -2,7 +2,7 @@
 
 Every failure a caller can meet derives from `OmniGraphError` and carries machine-readable fields beside its
 message: whatever public attributes its `__init__` sets. Faces (CLI, HTTP, MCP) translate by class and never by
-parsing text; `omnigraph.api.error_output` derives the wire form of any class and builds the same error from it again.
+parsing text; `omnigraph.api.service.http` derives the wire form of any class and builds the same error from it again.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class KeyConflictError(ConflictError):
 class MergeConflictsError(ConflictError):
     """Two branches that can't be merged as they are. The target is untouched.
 
-    `conflicts` lists every one as an `omnigraph.api.merge.MergeConflict`.
+    `conflicts` lists every one as an `omnigraph.api.branches.MergeConflict`.
     """
 
     _PREVIEWED: ClassVar[int] = 3

@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import structs
 
-from omnigraph.api import upkeep
-from omnigraph.api.access import Gate
-from omnigraph.api.areas import follow
-from omnigraph.api.blobs import BlobCell
-from omnigraph.api.branch import Branch
-from omnigraph.api.branches import BranchCreated, BranchDeleted, branch_name
-from omnigraph.api.changes import (
+from omnigraph.api import maintenance
+from omnigraph.api.branches import (
+    NO_RESOLUTIONS,
+    BranchCreated,
+    BranchDeleted,
+    MergePreview,
+    MergeRequest,
+    MergeResult,
+    Resolutions,
+    SnapshotListing,
+    branch_name,
+)
+from omnigraph.api.enums import Dates, Grammar, PolicyAction
+from omnigraph.api.governance import Gate, Limits
+from omnigraph.api.graph import Branch, GraphApi, GraphViews, follow, old_name
+from omnigraph.api.history import (
     EVERYTHING,
     ChangeBaseline,
     ChangePoll,
@@ -30,18 +39,25 @@ from omnigraph.api.changes import (
     ChangeScope,
     ChangeSet,
     CommitChangesPage,
+    CommitHistory,
+    CommitList,
+    CommitSummary,
     PollRequest,
+    required_commit,
 )
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, required_commit
-from omnigraph.api.enums import Dates, Grammar, PolicyAction
-from omnigraph.api.export import ByteWriter, ExportedFile
-from omnigraph.api.graph import GraphApi, GraphViews, old_name
-from omnigraph.api.limits import Limits
 from omnigraph.api.load import LoadReceipt, MutationReceipt
-from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeRequest, MergeResult, Resolutions
-from omnigraph.api.query import OperatorProfile, ReadPoint, ReadTarget, StoredQueries, require_branch, require_kind
+from omnigraph.api.queries import (
+    BlobCell,
+    ByteWriter,
+    ExportedFile,
+    OperatorProfile,
+    ReadPoint,
+    ReadTarget,
+    StoredQueries,
+    require_branch,
+    require_kind,
+)
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.snapshots import SnapshotListing
 from omnigraph.engine.blobs import BlobRead, read_blob
 from omnigraph.engine.branches import branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.export import export_files as write_files
@@ -76,7 +92,7 @@ from omnigraph.storage.tracing import Trace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from omnigraph.api.pipeline import Progress as RunProgress
+    from omnigraph.api.service.pipeline import Progress as RunProgress
     from omnigraph.engine.progress import Progress
     from omnigraph.engine.schema.apply import SchemaPreview
     from omnigraph.pipeline import Pipeline, PipelineReport
@@ -575,7 +591,7 @@ class Graph(GraphViews):
         heads = (self._whole(PolicyAction.READ, "log entries", name).head(name).entry for name in (left, right))
         return log_walk.merge_base(self._workspace.root, *heads)
 
-    def verify(self) -> upkeep.Verification:
+    def verify(self) -> maintenance.Verification:
         """Check that everything the graph names is there and whole. Reads only; the report tells what is wrong."""
         from omnigraph.engine.upkeep.verify import verify
 
@@ -607,7 +623,9 @@ class Graph(GraphViews):
 
     # Upkeep
 
-    def ensure_indices(self, branch: str | None = None, *, actor: str | None = None) -> list[upkeep.PendingProperty]:
+    def ensure_indices(
+        self, branch: str | None = None, *, actor: str | None = None
+    ) -> list[maintenance.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
         from omnigraph.engine.upkeep.optimize import ensure_indices
 
@@ -621,7 +639,7 @@ class Graph(GraphViews):
         types: Collection[str] | None = None,
         actor: str | None = None,
         progress: Progress | None = None,
-    ) -> upkeep.OptimizeReport:
+    ) -> maintenance.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
         from omnigraph.engine.upkeep.optimize import optimize
 
@@ -840,16 +858,16 @@ class Graph(GraphViews):
         *,
         keep_versions: int | None = None,
         older_than: timedelta | str | int | None = None,
-        grace: timedelta = upkeep.GRACE,
+        grace: timedelta = maintenance.GRACE,
         dry_run: bool = False,
         progress: Progress | None = None,
-    ) -> upkeep.CleanupReport:
+    ) -> maintenance.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
-        span = None if older_than is None else upkeep.duration(older_than)
+        span = None if older_than is None else maintenance.duration(older_than)
         from omnigraph.engine.upkeep.cleanup import cleanup
 
         workspace = self._acting(PolicyAction.ADMIN)
-        retention = upkeep.Retention(keep_versions, span)
+        retention = maintenance.Retention(keep_versions, span)
         return cleanup(workspace, retention, grace=grace, dry_run=dry_run, progress=progress)
 
     def repair(
@@ -859,7 +877,7 @@ class Graph(GraphViews):
         force: bool = False,
         actor: str | None = None,
         progress: Progress | None = None,
-    ) -> upkeep.RepairReport:
+    ) -> maintenance.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
         from omnigraph.engine.upkeep.repair import repair
 
@@ -867,8 +885,12 @@ class Graph(GraphViews):
         return repair(workspace, confirm=confirm, force=force, actor=author, progress=progress)
 
     def maintain(
-        self, policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY, *, branch: str = MAIN, actor: str | None = None
-    ) -> upkeep.MaintenanceReport:
+        self,
+        policy: maintenance.MaintenancePolicy = maintenance.DEFAULT_POLICY,
+        *,
+        branch: str = MAIN,
+        actor: str | None = None,
+    ) -> maintenance.MaintenanceReport:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
         from omnigraph.engine.upkeep.maintain import maintain
 

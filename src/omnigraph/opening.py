@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from omnigraph.api.limits import Limits
-from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy
+from omnigraph.api.governance import Limits
+from omnigraph.api.maintenance import DEFAULT_POLICY, MaintenancePolicy
 from omnigraph.embeddings import EnvironmentEmbedder
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy

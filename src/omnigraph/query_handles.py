@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any, NamedTuple
 
-from omnigraph.api.parameter_values import plain_parameters
+from omnigraph.api.values import plain_parameters
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check import declared_type

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from omnigraph.api.branches import SnapshotListing
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.parameter_values import plain_id
-from omnigraph.api.query import OperatorProfile, ReadTarget
-from omnigraph.api.snapshots import SnapshotListing
+from omnigraph.api.queries import OperatorProfile, ReadTarget
+from omnigraph.api.values import plain_id
 from omnigraph.engine.export import export_text
 from omnigraph.engine.listing import listing
 from omnigraph.engine.query.entity import count_entities, read_entity

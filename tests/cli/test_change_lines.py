@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from omnigraph.api.changes import ChangeBlock, ChangeCause, ChangedType, ChangeRecord, Endpoints, EntityImage
 from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.api.history import ChangeBlock, ChangeCause, ChangedType, ChangeRecord, Endpoints, EntityImage
 from omnigraph.cli.printing.history import block_lines, change_lines, feed_lines
 
 CAUSE = ChangeCause(

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.cli.data_input import DataFormat, DataInput, excess
 from omnigraph.cli.target import StoreScope
 from tests.cli.conftest import RECORDS, Cli

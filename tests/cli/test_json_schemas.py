@@ -13,18 +13,14 @@ import jsonschema
 import pytest
 
 from omnigraph.api import wire
-from omnigraph.api.blobs import BlobDescription
-from omnigraph.api.branches import BranchCreated, BranchDeleted, BranchList
-from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeSet, CommitChangesPage
-from omnigraph.api.commits import CommitList, CommitSummary
-from omnigraph.api.error_output import ChangeErrorOutput, ErrorOutput
+from omnigraph.api.branches import BranchCreated, BranchDeleted, BranchList, MergePreview, MergeResult, SnapshotListing
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeSet, CommitChangesPage, CommitList, CommitSummary
 from omnigraph.api.load import LoadOutput, LoadReceipt, MutationReceipt
-from omnigraph.api.merge import MergePreview, MergeResult
-from omnigraph.api.pipeline import PipelineValidated
-from omnigraph.api.query import ReadOutput
+from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
+from omnigraph.api.queries import BlobDescription, ReadOutput
 from omnigraph.api.schema import SchemaApplied, SchemaPlanOutput, SchemaSource
-from omnigraph.api.snapshots import SnapshotListing
-from omnigraph.api.upkeep import CleanupReport, OptimizeReport, RepairReport
+from omnigraph.api.service.http import ChangeErrorOutput, ErrorOutput
+from omnigraph.api.service.pipeline import PipelineValidated
 from omnigraph.cli.printing.reports import DoctorReport, FormatReport, ListedProfile, Quickstart, ShownProfile
 from omnigraph.language.lint import LintReport
 from tests.cli.conftest import Cli

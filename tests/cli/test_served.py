@@ -369,7 +369,7 @@ class _Closed:
     """Lets nobody know the graphs."""
 
     def decide(self, actor: object, request: object) -> object:
-        from omnigraph.api.access import Decision
+        from omnigraph.api.governance import Decision
 
         return Decision(False, "policy denied action 'graph_list'")
 

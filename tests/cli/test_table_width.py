@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.api.query import ReadOutput, ReadTarget
+from omnigraph.api.queries import ReadOutput, ReadTarget
 from omnigraph.cli.printing.rows import fitting_width
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.api.cell_text import cut_to_width, one_line, text_width
 from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.query import ReadOutput, ReadTarget
+from omnigraph.api.queries import ReadOutput, ReadTarget
+from omnigraph.api.values import cut_to_width, one_line, text_width
 from omnigraph.engine.query.output import TableStyle, render_read
 from tests.cli.conftest import Cli
 from tests.golden import assert_golden

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph.api.branches import BranchCreated, BranchDeleted
-from omnigraph.api.routes import IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
+from omnigraph.api.service.routes import IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
 from omnigraph.client.address import Address
 from omnigraph.client.arrow_frames import BatchDecoder
 from omnigraph.client.messages import Reply, Request, Upload

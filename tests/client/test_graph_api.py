@@ -16,11 +16,10 @@ import pytest
 
 import omnigraph
 from omnigraph.api import wire
-from omnigraph.api.branches import BranchCreated, BranchDeleted
-from omnigraph.api.changes import ChangeScope
+from omnigraph.api.branches import BranchCreated, BranchDeleted, Resolutions
 from omnigraph.api.enums import Integers
 from omnigraph.api.graph import GraphApi
-from omnigraph.api.merge import Resolutions
+from omnigraph.api.history import ChangeScope
 from omnigraph.errors import (
     BadRequestError,
     BlobRangeError,

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph import AsyncRemoteGraph, Branch, RemoteSnapshot
-from omnigraph.api.areas import ChangesArea, MaintenanceArea, SchemaArea
-from omnigraph.api.graph import GraphApi
+from omnigraph.api.graph import ChangesArea, GraphApi, MaintenanceArea, SchemaArea
 
 
 class AwaitedGraph:

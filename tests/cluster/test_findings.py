@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.api.cluster import ClusterChange
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity
+from omnigraph.api.service.cluster import ClusterChange
 from omnigraph.cluster.commands.apply import _approval
 from omnigraph.cluster.ledger.ledger import LOCK_PATH, Ledger, acquire
 from omnigraph.cluster.ledger.state_builder import Draft

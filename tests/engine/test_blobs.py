@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.blobs import LONGEST_READ
+from omnigraph.api.queries import LONGEST_READ
 from omnigraph.engine.blobs import ExternalBlob, ManagedBlob
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BlobRangeError, NotFoundError, ResourceLimitError

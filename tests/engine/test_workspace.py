@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import omnigraph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.cli.target import StoreScope, open_graph
 from omnigraph.engine.query.search.postings import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.api.cell_text import text_width
+from omnigraph.api.values import text_width
 from omnigraph.errors import BadRequestError
 
 SCHEMA = "node Book { isbn: String @key  title: String?  pages: I32?  tags: [String]?  printed: Date? }"

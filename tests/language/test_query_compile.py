@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.api.limits import QueryLimits
+from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.query import compile as compiling
 from omnigraph.language.query.compile import compile_queries

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.cli.main import run as command
 from tests.engine.stored import everything
 from tests.pipeline.library import book, csv, edge, library, ndjson, reader

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.pipeline import StageEvent
+from omnigraph.api.service.pipeline import StageEvent
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, CommitOutcomeUnknownError, ReadSetChangedError, RowsRejectedError
 from omnigraph.pipeline import explain, read_pipeline, run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import CompileError
 from omnigraph.policy.cases import Expectation, PolicyCase, read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate

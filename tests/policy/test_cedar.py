@@ -10,8 +10,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.cedar import SCHEMA
 from omnigraph.policy.explain import explain

@@ -8,8 +8,8 @@ from typing import Any, cast
 import cedarpy
 import pytest
 
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import PolicyGate, load_gate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.policy.explain import explain
 from omnigraph.policy.gate import PolicyGate, load_gate
 from omnigraph.policy.nearest import Lack

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.cli.main import run
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import AnyOf

@@ -20,7 +20,7 @@ import httpx
 import uvicorn
 
 from omnigraph import Graph
-from omnigraph.api.access import AccessRequest, Decision, Gate
+from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.server.admission import Budgets, WriteTurns
 from omnigraph.server.app import Application

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph import Graph
-from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest, Decision
 
 SCHEMA = """
 node Person {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.api.blobs import LONGEST_READ
+from omnigraph.api.queries import LONGEST_READ
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.errors import BlobRangeError
 from omnigraph.server.handlers.blobs import Delivery, delivery

@@ -16,9 +16,8 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.limits import Limits, QueryLimits
+from omnigraph.api.governance import AccessRequest, Decision, Gate, Limits, QueryLimits
 from omnigraph.cluster.ledger.payloads import Catalog
 from omnigraph.cluster.ledger.state import (
     BlobBase,

@@ -10,7 +10,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from omnigraph import Graph
-from omnigraph.api.routes import ROUTES, Route
+from omnigraph.api.service.routes import ROUTES, Route
 from omnigraph.server.app import HANDLER_MODULES
 from omnigraph.server.http.call import HANDLERS
 from tests.server.running import RunningServer, running

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import omnigraph
-from omnigraph.api.routes import ROUTES, Route
+from omnigraph.api.service.routes import ROUTES, Route
 from omnigraph.server.settings import ServerLimits
 from tests.server.running import RunningServer, running
 from tests.support.clusters import QUERIES

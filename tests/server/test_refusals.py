@@ -19,7 +19,7 @@ import pytest
 import omnigraph
 from omnigraph import AllowedBase, ExternalBlobPolicy, Graph
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.routes import ROUTES, Route
+from omnigraph.api.service.routes import ROUTES, Route
 from omnigraph.server.admission import Admission
 from omnigraph.server.board import Board
 from omnigraph.server.settings import ServerLimits

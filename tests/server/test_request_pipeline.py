@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from omnigraph import Graph
-from omnigraph.api.access import AccessRequest, Decision
-from omnigraph.api.routes import ROUTES, Body, Route
+from omnigraph.api.governance import AccessRequest, Decision
+from omnigraph.api.service.routes import ROUTES, Body, Route
 from omnigraph.errors import HostNotAllowedError
 from omnigraph.server.http.origins import Hosts
 from omnigraph.server.settings import ServerLimits

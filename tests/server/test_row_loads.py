@@ -166,7 +166,7 @@ def test_a_stream_that_is_not_what_it_says_is_refused(server: RunningServer, gra
 FLIPS = """
 import random, struct, sys, tempfile
 import pyarrow as pa
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.write.received_arrow import received_batches
 from omnigraph.errors import OmniGraphError
 

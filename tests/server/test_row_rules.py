@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.routes import ROUTES
+from omnigraph.api.service.routes import ROUTES
 from omnigraph.policy.gate import PolicyGate, load_gate
 from tests.server.running import RunningServer, running
 from tests.server.sample import bearer, ndjson

@@ -19,7 +19,7 @@ import pytest
 from moto.server import create_backend_app
 from werkzeug.serving import make_server
 
-from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.service.http import ErrorOutput
 from omnigraph.errors import BadRequestError, UnauthorizedError
 from omnigraph.server.tokens import Given, Tokens, bearer_token, load_tokens
 from tests.support.s3 import ACCESS

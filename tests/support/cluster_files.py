@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from omnigraph.api import cluster as reports
+from omnigraph.api.service import cluster as reports
 from omnigraph.cli.pipeline_texts import read_pipeline_text
 from omnigraph.cluster.commands.apply import apply
 from omnigraph.cluster.commands.plan import approve, plan

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 import omnigraph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.cluster.ledger.ledger import Ledger, Recorded, graph_uri
 from omnigraph.cluster.ledger.payloads import Catalog
 from omnigraph.cluster.ledger.state import (

@@ -14,9 +14,9 @@ from datetime import timedelta
 from typing import Any
 
 from omnigraph import Graph, errors
-from omnigraph.api.changes import ChangeBlock
-from omnigraph.api.merge import Resolutions
-from omnigraph.api.upkeep import MaintenancePolicy, Retention
+from omnigraph.api.branches import Resolutions
+from omnigraph.api.history import ChangeBlock
+from omnigraph.api.maintenance import MaintenancePolicy, Retention
 from omnigraph.engine.branches import create_branch
 from omnigraph.storage.models import BranchRef
 from tests.torture.choices import CHOOSING, MUTATING, Arguments

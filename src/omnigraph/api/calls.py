@@ -10,25 +10,39 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, overload
 
-from omnigraph.api import upkeep
-from omnigraph.api.blobs import BlobValue
-from omnigraph.api.branches import BranchCreated, BranchDeleted
-from omnigraph.api.changes import (
+from omnigraph.api import maintenance
+from omnigraph.api.branches import (
+    NO_RESOLUTIONS,
+    BranchCreated,
+    BranchDeleted,
+    MergePreview,
+    MergeResult,
+    Resolutions,
+    SnapshotListing,
+)
+from omnigraph.api.enums import Integers
+from omnigraph.api.history import (
     ChangeBaseline,
     ChangePoll,
     ChangeRecord,
     ChangeScope,
     ChangeSet,
     CommitChangesPage,
+    CommitHistory,
+    CommitList,
+    CommitSummary,
 )
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
-from omnigraph.api.enums import Integers
-from omnigraph.api.export import ByteWriter, ExportedFile
 from omnigraph.api.load import LoadReceipt, MutationReceipt
-from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.api.query import OperatorProfile, ReadOutput, ReadTarget, StoredQueries
+from omnigraph.api.queries import (
+    BlobValue,
+    ByteWriter,
+    ExportedFile,
+    OperatorProfile,
+    ReadOutput,
+    ReadTarget,
+    StoredQueries,
+)
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
-from omnigraph.api.snapshots import SnapshotListing
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"
 """The text of the records: whole, or in pieces of any size, as an open file yields them."""
@@ -466,26 +480,26 @@ class GraphCalls(Protocol):
 
     def ensure_indices(
         self, branch: str | None = None, *, actor: str | None = None
-    ) -> list[upkeep.PendingProperty]: ...
+    ) -> list[maintenance.PendingProperty]: ...
     def optimize(
         self, branch: str | None = None, *, types: Collection[str] | None = None, actor: str | None = None
-    ) -> upkeep.OptimizeReport: ...
+    ) -> maintenance.OptimizeReport: ...
     def cleanup(
         self,
         *,
         keep_versions: int | None = None,
         older_than: timedelta | str | int | None = None,
-        grace: timedelta = upkeep.GRACE,
+        grace: timedelta = maintenance.GRACE,
         dry_run: bool = False,
-    ) -> upkeep.CleanupReport: ...
-    def verify(self) -> upkeep.Verification: ...
+    ) -> maintenance.CleanupReport: ...
+    def verify(self) -> maintenance.Verification: ...
     def repair(
         self, *, confirm: bool = False, force: bool = False, actor: str | None = None
-    ) -> upkeep.RepairReport: ...
+    ) -> maintenance.RepairReport: ...
     def maintain(
         self,
-        policy: upkeep.MaintenancePolicy = upkeep.DEFAULT_POLICY,
+        policy: maintenance.MaintenancePolicy = maintenance.DEFAULT_POLICY,
         *,
         branch: str = "main",
         actor: str | None = None,
-    ) -> upkeep.MaintenanceReport: ...
+    ) -> maintenance.MaintenanceReport: ...

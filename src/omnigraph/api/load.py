@@ -1,16 +1,47 @@
-"""Writes of data: loads and mutations, as they are asked for and as they are confirmed."""
+"""Writes of data: loads and mutations, as they are asked for and as they are confirmed.
+
+Rows of one type as a Python program gives them: frames and Arrow streams as batches, the rest as dictionaries.
+
+The engine loads them, and a client sends them to a server; both ask here what an input is. pandas, Polars and Arrow are
+never imported before a caller has given something of theirs.
+
+Graph records as a Python program gives them: text, bytes, pieces of them, or a path.
+
+The engine loads them, and a client sends them to a server; both ask here what an input is.
+
+Rows that can be read once, kept so that they can be read again.
+
+The bytes of local files, some megabytes at a time, decompressed by the ending of their names.
+
+The in-process loader and Spark's tasks read files here, so that both understand the same compressions.
+
+Arrow columns without the types that only save memory: dictionaries, runs and views.
+
+A server takes none of those from strangers, and casts of Arrow do not know all of them: both a client, before it sends
+rows, and the engine, before it types them, ask here for the same values in a plain column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import bz2
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct, field
 
-from omnigraph.api.cell_text import counted
-from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Grammar, LoadMode
-from omnigraph.errors import RequestShapeError
+from omnigraph.api.history import CommitReceipt
+from omnigraph.api.values import counted
+from omnigraph.errors import BadRequestError, NotFoundError, RequestShapeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class TypeLoaded(Struct, frozen=True):
@@ -204,3 +235,335 @@ class MutationReceipt(Struct, frozen=True, omit_defaults=True):
         done = "nothing to change" if self.commit is None else f"changed {changed}, commit {self.commit.id}"
         again = ", replayed" if self.replayed else ""
         return f"<{self.query_name} on '{self.branch}': {done}{again}>"
+
+
+def require_records(data: Any) -> None:
+    """Refuse what holds no graph records. A dictionary is a row of something, and only a type says of what."""
+    if isinstance(data, str) and "\n" not in data and not data.lstrip().startswith("{") and data.strip():
+        raise BadRequestError(
+            f"'{data}' is not a graph record; if it is the path of a file of rows, name their type with type=; "
+            "if it is a file of graph records, give a Path"
+        )
+    if not isinstance(data, str | bytes) and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "to_arrow")):
+        raise BadRequestError("a frame holds rows of one type: name it with type=")
+    if isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
+        raise _dictionaries()
+    if isinstance(data, Mapping) or not isinstance(data, str | bytes | os.PathLike | Iterable):
+        raise BadRequestError(f"can't load graph records from '{type(data).__name__}'; give text, bytes or a path")
+
+
+def encoded(piece: Any) -> bytes:
+    """A piece of the records as bytes."""
+    if isinstance(piece, Mapping):
+        raise _dictionaries()
+    if not isinstance(piece, str | bytes | bytearray | memoryview):
+        raise BadRequestError(f"can't load graph records from '{type(piece).__name__}'; give text, bytes or a path")
+    try:
+        return piece.encode() if isinstance(piece, str) else bytes(piece)
+    except UnicodeEncodeError as error:
+        raise BadRequestError(f"the input is not valid Unicode: {error.reason}") from None
+
+
+def _dictionaries() -> BadRequestError:
+    return BadRequestError("dictionaries are rows of one type: name it with type=")
+
+
+def file_pieces(path: str | os.PathLike[str], piece_bytes: int) -> Iterator[bytes]:
+    """The content of a local file as it is."""
+    try:
+        with open(path, "rb") as file:
+            yield from iter(lambda: file.read(piece_bytes), b"")
+    except (OSError, ValueError) as error:
+        raise BadRequestError(f"can't read '{os.fspath(path)}': {getattr(error, 'strerror', None) or error}") from None
+
+
+RECORDS_PER_BLOCK: Final = 8192
+_IN_MEMORY: Final = 64 << 20
+
+
+def scratch_file() -> IO[bytes]:
+    """A file without a name, deleted when it is closed."""
+    import tempfile
+
+    return tempfile.SpooledTemporaryFile(_IN_MEMORY)
+
+
+class Spooled:
+    """Rows of an iterator, which are gone once read: they are copied, on disk when there are many."""
+
+    def __init__(self, rows: Iterable[object]) -> None:
+        self._rest = iter(rows)
+        self._copy = scratch_file()
+        self._complete = False
+
+    def __iter__(self) -> Iterator[object]:
+        if self._complete:
+            return self._again()
+        return self._once()
+
+    def _once(self) -> Iterator[object]:
+        import pickle
+
+        while block := list(islice(self._rest, RECORDS_PER_BLOCK)):
+            try:
+                pickle.dump(block, self._copy, pickle.HIGHEST_PROTOCOL)
+            except (pickle.PicklingError, TypeError, AttributeError) as error:
+                raise BadRequestError(
+                    f"a row holds something that is not a value: {error}; give a list of dictionaries"
+                ) from None
+            yield from block
+        self._complete = True
+
+    def _again(self) -> Iterator[object]:
+        import pickle
+
+        self._copy.seek(0)
+        while True:
+            try:
+                yield from pickle.load(self._copy)
+            except EOFError:
+                return
+
+
+PIECE_BYTES: Final = 4 << 20
+COMPRESSIONS: Final = (".gz", ".bz2", ".zst", ".deflate")
+"""The endings of compressed files that can be read here."""
+NOT_READ_HERE: Final = (".lz4", ".snappy")
+"""The endings of compressed files that only Spark reads."""
+
+
+def compression_of(path: str) -> str | None:
+    """The ending that says how a file is compressed, also when it can't be read here."""
+    return next((ending for ending in (*COMPRESSIONS, *NOT_READ_HERE) if path.lower().endswith(ending)), None)
+
+
+def without_compression(path: str) -> str:
+    """The name that the file has when it is unpacked."""
+    return path[: len(path) - len(compression_of(path) or "")]
+
+
+def local_pieces(path: str) -> Iterator[bytes]:
+    """The content of a file."""
+    compression = compression_of(path)
+    if compression in NOT_READ_HERE:
+        raise BadRequestError(
+            f"'{path}' is compressed in a way that only Spark reads; use --engine spark, or unpack it"
+        )
+    with _file_errors(path):
+        if compression == ".deflate":
+            with open(path, "rb") as raw:
+                yield from _inflate(raw)
+            return
+        with _open(path, compression) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+
+@contextmanager
+def _file_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise NotFoundError(f"'{path}' does not exist") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadRequestError(f"can't read '{path}': {getattr(error, 'strerror', None) or error}") from error
+
+
+def _open(path: str, compression: str | None) -> Any:
+    match compression:
+        case ".gz":
+            return gzip.open(path, "rb")
+        case ".bz2":
+            return bz2.open(path, "rb")
+        case ".zst":
+            import pyarrow as pa
+
+            return pa.input_stream(path, compression="zstd")
+    return open(path, "rb")
+
+
+def _inflate(file: IO[bytes]) -> Iterator[bytes]:
+    inflate = zlib.decompressobj()
+    while not inflate.eof and (piece := file.read(PIECE_BYTES)):
+        while piece:
+            yield inflate.decompress(piece, PIECE_BYTES)
+            piece = inflate.unconsumed_tail
+    if not inflate.eof:
+        raise EOFError("the compressed data end too soon")
+    if inflate.unused_data or file.read(1):
+        raise EOFError("the file goes on behind the compressed data")
+
+
+BATCH_ROWS: Final = 1 << 16
+_TAKEN: Final = (
+    "an Arrow table or reader, a pandas or Polars frame, a list or iterator of dictionaries, or the path of a csv, "
+    "parquet, arrow or ndjson file"
+)
+COLUMN_FILES: Final = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow"}
+"""The formats of files that hold columns, by the ending of their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBatches:
+    """Columns. Calling `read` again gives the same batches, unless they come from a stream that is read `once`."""
+
+    schema: pa.Schema
+    read: Callable[[], Iterable[pa.RecordBatch]]
+    once: bool = False
+    rows: int | None = None
+    """How many rows there are, where that is known before one is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRecords:
+    """Dictionaries. An iterator gives them `once`."""
+
+    rows: Iterable[object]
+    once: bool = False
+
+
+def given_rows(data: Any) -> GivenBatches | GivenRecords:
+    """What a caller gave that is not a file."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.RecordBatchReader):
+        return GivenBatches(data.schema, lambda: data, once=True)
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return _of_table(data)
+    if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
+        return _of_pandas(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        # Nothing tells a frame, which gives its stream again, from what streams once.
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowException as error:
+            raise BadRequestError(f"can't load rows from {_kind(data)}: {str(error).splitlines()[0]}") from None
+        return GivenBatches(reader.schema, lambda: reader, once=True)
+    if isinstance(data, list | tuple):
+        return GivenRecords(data)
+    if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
+        collect = "; collect a lazy frame first" if hasattr(data, "collect") else ""
+        raise BadRequestError(f"can't load rows from {_kind(data)}: give {_TAKEN}{collect}")
+    return GivenRecords(data, once=True)
+
+
+def _of_table(table: pa.Table) -> GivenBatches:
+    return GivenBatches(table.schema, lambda: table.to_batches(max_chunksize=BATCH_ROWS))
+
+
+def _of_pandas(frame: Any) -> GivenBatches | GivenRecords:
+    """Columns where Arrow can have them; a frame that mixes types within a column is read row by row.
+
+    A named index is a column, as it was before somebody made it the index; one without a name only counts rows.
+    """
+    import pyarrow as pa
+
+    named = [level for level, name in enumerate(frame.index.names) if name is not None]
+    if named:
+        frame = frame.reset_index(level=named)
+    frame = frame.reset_index(drop=True)
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return GivenRecords(frame.astype(object).where(frame.notna(), None).to_dict("records"))
+    return _of_table(table)
+
+
+def _kind(data: object) -> str:
+    return f"a single {type(data).__name__}" if isinstance(data, Mapping) else f"'{type(data).__name__}'"
+
+
+@contextmanager
+def column_file(source: Any, format: str, name: str) -> Iterator[GivenBatches]:
+    """A Parquet or Arrow file, open for the block. Errors of the file are raised with its name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if format == "parquet":
+            with pq.ParquetFile(source) as parquet:
+                rows = parquet.metadata.num_rows
+                yield GivenBatches(parquet.schema_arrow, lambda: parquet.iter_batches(BATCH_ROWS), rows=rows)
+        else:
+            with pa.ipc.open_file(source) as arrow:
+                yield GivenBatches(arrow.schema, lambda: _checked_batches(arrow))
+    except FileNotFoundError:
+        raise NotFoundError(f"'{name}' does not exist") from None
+    except (OSError, pa.ArrowException) as error:
+        raise BadRequestError(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+def _checked_batches(file: pa.RecordBatchFileReader) -> Iterator[pa.RecordBatch]:
+    """The batches of an Arrow file, in small parts. Buffers that contradict each other would crash what reads them."""
+    for number in range(file.num_record_batches):
+        whole = file.get_batch(number)
+        whole.validate(full=True)
+        for start in range(0, whole.num_rows, BATCH_ROWS):
+            yield whole.slice(start, BATCH_ROWS)
+
+
+def column_format(path: str, format: str | None) -> str | None:
+    """The format of a file that holds columns; None for any other file."""
+    if format is None:
+        return COLUMN_FILES.get(os.path.splitext(without_compression(path))[1].lower())
+    return format.lower() if format.lower() in COLUMN_FILES.values() else None
+
+
+def open_file_name(file: Any, format: str | None) -> str:
+    """What messages call a file that the caller opened, stdin for one."""
+    name = getattr(file, "name", None)
+    shown = name if isinstance(name, str) else "the input"
+    if format is None and shown != name:
+        raise BadRequestError(f"say how {shown} is written: format='csv', 'parquet', 'arrow' or 'ndjson'")
+    return shown
+
+
+def directory_error(path: str) -> BadRequestError:
+    return BadRequestError(f"'{path}' is a directory; load its files one by one, or with Spark (`omnigraph load`)")
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The plain type that holds the same values."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    if kinds.is_dictionary(type_) or kinds.is_run_end_encoded(type_):
+        return plain_type(type_.value_type)
+    if kinds.is_string_view(type_):
+        return pa.large_string()
+    if kinds.is_binary_view(type_):
+        return pa.large_binary()
+    if kinds.is_fixed_size_list(type_):
+        return pa.list_(plain_type(type_.value_type), type_.list_size)
+    if kinds.is_list(type_) or kinds.is_list_view(type_):
+        return pa.list_(plain_type(type_.value_type))
+    if kinds.is_large_list(type_) or kinds.is_large_list_view(type_):
+        return pa.large_list(plain_type(type_.value_type))
+    return type_
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """The same values as `plain_type` has them; a column that is plain as it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted, kinds = plain_type(array.type), pa.types
+    if array.type == wanted:
+        return array
+    if kinds.is_dictionary(array.type):
+        return plain_array(array.dictionary).take(array.indices)
+    if kinds.is_run_end_encoded(array.type):
+        return plain_array(pc.run_end_decode(array))
+    if kinds.is_fixed_size_list(array.type):
+        size = array.type.list_size
+        items = plain_array(array.values.slice(array.offset * size, len(array) * size))
+        return pa.FixedSizeListArray.from_arrays(items, type=wanted, mask=array.is_null())
+    if kinds.is_nested(array.type):
+        items, lengths = plain_array(array.flatten()), pc.fill_null(pc.list_value_length(array), 0)
+        ends = pc.cumulative_sum(lengths.cast(pa.int64()))
+        lists, offset = (pa.LargeListArray, pa.int64()) if kinds.is_large_list(wanted) else (pa.ListArray, pa.int32())
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(offset)
+        return lists.from_arrays(offsets, items, type=wanted, mask=array.is_null() if len(array) else None)
+    return array.cast(wanted)

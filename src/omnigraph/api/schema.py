@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from omnigraph.api.cell_text import counted
-from omnigraph.api.commits import CommitReceipt
-from omnigraph.api.upkeep import CleanupReport
+from omnigraph.api.history import CommitReceipt
+from omnigraph.api.maintenance import CleanupReport
+from omnigraph.api.values import counted
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import Diagnostic
 

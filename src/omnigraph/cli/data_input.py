@@ -19,7 +19,7 @@ from omnigraph.cli.params import UsageError
 from omnigraph.errors import BadRequestError, NotFoundError
 
 if TYPE_CHECKING:
-    from omnigraph.api.limits import Limits
+    from omnigraph.api.governance import Limits
     from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
     from omnigraph.pipeline import BulkInput
 

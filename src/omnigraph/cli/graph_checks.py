@@ -17,7 +17,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.config import OperatorConfig
 from omnigraph.cli.printing.reports import Check, Health
 from omnigraph.cli.target import ClusterScope, ServerScope, open_served

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypedDict, cast
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.params import UsageError, at_most_one
 from omnigraph.cli.printing.progress import working
 from omnigraph.cli.target import Invocation, StoreScope, open_served

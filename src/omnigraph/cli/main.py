@@ -71,7 +71,7 @@ COMMAND_CLASSES: dict[str, type[GuardedCommand]] = {"serve": ServeCommand}
 
 def print_error(error: Exception, *, in_lines: bool = False) -> None:
     """The failure on stdout, for programs. The text for people goes to stderr as always."""
-    from omnigraph.api.error_output import ErrorOutput
+    from omnigraph.api.service.http import ErrorOutput
 
     failure = error if isinstance(error, OmniGraphError) else BadRequestError(str(error))
     if not isinstance(error, OmniGraphError | UsageError):

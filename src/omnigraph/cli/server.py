@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from omnigraph.api.limits import Limits
+    from omnigraph.api.governance import Limits
     from omnigraph.engine.query.search.embedder import Embedder
     from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
     from omnigraph.graph import Graph

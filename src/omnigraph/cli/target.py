@@ -292,8 +292,8 @@ class OpenPipeline:
 
     def governed(self, actor: str | None, branch: str | None) -> Graph:
         """The graph as a run of this actor may change it, under the rules that the cluster has bound to it."""
-        from omnigraph.api.access import AccessRequest
         from omnigraph.api.enums import PolicyAction
+        from omnigraph.api.governance import AccessRequest
         from omnigraph.policy.gate import load_gate
 
         policy = self.applied.policy

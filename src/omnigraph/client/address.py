@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from omnigraph.api.routes import Route
+from omnigraph.api.service.routes import Route
 from omnigraph.errors import BadRequestError
 
 _GRAPHS = "/graphs/"

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.api.blobs import LONGEST_READ, BlobCell, BlobDescription, BlobTarget
 from omnigraph.api.enums import EntityKind
-from omnigraph.api.parameters import BlobParameters
-from omnigraph.api.query import ReadPoint
-from omnigraph.api.routes import SNAPSHOT_HEADER
+from omnigraph.api.queries import LONGEST_READ, BlobCell, BlobDescription, BlobTarget, ReadPoint
+from omnigraph.api.service.http import BlobParameters
+from omnigraph.api.service.routes import SNAPSHOT_HEADER
 from omnigraph.client.messages import Reply, Request, Steps
 from omnigraph.client.reads import forget_if_gone
 from omnigraph.client.remote import Remote

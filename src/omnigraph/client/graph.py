@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from omnigraph.api.areas import follow
-from omnigraph.api.changes import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
-from omnigraph.api.export import ByteWriter
-from omnigraph.api.query import ReadPoint
-from omnigraph.api.routes import Media
+from omnigraph.api.graph import follow
+from omnigraph.api.history import ChangeBaseline, ChangePoll, ChangeRecord, ChangeScope
+from omnigraph.api.queries import ByteWriter, ReadPoint
+from omnigraph.api.service.routes import Media
 from omnigraph.client import blobs, history, reads, writes
 from omnigraph.client.address import Address
 from omnigraph.client.answers import Answer

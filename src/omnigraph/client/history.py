@@ -10,17 +10,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from omnigraph.api import parameters as api_parameters
-from omnigraph.api.branches import BranchList
-from omnigraph.api.changes import EVERYTHING, ChangePoll, ChangeScope, ChangeSet, CommitChangesPage
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary
+from omnigraph.api.branches import NO_RESOLUTIONS, BranchList, MergePreview, MergePreviewRequest, Resolutions
 from omnigraph.api.enums import EntityKind
-from omnigraph.api.merge import (
-    NO_RESOLUTIONS,
-    MergePreview,
-    MergePreviewRequest,
-    Resolutions,
+from omnigraph.api.history import (
+    EVERYTHING,
+    ChangePoll,
+    ChangeScope,
+    ChangeSet,
+    CommitChangesPage,
+    CommitHistory,
+    CommitList,
+    CommitSummary,
 )
+from omnigraph.api.service import http as api_parameters
 from omnigraph.client.messages import Steps
 from omnigraph.client.remote import MAIN, Remote
 from omnigraph.client.snapshot import RemoteSnapshot

@@ -14,9 +14,9 @@ from urllib.parse import urlencode
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.error_output import received_error
-from omnigraph.api.given_records import encoded, file_pieces, require_records
-from omnigraph.api.routes import IDEMPOTENCY_HEADER, Media, Route
+from omnigraph.api.load import encoded, file_pieces, require_records
+from omnigraph.api.service.http import received_error
+from omnigraph.api.service.routes import IDEMPOTENCY_HEADER, Media, Route
 from omnigraph.errors import BadRequestError, OmniGraphError, UnexpectedAnswerError
 
 Shape = TypeVar("Shape")

@@ -14,9 +14,8 @@ from typing import Final
 
 import httpx
 
-from omnigraph.api.error_output import ErrorOutput
-from omnigraph.api.retry_after import retry_after_seconds
-from omnigraph.api.routes import MIN_COMMIT_HEADER
+from omnigraph.api.service.http import ErrorOutput, retry_after_seconds
+from omnigraph.api.service.routes import MIN_COMMIT_HEADER
 from omnigraph.api.wire import decode
 from omnigraph.client.messages import Reply, Request
 from omnigraph.errors import (

@@ -11,18 +11,17 @@ from typing import Any, Final, cast
 
 from msgspec import structs
 
-from omnigraph.api import parameters as api_parameters
-from omnigraph.api.branch import Branch
-from omnigraph.api.branches import BranchCreateRequest, branch_name
+from omnigraph.api.branches import BranchCreateRequest, EntityCount, SnapshotListing, branch_name
 from omnigraph.api.calls import GraphCalls
-from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
-from omnigraph.api.parameter_values import plain_id
-from omnigraph.api.query import OperatorProfile, QueryPlan, QueryRequest, ReadPoint, StoredQueries
-from omnigraph.api.routes import COMMIT_HEADER, MIN_COMMIT_HEADER, Media
+from omnigraph.api.graph import Branch
+from omnigraph.api.history import CommitReceipt
+from omnigraph.api.queries import OperatorProfile, QueryPlan, QueryRequest, ReadPoint, StoredQueries
 from omnigraph.api.schema import SchemaPlan, SchemaPlanRequest, SchemaSource
-from omnigraph.api.service import GraphInfo, GraphList
-from omnigraph.api.snapshots import EntityCount, SnapshotListing
+from omnigraph.api.service import http as api_parameters
+from omnigraph.api.service.cluster import GraphInfo, GraphList
+from omnigraph.api.service.routes import COMMIT_HEADER, MIN_COMMIT_HEADER, Media
+from omnigraph.api.values import plain_id
 from omnigraph.client.messages import Reply, Request, Steps
 from omnigraph.client.remote import MAIN, Remote, branch_of, target_of
 from omnigraph.client.rows import JsonRows, RemoteRows, received_rows

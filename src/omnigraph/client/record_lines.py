@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangeBaseline, ChangeBaselineRecord
-from omnigraph.api.error_output import received_error
+from omnigraph.api.history import ChangeBaseline, ChangeBaselineRecord
+from omnigraph.api.service.http import received_error
 from omnigraph.errors import AnswerBrokenError, BadRequestError, OmniGraphError
 
 _ERROR: Final = b'{"error":'

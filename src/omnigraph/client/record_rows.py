@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from omnigraph.api.given_rows import GivenBatches, GivenRecords
-from omnigraph.api.kept_rows import Spooled
-from omnigraph.api.parameter_values import json_problem, plain_value
+from omnigraph.api.load import GivenBatches, GivenRecords, Spooled
+from omnigraph.api.values import json_problem, plain_value
 from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 
 if TYPE_CHECKING:

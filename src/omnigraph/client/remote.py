@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from omnigraph.api.parameter_values import json_problem, plain_parameters
-from omnigraph.api.query import ReadPoint, ReadTarget
-from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
+from omnigraph.api.queries import ReadPoint, ReadTarget
+from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
+from omnigraph.api.values import json_problem, plain_parameters
 from omnigraph.client.address import Address
 from omnigraph.client.messages import Reply, Request, Upload, header_text, json_body, query_string
 from omnigraph.errors import BadRequestError

@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from omnigraph.api.given_rows import (
+from omnigraph.api.load import (
     GivenBatches,
     GivenRecords,
     column_file,
     column_format,
+    compression_of,
     directory_error,
     given_rows,
+    local_pieces,
     open_file_name,
+    plain_array,
+    plain_type,
 )
-from omnigraph.api.local_files import compression_of, local_pieces
-from omnigraph.api.plain_arrays import plain_array, plain_type
-from omnigraph.api.routes import Media
+from omnigraph.api.service.routes import Media
 from omnigraph.client.messages import Upload
 from omnigraph.client.record_rows import lines, sent_records
 from omnigraph.errors import BadRequestError, DirectAccessError

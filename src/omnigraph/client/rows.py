@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from omnigraph.api import wire
-from omnigraph.api.arrow_rows import ArrowBatches, ArrowRows, json_rows
 from omnigraph.api.enums import Integers
-from omnigraph.api.query import ReadTarget
-from omnigraph.api.result_table import Columns
-from omnigraph.api.routes import COMMIT_HEADER, QUERY_HEADER, TYPE_METADATA, Media
+from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadTarget, json_rows
+from omnigraph.api.service.routes import COMMIT_HEADER, QUERY_HEADER, TYPE_METADATA, Media
+from omnigraph.api.values import Columns
 from omnigraph.client.answers import Answer, AsyncAnswer
 from omnigraph.client.arrow_frames import END, BatchDecoder
 from omnigraph.client.messages import Reply

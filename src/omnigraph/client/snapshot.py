@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from omnigraph.api.branches import SnapshotListing
 from omnigraph.api.calls import GraphCalls, QueryBatches, QueryRows
-from omnigraph.api.query import OperatorProfile
-from omnigraph.api.snapshots import SnapshotListing
+from omnigraph.api.queries import OperatorProfile
 from omnigraph.errors import DirectAccessError
 
 

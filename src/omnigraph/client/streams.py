@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NoReturn
 
-from omnigraph.api.changes import EVERYTHING, ChangeBaselineRequest, ChangeScope
 from omnigraph.api.enums import Dates, EntityKind
-from omnigraph.api.export import ExportRequest
 from omnigraph.api.graph import GraphViews
-from omnigraph.api.parameters import ExportParameters
-from omnigraph.api.query import ReadPoint
+from omnigraph.api.history import EVERYTHING, ChangeBaselineRequest, ChangeScope
+from omnigraph.api.queries import ExportRequest, ReadPoint
+from omnigraph.api.service.http import ExportParameters
 from omnigraph.client.messages import Request
 from omnigraph.client.remote import Remote
 from omnigraph.errors import DirectAccessError

@@ -12,22 +12,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from omnigraph.api import parameters as api_parameters
-from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted
-from omnigraph.api.commits import required_commit
-from omnigraph.api.enums import LoadMode
-from omnigraph.api.graph import LoadInput
-from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
-from omnigraph.api.merge import (
+from omnigraph.api.branches import (
     NO_RESOLUTIONS,
+    BranchCreated,
+    BranchCreateRequest,
+    BranchDeleted,
     BranchMergeRequest,
     MergeResult,
     Resolutions,
 )
-from omnigraph.api.parameter_values import plain_parameters
-from omnigraph.api.query import InvokeStoredQueryRequest, ReadPoint
-from omnigraph.api.routes import IF_COMMIT_HEADER
+from omnigraph.api.enums import LoadMode
+from omnigraph.api.graph import LoadInput
+from omnigraph.api.history import required_commit
+from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
+from omnigraph.api.queries import InvokeStoredQueryRequest, ReadPoint
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest
+from omnigraph.api.service import http as api_parameters
+from omnigraph.api.service.routes import IF_COMMIT_HEADER
+from omnigraph.api.values import plain_parameters
 from omnigraph.client.messages import Request, Steps, Upload
 from omnigraph.client.reads import ROWS, read
 from omnigraph.client.remote import MAIN, Remote, branch_of, require_json, target_of

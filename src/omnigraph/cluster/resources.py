@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from omnigraph.api.cluster import ClusterDiagnostic
 from omnigraph.api.enums import Severity as Severity
+from omnigraph.api.service.cluster import ClusterDiagnostic
 from omnigraph.errors import OmniGraphError
 
 RESOURCE_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

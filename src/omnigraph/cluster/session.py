@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from omnigraph.api.cluster import StateObservations
+from omnigraph.api.service.cluster import StateObservations
 from omnigraph.cluster.config.reader import ConfigFile, open_root, read_config
 from omnigraph.cluster.ledger.ledger import (
     LOCK_PATH,

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.api.retry_after import retry_after_seconds
+from omnigraph.api.service.http import retry_after_seconds
 from omnigraph.embeddings.configuration import EmbeddingConfig, logger
 from omnigraph.embeddings.provider import BatchRefusedError, Role
 from omnigraph.embeddings.redaction import redacted

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.api.governance import AccessRequest, Decision
 
 AUDIT: Final = logging.getLogger("omnigraph.policy")
 FIELDS: Final = "fields"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from omnigraph.api.blobs import LONGEST_READ, BlobCell, BlobDescription, BlobTarget
-from omnigraph.api.query import ReadPoint
+from omnigraph.api.queries import LONGEST_READ, BlobCell, BlobDescription, BlobTarget, ReadPoint
 from omnigraph.engine.query.seen_entities import seen_entities
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.snapshot import Snapshot

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.api.cell_text import csv_line
-from omnigraph.api.changes import EVERYTHING, ChangeScope
 from omnigraph.api.enums import Dates, FileFormat
-from omnigraph.api.export import ByteWriter, ExportedFile
+from omnigraph.api.history import EVERYTHING, ChangeScope
+from omnigraph.api.queries import ByteWriter, ExportedFile
+from omnigraph.api.values import csv_line
 from omnigraph.engine.object_store import new_object_id
 from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.query.seen_entities import seen_entities

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from omnigraph.api.branches import SnapshotDataset, SnapshotListing
 from omnigraph.api.enums import EntityKind
-from omnigraph.api.snapshots import SnapshotDataset, SnapshotListing
 from omnigraph.engine.query.seen_entities import seen_count
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot

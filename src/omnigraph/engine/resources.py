@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self, runtime_checkable
 
-from omnigraph.api.access import AccessRequest, Gate
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import AccessRequest, Gate, Limits
 from omnigraph.engine.audit import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy

@@ -17,7 +17,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 import pyarrow as pa
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.query import ReadPoint
+from omnigraph.api.queries import ReadPoint
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.columns import table_schema

@@ -14,7 +14,7 @@ import mcp_types as types
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.service.http import ErrorOutput
 from omnigraph.errors import ErrorCode, OmniGraphError
 from omnigraph.mcp.paging import shortened
 from omnigraph.mcp.terms import Terms

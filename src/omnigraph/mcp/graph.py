@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from omnigraph.api.branches import BranchCreated
-from omnigraph.api.changes import ChangeRecord, ChangeScope, ChangeSet
-from omnigraph.api.commits import CommitList
+from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreated, MergePreview, MergeResult, Resolutions
+from omnigraph.api.history import ChangeRecord, ChangeScope, ChangeSet, CommitList
 from omnigraph.api.load import MutationReceipt
-from omnigraph.api.merge import NO_RESOLUTIONS, MergePreview, MergeResult, Resolutions
-from omnigraph.api.query import StoredQueries
+from omnigraph.api.queries import StoredQueries
 
 Result = TypeVar("Result")
 

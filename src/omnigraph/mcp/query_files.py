@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from omnigraph.api.load import MutationReceipt
-from omnigraph.api.query import StoredQueries, StoredQuery
+from omnigraph.api.queries import StoredQueries, StoredQuery
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.operation import describe_parameters

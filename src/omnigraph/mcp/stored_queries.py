@@ -15,7 +15,7 @@ import mcp_types as types
 
 from omnigraph.api import wire
 from omnigraph.api.load import MutationReceipt
-from omnigraph.api.query import ParamDescriptor, StoredQuery
+from omnigraph.api.queries import ParamDescriptor, StoredQuery
 from omnigraph.errors import PolicyError, RequestShapeError
 from omnigraph.mcp.graph import AgentGraph, OffersQueries
 from omnigraph.mcp.paging import Place

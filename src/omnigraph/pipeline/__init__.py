@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.api.pipeline import PipelineReport, StageEvent
+    from omnigraph.api.service.pipeline import PipelineReport, StageEvent
     from omnigraph.pipeline.datasource.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.datasource.read import register_views, to_spark
     from omnigraph.pipeline.datasource.task_errors import error_behind
@@ -31,9 +31,9 @@ _HOMES = {
     "BulkInput": "jobs.bulk_load",
     "OmnigraphDataSource": "datasource.datasource",
     "Pipeline": "file.model",
-    "PipelineReport": "omnigraph.api.pipeline",
+    "PipelineReport": "omnigraph.api.service.pipeline",
     "SparkSettings": "file.model",
-    "StageEvent": "omnigraph.api.pipeline",
+    "StageEvent": "omnigraph.api.service.pipeline",
     "current_session": "spark.session",
     "error_behind": "datasource.task_errors",
     "explain": "execution.plan",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import PolicyError
 
 SERVER_ACTIONS: Final = frozenset({PolicyAction.GRAPH_LIST})

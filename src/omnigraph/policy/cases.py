@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from omnigraph.api.access import AccessRequest, Gate
-from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest, Gate
+from omnigraph.api.values import counted
 from omnigraph.policy.document import Document, Text, Value
 
 INVALID: Final = "policy_tests_invalid"

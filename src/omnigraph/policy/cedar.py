@@ -14,8 +14,8 @@ from typing import Final
 
 import cedarpy
 
-from omnigraph.api.access import AccessRequest
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import PolicyEvaluationError
 from omnigraph.language.query.syntax import Place
 from omnigraph.language.source import LONE_SURROGATE

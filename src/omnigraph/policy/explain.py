@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.policy.nearest import NearestRule, nearest_rule, told_lacks
 from omnigraph.policy.rules import Rule

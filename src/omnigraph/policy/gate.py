@@ -8,8 +8,8 @@ from __future__ import annotations
 from copy import copy
 from typing import Final
 
-from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import OPEN, Lens

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from omnigraph.api.access import AccessRequest
+from omnigraph.api.governance import AccessRequest
 from omnigraph.policy.rules import BranchScope, Bundle, Rule
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from omnigraph.api.access import AccessRequest
+from omnigraph.api.governance import AccessRequest
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.lens import Lens
 from omnigraph.policy.gate import PolicyGate

@@ -25,9 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from omnigraph import __version__
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
-from omnigraph.api.parameters import LoadParameters, RowsParameters
-from omnigraph.api.routes import ROUTES, Body, Media, Route
+from omnigraph.api.service.http import ErrorOutput, LoadParameters, RowsParameters
+from omnigraph.api.service.routes import ROUTES, Body, Media, Route
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, UnavailableError, UnsupportedMediaTypeError
 from omnigraph.server.admission import Budgets, Cap, Pools, WriteTurns

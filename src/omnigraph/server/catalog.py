@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from omnigraph.api.access import Gate
+from omnigraph.api.governance import Gate
 from omnigraph.api.graph import GraphApi
-from omnigraph.api.query import StoredQuery
+from omnigraph.api.queries import StoredQuery
 from omnigraph.cluster.resources import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
 from omnigraph.engine.history.pipeline_runs import PipelineRuns

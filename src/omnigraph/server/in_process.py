@@ -11,29 +11,30 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from omnigraph.api import wire
-from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchList
-from omnigraph.api.changes import ChangeRecord, ChangeScope, ChangeSet, CommitChangesPage
-from omnigraph.api.commits import CommitList
-from omnigraph.api.enums import EntityKind
-from omnigraph.api.load import ChangeRequest, MutationReceipt
-from omnigraph.api.merge import (
+from omnigraph.api.branches import (
     NO_RESOLUTIONS,
+    BranchCreated,
+    BranchCreateRequest,
+    BranchList,
     BranchMergeRequest,
     MergePreview,
     MergePreviewRequest,
     MergeResult,
     Resolutions,
 )
-from omnigraph.api.parameters import (
+from omnigraph.api.enums import EntityKind
+from omnigraph.api.history import ChangeRecord, ChangeScope, ChangeSet, CommitChangesPage, CommitList
+from omnigraph.api.load import ChangeRequest, MutationReceipt
+from omnigraph.api.queries import InvokeStoredQueryRequest, ReadOutput, ReadPoint, ReadTarget, StoredQueries
+from omnigraph.api.schema import SchemaSource
+from omnigraph.api.service.http import (
     CommitChangesParameters,
     CommitsParameters,
     DiffParameters,
     EntityParameters,
     PointParameters,
 )
-from omnigraph.api.query import InvokeStoredQueryRequest, ReadOutput, ReadPoint, ReadTarget, StoredQueries
-from omnigraph.api.routes import IDEMPOTENCY_HEADER, IF_COMMIT_HEADER, route
-from omnigraph.api.schema import SchemaSource
+from omnigraph.api.service.routes import IDEMPOTENCY_HEADER, IF_COMMIT_HEADER, route
 from omnigraph.engine.query.read import stream_query
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import BadRequestError

@@ -23,9 +23,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from omnigraph.api.access import Gate
-from omnigraph.api.limits import Limits, QueryLimits
-from omnigraph.api.query import StoredQuery
+from omnigraph.api.governance import Gate, Limits, QueryLimits
+from omnigraph.api.queries import StoredQuery
 from omnigraph.cluster.ledger.ledger import cluster_around
 from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from omnigraph.api.limits import (
+from omnigraph.api.governance import (
     DEFAULT_BYTES,
     DEFAULT_QUERY_MEMORY_BYTES,
     DEFAULT_ROWS,

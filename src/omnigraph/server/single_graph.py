@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from omnigraph import __version__
-from omnigraph.api.access import AccessRequest, Decision
-from omnigraph.api.limits import Limits
-from omnigraph.api.routes import route
+from omnigraph.api.governance import AccessRequest, Decision, Limits
+from omnigraph.api.service.routes import route
 from omnigraph.cluster.serving import read_serving
 from omnigraph.errors import BadRequestError, BootRefusedError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES

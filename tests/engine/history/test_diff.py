@@ -13,7 +13,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangeScope, ChangeSet
+from omnigraph.api.history import ChangeScope, ChangeSet
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, NotFoundError
 from tests.engine.evolving import change_schema

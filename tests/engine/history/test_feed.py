@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangePoll, ChangeScope
+from omnigraph.api.history import ChangePoll, ChangeScope
 from omnigraph.errors import (
     BadRequestError,
     ChangeCursorRejectedError,

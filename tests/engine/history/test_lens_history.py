@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangeRecord, ChangeScope, EntityImage
 from omnigraph.api.enums import Operation
+from omnigraph.api.history import ChangeRecord, ChangeScope, EntityImage
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.diff_pages import diff_page
 from omnigraph.engine.history.page_tokens import CommitPosition, unseal

@@ -9,9 +9,9 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
+from omnigraph.api.branches import MergeConflict, Resolutions
 from omnigraph.api.enums import MergeOutcome
-from omnigraph.api.limits import Limits
-from omnigraph.api.merge import MergeConflict, Resolutions
+from omnigraph.api.governance import Limits
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope
 from omnigraph.engine.write.publish import Intent, PublishPlan, publish
 from omnigraph.errors import (

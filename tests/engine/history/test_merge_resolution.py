@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.api.merge import Resolutions
+from omnigraph.api.branches import Resolutions
 from omnigraph.errors import BadRequestError, MergeConflictsError
 from tests.engine.town import content, drop, knows, names, new_town, person, put
 

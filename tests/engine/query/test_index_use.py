@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from tests.support.lance_tables import lance_of
 
 ROWS = 3_000

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.query import ReadTarget
+from omnigraph.api.queries import ReadTarget
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import seen_rows
 from omnigraph.engine.query.traversal.mode import MODE_VARIABLE

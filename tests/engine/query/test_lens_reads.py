@@ -14,8 +14,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.blobs import BlobCell
-from omnigraph.api.query import ReadPoint, ReadTarget
+from omnigraph.api.queries import BlobCell, ReadPoint, ReadTarget
 from omnigraph.engine.blobs import blob_in
 from omnigraph.engine.export import export_files, export_lines
 from omnigraph.engine.query.entity import read_entity

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.query import ReadTarget
+from omnigraph.api.queries import ReadTarget
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.search import text as text_search

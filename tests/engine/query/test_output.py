@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.api import wire
 from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.query import ReadOutput
+from omnigraph.api.queries import ReadOutput
 from omnigraph.engine.query.output import TableStyle, render_read
 
 ROWS: list[dict[str, Any]] = [

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pytest
 from msgspec import Struct
 
-from omnigraph.api.query import ReadTarget
-from omnigraph.api.routes import ROUTES, Media
+from omnigraph.api.queries import ReadTarget
+from omnigraph.api.service.routes import ROUTES, Media
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.operators import filter
 from omnigraph.engine.query.read import ReadOptions, stream_query

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.row_values import rendered
+from omnigraph.api.values import rendered
 from omnigraph.engine.query import run
 from omnigraph.engine.query.operators import expand, project, pushdown
 from omnigraph.engine.query.result import QueryResult

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api import wire
 from omnigraph.api.enums import Integers
-from omnigraph.api.row_values import rendered
+from omnigraph.api.values import rendered
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.operators.order import codes_of, first_in_order
 from omnigraph.engine.query.values.properties import Located

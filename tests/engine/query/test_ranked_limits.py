@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from omnigraph.api.query import OperatorProfile
+from omnigraph.api.queries import OperatorProfile
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, node
 

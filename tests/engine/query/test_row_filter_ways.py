@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.query import ReadTarget
+from omnigraph.api.queries import ReadTarget
 from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.row_filter import satisfied

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.cell_text import csv_line
+from omnigraph.api.values import csv_line
 from omnigraph.engine.rows.kernels.csv_records import (
     LONGEST_RECORD,
     STRAY_QUOTE,

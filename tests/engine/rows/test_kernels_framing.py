@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.kernels import framing
 from omnigraph.engine.rows.kernels.framing import Block, MalformedError, lenient_blocks, parse_exactly, strict_blocks
 from omnigraph.errors import ResourceLimitError

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.upkeep import Retention, duration
+from omnigraph.api.maintenance import Retention, duration
 from omnigraph.engine.upkeep import cleanup as cleaning
 from omnigraph.engine.upkeep.cleanup import cleanup
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn, publish

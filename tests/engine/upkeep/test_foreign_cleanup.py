@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.api.upkeep import Retention
+from omnigraph.api.maintenance import Retention
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.upkeep.cleanup import cleanup

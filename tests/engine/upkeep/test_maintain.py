@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph, MaintenancePolicy, Retention
-from omnigraph.api.upkeep import DEFAULT_POLICY
+from omnigraph.api.maintenance import DEFAULT_POLICY
 from omnigraph.engine.upkeep.maintain import maintain
 from omnigraph.engine.upkeep.maintainer import Maintainer
 from omnigraph.errors import BadRequestError

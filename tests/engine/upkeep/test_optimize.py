@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.upkeep import MaintenancePolicy, Retention
+from omnigraph.api.maintenance import MaintenancePolicy, Retention
 from omnigraph.engine.schema.declared_indexes import declared_indexes
 from omnigraph.engine.upkeep import optimize as optimizing
 from omnigraph.engine.workspace import Workspace

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.upkeep import RepairReport, TableRepaired
+from omnigraph.api.maintenance import RepairReport, TableRepaired
 from omnigraph.errors import BadRequestError
 from tests.engine.library import SCHEMA, book, content, load, loan, reader
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from omnigraph import Graph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.errors import (
     BadRequestError,
     ConstraintError,

@@ -9,8 +9,8 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.api.access import AccessRequest, Decision
 from omnigraph.api.enums import PolicyAction
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import IdempotencyKeyReusedError, PolicyError, PolicyEvaluationError
 from tests.support.receipts import replayed
 

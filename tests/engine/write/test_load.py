@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError, KeyConflictError, ResourceLimitError
 from tests.engine.museum import SCHEMA, edge, lines, node
 from tests.engine.stored import everything, rows

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import (
     BadRequestError,

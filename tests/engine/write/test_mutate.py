@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.errors import (
     BadRequestError,
     CompileError,

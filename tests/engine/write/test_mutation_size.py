@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from tests.engine.museum import lines, node
 from tests.engine.stored import rows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.inputs import json_object, read_source
 from omnigraph.cli.params import Json, Uri, UriOption, UsageError, given_uri
 from omnigraph.cli.printing.history import branch_heads, head_lines
@@ -18,7 +18,7 @@ from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError, MergeConflictsError
 
 if TYPE_CHECKING:
-    from omnigraph.api.merge import MergeConflict, MergePreview, Resolutions
+    from omnigraph.api.branches import MergeConflict, MergePreview, Resolutions
 
 Name = Annotated[str, typer.Argument(help="The branch.", metavar="NAME")]
 
@@ -147,7 +147,7 @@ def merge(
 
 
 def _resolutions(ours: list[str], theirs: list[str], file: Path | None) -> Resolutions:
-    from omnigraph.api.merge import DECIDABLE, Resolutions
+    from omnigraph.api.branches import DECIDABLE, Resolutions
 
     document: dict[str, object] = {}
     if file is not None:

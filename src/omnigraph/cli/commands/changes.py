@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import Operation
+from omnigraph.api.values import counted
 from omnigraph.cli.inputs import STDIN, refuse_where_unsafe, replacing
 from omnigraph.cli.params import (
     Branch,
@@ -33,8 +33,8 @@ from omnigraph.cli.printing.progress import entities, working, writing
 from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
-    from omnigraph.api.changes import ChangeSet
     from omnigraph.api.graph import GraphApi
+    from omnigraph.api.history import ChangeSet
 
 
 def poll(
@@ -57,7 +57,7 @@ def poll(
 ) -> None:
     """Show what happened on a branch since a cursor, oldest commit first, and the cursor to go on from."""
     at_most_one(("--cursor", cursor), ("--start", start))
-    from omnigraph.api.changes import ChangeScope
+    from omnigraph.api.history import ChangeScope
 
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("reading changes"):
@@ -88,7 +88,7 @@ def baseline(
     refuse_where_unsafe()
     if out == STDIN:
         raise UsageError("--out takes a file: the cursor is printed to stdout once the file is in place")
-    from omnigraph.api.changes import ChangeScope
+    from omnigraph.api.history import ChangeScope
 
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph:
@@ -116,7 +116,7 @@ def diff(
     json: Json = False,
 ) -> None:
     """Show which entities differ between two states, of any branches."""
-    from omnigraph.api.changes import ChangeScope
+    from omnigraph.api.history import ChangeScope
 
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("comparing states"):

@@ -59,7 +59,7 @@ def list_(
 ) -> None:
     """List the commits of a branch, newest first."""
     at_most_one(("--dag", dag), ("--json", json))
-    from omnigraph.api.commits import CommitList
+    from omnigraph.api.history import CommitList
 
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph:
@@ -116,7 +116,7 @@ def changes(
     json: Json = False,
 ) -> None:
     """Show what a commit changed, entity by entity, with the values before and after."""
-    from omnigraph.api.changes import ChangeScope, CommitChangesPage
+    from omnigraph.api.history import ChangeScope, CommitChangesPage
 
     _, graph = Invocation.of(ctx).open(given_uri(place, uri))
     with graph, working("comparing states"):

@@ -152,7 +152,7 @@ def _asked_for() -> str:
 
 def list_graphs(ctx: typer.Context, json: Json = False) -> None:
     """List the graphs of a server, if it lets you know them."""
-    from omnigraph.api.service import GraphList
+    from omnigraph.api.service.cluster import GraphList
 
     invocation = Invocation.of(ctx)
     with open_served(invocation.server(), invocation.config) as server:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.inputs import STDIN
 from omnigraph.cli.params import Json, UsageError, at_most_one
 from omnigraph.cli.printing.output import print_json, print_lines, print_note

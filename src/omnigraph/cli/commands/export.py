@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.inputs import ReadingPoint
 from omnigraph.cli.params import AtSnapshot, AtTime, AtVersion, Engine, ReadBranch, Types, Uri, UsageError
 from omnigraph.cli.printing.output import print_lines, print_warning
@@ -18,8 +18,8 @@ from omnigraph.cli.printing.progress import entities, stages, steps, writing
 from omnigraph.cli.target import Invocation
 
 if TYPE_CHECKING:
-    from omnigraph.api.export import ByteWriter, ExportedFile
     from omnigraph.api.graph import GraphApi
+    from omnigraph.api.queries import ByteWriter, ExportedFile
     from omnigraph.graph import Graph
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import LoadMode
+from omnigraph.api.values import counted
 from omnigraph.cli.data_input import STDIN, DataFormat, DataInput, data_inputs, excess, names_data
 from omnigraph.cli.params import Branch, Json, Uri, UsageError
 from omnigraph.cli.printing.output import print_json, print_lines, print_note, print_warning
@@ -25,8 +25,8 @@ from omnigraph.cli.target import Invocation, ServerScope, Target, open_graph, st
 from omnigraph.errors import BadRequestError, NotFoundError, ResourceLimitError
 
 if TYPE_CHECKING:
+    from omnigraph.api.governance import Limits
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.limits import Limits
     from omnigraph.api.load import LoadReceipt
     from omnigraph.graph import Graph
 
@@ -295,7 +295,7 @@ def _pieces(path: str) -> Iterator[Iterator[bytes]]:
         with reading("stdin", None) as advance:
             yield (advance(piece) for piece in iter(lambda: sys.stdin.buffer.read(_PIECE_BYTES), b""))
         return
-    from omnigraph.api.local_files import compression_of, local_pieces
+    from omnigraph.api.load import compression_of, local_pieces
 
     size = os.path.getsize(path) if os.path.isfile(path) and compression_of(path) is None else None
     with reading(os.path.basename(path), size) as advance:

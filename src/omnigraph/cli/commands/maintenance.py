@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.params import Branch, Engine, Json, Uri, UsageError, at_most_one
 from omnigraph.cli.printing.output import print_json, print_lines
 from omnigraph.cli.printing.progress import stages, steps
@@ -16,7 +16,7 @@ from omnigraph.cli.target import Invocation, open_graph
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
-    from omnigraph.api.upkeep import CleanupReport, OptimizeReport, RepairReport
+    from omnigraph.api.maintenance import CleanupReport, OptimizeReport, RepairReport
     from omnigraph.graph import Graph
 
 
@@ -98,7 +98,7 @@ def cleanup(
     if keep is None and older_than is None:
         raise BadRequestError("cleanup requires at least one of --keep or --older-than")
     at_most_one(("--dry-run", dry_run), ("--confirm", confirm))
-    from omnigraph.api.upkeep import duration
+    from omnigraph.api.maintenance import duration
 
     age = None if older_than is None else duration(older_than)
     invocation = Invocation.of(ctx)

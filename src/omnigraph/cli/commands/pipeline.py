@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from omnigraph.api.cell_text import counted
+from omnigraph.api.values import counted
 from omnigraph.cli.inputs import STDIN, read_source
 from omnigraph.cli.params import Json, Uri, at_most_one
 from omnigraph.cli.printing.output import print_json, print_json_line, print_lines
@@ -23,7 +23,7 @@ from omnigraph.cli.printing.progress import active_ui, stages
 from omnigraph.cli.target import Invocation, applied_pipeline
 
 if TYPE_CHECKING:
-    from omnigraph.api.pipeline import Progress, StageEvent
+    from omnigraph.api.service.pipeline import Progress, StageEvent
     from omnigraph.cli.target import OpenPipeline
     from omnigraph.embeddings.configuration import EmbeddingConfig
     from omnigraph.graph import Graph
@@ -81,7 +81,7 @@ def validate(ctx: typer.Context, file: PipelineFile, uri: Uri = None, json: Json
     with _meant(Invocation.of(ctx), file, uri) as meant:
         model = validate_pipeline(meant.pipeline, graph=meant.target)
     if json:
-        from omnigraph.api.pipeline import PipelineValidated
+        from omnigraph.api.service.pipeline import PipelineValidated
 
         print_json(PipelineValidated(str(file), model.name))
     else:
@@ -152,7 +152,7 @@ class _JsonLines:
 
     def __call__(self, event: StageEvent) -> None:
         if self._began is not None:
-            from omnigraph.api.pipeline import SparkStarted
+            from omnigraph.api.service.pipeline import SparkStarted
 
             print_json_line(SparkStarted("start", "done", round(monotonic() - self._began, 3), active_ui()))
             self._began = None

@@ -21,7 +21,7 @@ from omnigraph.errors import BadRequestError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from omnigraph.api.access import AccessRequest
+    from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
     from omnigraph.language.catalog import Catalog, TableType
     from omnigraph.policy.gate import PolicyGate
@@ -138,7 +138,7 @@ def explain(
 
     With --type, and a row by --id or --row, also say whether it sees that row. Exit code 0 for allow and for deny.
     """
-    from omnigraph.api.access import AccessRequest
+    from omnigraph.api.governance import AccessRequest
     from omnigraph.policy.explain import explain as explained
 
     _check_row_flags(type_name, row, id)

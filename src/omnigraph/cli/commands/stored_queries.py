@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def list_(ctx: typer.Context, json: Json = False) -> None:
     """List stored queries with their parameters, of a graph of a server, or of one or all graphs of a cluster."""
-    from omnigraph.api.stored_queries import DeclaredQueries
+    from omnigraph.api.service.cluster import DeclaredQueries
 
     invocation = Invocation.of(ctx)
     server = invocation.server_of_queries()

@@ -162,7 +162,7 @@ def _clusters(line: Line) -> list[str]:
 
 
 def _conflicts(line: Line) -> list[str]:
-    from omnigraph.api.merge import DECIDABLE
+    from omnigraph.api.branches import DECIDABLE
 
     return [*sorted(str(kind) for kind in DECIDABLE), "all"]
 

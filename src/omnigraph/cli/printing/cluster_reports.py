@@ -13,10 +13,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from omnigraph.api import cluster as reports
 from omnigraph.api import wire
-from omnigraph.api.cell_text import counted
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
+from omnigraph.api.service import cluster as reports
+from omnigraph.api.values import counted
 from omnigraph.calendar import format_datetime
 
 if TYPE_CHECKING:

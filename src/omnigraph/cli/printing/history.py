@@ -21,15 +21,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.api.cell_text import one_line
 from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.api.values import one_line
 from omnigraph.errors import NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.api.branches import BranchHead
-    from omnigraph.api.changes import ChangeBlock, ChangeCause, ChangeRecord, Endpoints
-    from omnigraph.api.commits import CommitReceipt, CommitSummary, EntityCounts
     from omnigraph.api.graph import GraphApi
+    from omnigraph.api.history import (
+        ChangeBlock,
+        ChangeCause,
+        ChangeRecord,
+        CommitReceipt,
+        CommitSummary,
+        Endpoints,
+        EntityCounts,
+    )
 
 
 _MARKS = re.compile(r"^[*|/\\_ ]*")
@@ -211,7 +218,7 @@ def branch_heads(graph: GraphApi, names: Sequence[str]) -> list[BranchHead]:
 
 
 def head_lines(heads: Sequence[BranchHead]) -> Iterator[str]:
-    from omnigraph.api.commits import moment
+    from omnigraph.api.history import moment
 
     wide = max((len(head.name) for head in heads), default=0)
     for head in heads:

@@ -18,9 +18,9 @@ from omnigraph.errors import PolicyError
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from omnigraph.api.export import ByteWriter
     from omnigraph.api.graph import GraphApi
-    from omnigraph.api.pipeline import StageEvent
+    from omnigraph.api.queries import ByteWriter
+    from omnigraph.api.service.pipeline import StageEvent
 
 
 PATIENCE_SECONDS = 1.0

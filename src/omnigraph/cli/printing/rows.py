@@ -25,7 +25,7 @@ from omnigraph.cli.printing.output import print_lines, print_text
 
 if TYPE_CHECKING:
     from omnigraph.api.graph import GraphApi, QueryRows
-    from omnigraph.api.query import ReadOutput
+    from omnigraph.api.queries import ReadOutput
 
 
 _BETWEEN_COLUMNS = 3
@@ -33,7 +33,7 @@ _BETWEEN_COLUMNS = 3
 
 def fitting_width(output: ReadOutput, terminal: int, widest: int) -> int:
     """The largest width, up to `widest`, at which capping every column makes a row fit; narrow columns keep theirs."""
-    from omnigraph.api.cell_text import cell_text, one_line, text_width
+    from omnigraph.api.values import cell_text, one_line, text_width
     from omnigraph.engine.query.output import columns_of
 
     columns = columns_of(output)

@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterApplied, ClusterChange, GraphObservation
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
+from omnigraph.api.service.cluster import ClusterApplied, ClusterChange, GraphObservation
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.config.files import Source
 from omnigraph.cluster.ledger.ledger import Recorded, graph_folder, timestamp

@@ -11,8 +11,8 @@ from functools import partial
 
 import msgspec
 
-from omnigraph.api.cluster import ApprovalRequired, ClusterApproved, ClusterChange, ClusterPlan
 from omnigraph.api.enums import ResourceOperation
+from omnigraph.api.service.cluster import ApprovalRequired, ClusterApproved, ClusterChange, ClusterPlan
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.ledger.payloads import Catalog, payload_path
 from omnigraph.cluster.plan.approvals import Approval, root_of

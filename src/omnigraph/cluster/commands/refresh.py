@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal, TypeAlias
 
-from omnigraph.api.cluster import ClusterObserved, GraphObservation, is_ok
+from omnigraph.api.service.cluster import ClusterObserved, GraphObservation, is_ok
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.ledger.ledger import timestamp
 from omnigraph.cluster.ledger.payloads import Damage, damaged_payloads

@@ -16,16 +16,20 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import TypeAlias
 
-from omnigraph.api.cluster import (
+from omnigraph.api.history import CommitReceipt
+from omnigraph.api.service.cluster import (
     AppliedPipeline,
     ClusterHistory,
     ClusterRevision,
     ClusterStatus,
     ClusterUnlocked,
+    DeclaredParameter,
+    DeclaredQueries,
+    DeclaredQuery,
+    QueriesValidated,
+    QueryNote,
     is_ok,
 )
-from omnigraph.api.commits import CommitReceipt
-from omnigraph.api.stored_queries import DeclaredParameter, DeclaredQueries, DeclaredQuery, QueriesValidated, QueryNote
 from omnigraph.cluster.config.reader import shown_directory
 from omnigraph.cluster.ledger.ledger import LOCK_PATH, STATE_FOLDER, Applied, Lock, Recorded, read_lock, revision_path
 from omnigraph.cluster.ledger.payloads import Catalog, damaged_payloads, pipeline_path, query_path

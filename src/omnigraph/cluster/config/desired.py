@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterValidated, DeclaredResource, Dependency, is_ok
+from omnigraph.api.service.cluster import ClusterValidated, DeclaredResource, Dependency, is_ok
 from omnigraph.cluster.config.files import (
     QueryFiles,
     Source,

@@ -12,10 +12,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from omnigraph.api.cluster import GraphObservation as GraphObservation
-from omnigraph.api.cluster import GraphTombstone as GraphTombstone
-from omnigraph.api.cluster import ResourceStatus as ResourceStatus
 from omnigraph.api.enums import StatusKind as StatusKind
+from omnigraph.api.service.cluster import GraphObservation as GraphObservation
+from omnigraph.api.service.cluster import GraphTombstone as GraphTombstone
+from omnigraph.api.service.cluster import ResourceStatus as ResourceStatus
 from omnigraph.cluster.config.model import ClusterConfig
 from omnigraph.cluster.resources import Address, Kind, graph_address, schema_address
 from omnigraph.embeddings.profile import EmbeddingProfile

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from omnigraph.api.cluster import ApprovalRequired, ClusterChange
 from omnigraph.api.enums import ResourceOperation
+from omnigraph.api.service.cluster import ApprovalRequired, ClusterChange
 from omnigraph.cluster.ledger.ledger import CLUSTER_FOLDER, graph_folder, timestamp
 from omnigraph.cluster.ledger.state import ApprovalRecord
 from omnigraph.cluster.ledger.state_builder import Draft

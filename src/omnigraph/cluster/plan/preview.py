@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from omnigraph.api.cluster import ClusterChange, DesiredRevision, Diagnostics, StateObservations, is_ok
+from omnigraph.api.service.cluster import ClusterChange, DesiredRevision, Diagnostics, StateObservations, is_ok
 from omnigraph.cluster.config.desired import Desired, ReadPipeline, keep_unchanged_queries, load_desired
 from omnigraph.cluster.config.reader import shown_directory, survey_config
 from omnigraph.cluster.ledger.ledger import STATE_FOLDER, Recorded, revision_path

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from omnigraph.api.upkeep import PendingProperty
+from omnigraph.api.maintenance import PendingProperty
 from omnigraph.engine.bulk.executor_tasks import SegmentTask
 from omnigraph.engine.bulk.pinned_table import PinnedTable
 from omnigraph.engine.resources import Resources

@@ -13,7 +13,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.api.changes import (
+from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.api.history import (
     ChangeCause,
     ChangedType,
     ChangeRecord,
@@ -22,7 +23,6 @@ from omnigraph.api.changes import (
     Endpoints,
     EntityImage,
 )
-from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.engine.history.page_tokens import TOKEN_VERSION, CommitPosition, digest_of, seal, unseal
 from omnigraph.engine.history.seen_deltas import deltas
 from omnigraph.engine.history.type_delta import EARLIER, TypeDelta, TypePair, paired_types

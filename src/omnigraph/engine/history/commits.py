@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from omnigraph.api.commits import CommitHistory, CommitList, CommitSummary, EntityCounts
+from omnigraph.api.history import CommitHistory, CommitList, CommitSummary, EntityCounts
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import parent_of
 from omnigraph.engine.history.seen_deltas import deltas

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omnigraph.api.changes import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
 from omnigraph.api.enums import EntityKind, Operation
+from omnigraph.api.history import EVERYTHING, ChangedEnds, ChangeScope, ChangeSet, EntityChange
 from omnigraph.engine.history.seen_deltas import deltas
 from omnigraph.engine.history.type_delta import TypeDelta
 from omnigraph.engine.snapshot import Snapshot

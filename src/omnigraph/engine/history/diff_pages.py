@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from omnigraph.api.changes import ChangeScope, ChangeSet
+from omnigraph.api.history import ChangeScope, ChangeSet
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import DEFAULT_CHANGES, MOST_CHANGES, checked_limit
 from omnigraph.engine.history.diff import diff

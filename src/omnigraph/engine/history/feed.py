@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from omnigraph.api.changes import ChangeBaseline, ChangeBlock, ChangePoll, ChangeScope, PollRequest
-from omnigraph.api.export import ByteWriter
+from omnigraph.api.history import ChangeBaseline, ChangeBlock, ChangePoll, ChangeScope, PollRequest
+from omnigraph.api.queries import ByteWriter
 from omnigraph.engine.export import export_lines, write_lines
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.changes import CommitChanges, PageRoom, changes_of, checked_limit, taken_by

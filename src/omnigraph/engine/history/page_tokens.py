@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from omnigraph.api.changes import ChangeScope
+from omnigraph.api.history import ChangeScope
 from omnigraph.errors import ChangeCursorRejectedError
 from omnigraph.language.query.lens import OPEN, Lens
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import Final
 
-from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.history import CommitReceipt
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.receipts import receipt_of

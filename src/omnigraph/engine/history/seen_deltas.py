@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.api.changes import EVERYTHING, ChangeScope
+from omnigraph.api.history import EVERYTHING, ChangeScope
 from omnigraph.engine.history.type_delta import (
     TypeDelta,
     TypePair,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.api.query import StoredQuery
+from omnigraph.api.queries import StoredQuery
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.operation import describe_parameters

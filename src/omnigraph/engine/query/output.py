@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from omnigraph.api import wire
-from omnigraph.api.cell_text import (
+from omnigraph.api.enums import CellLayout, ReadFormat
+from omnigraph.api.queries import ReadHeader, ReadOutput
+from omnigraph.api.values import (
     cell_text,
     compact_json,
     counted,
@@ -23,8 +25,6 @@ from omnigraph.api.cell_text import (
     padded,
     text_width,
 )
-from omnigraph.api.enums import CellLayout, ReadFormat
-from omnigraph.api.query import ReadHeader, ReadOutput
 
 NO_ROWS: Final = "(no rows)"
 _NARROWEST_COLUMN: Final = 8

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from omnigraph.api import query as contract
+from omnigraph.api import queries as contract
 
 
 @dataclass(slots=True)

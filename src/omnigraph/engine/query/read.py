@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.api.query import OperatorProfile, ReadTarget
+from omnigraph.api.queries import OperatorProfile, ReadTarget
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import DEFAULT_MEMORY_BYTES, Cancellation, MemoryBudget
 from omnigraph.engine.query.operators.pushdown import split_pushed

@@ -12,10 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.api.arrow_rows import ArrowBatches, ArrowRows, json_rows, rendering_parts
 from omnigraph.api.enums import Integers
-from omnigraph.api.query import ReadTarget
-from omnigraph.api.result_table import Columns
+from omnigraph.api.queries import ArrowBatches, ArrowRows, ReadTarget, json_rows, rendering_parts
+from omnigraph.api.values import Columns
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.profile import OperatorProfile
 from omnigraph.language.query.ir import OutputColumn

@@ -4,7 +4,7 @@ Exports, baselines, change images, entity reads, bulk exports and quarantines al
 of any of them is a record that `load` takes back. Nothing is lost: integers keep their full width, a Date is its epoch
 day and a DateTime its epoch millisecond, or both are texts of ISO 8601 where an export asks for them, F32 is widened,
 lists and vectors are arrays, a managed blob is `base64:` and its bytes, an external one its URI. A number that is not
-finite has no JSON form and is refused. Query results have another, friendlier form (`omnigraph.api.row_values`).
+finite has no JSON form and is refused. Query results have another, friendlier form (`omnigraph.api.values`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Dates
-from omnigraph.api.row_values import rendered
+from omnigraph.api.values import rendered
 from omnigraph.engine.rows.kernels.scalars import MANAGED_PREFIX
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Property, TableType

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from omnigraph.api.upkeep import PendingProperty
+from omnigraph.api.maintenance import PendingProperty
 from omnigraph.language.catalog import Catalog, IndexKind, Property, TableType
 from omnigraph.storage.tables.indexes import (
     BTREE,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from omnigraph.api.upkeep import GRACE, CleanupReport, Retention, TableCleaned
+from omnigraph.api.maintenance import GRACE, CleanupReport, Retention, TableCleaned
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.workspace import Workspace

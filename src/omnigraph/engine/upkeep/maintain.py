@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from omnigraph.api.cell_text import counted
-from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, Retention
+from omnigraph.api.maintenance import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport, Retention
+from omnigraph.api.values import counted
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.progress import Progress
 from omnigraph.engine.schema.declared_indexes import declared_indexes, table_types

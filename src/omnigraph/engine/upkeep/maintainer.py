@@ -15,7 +15,7 @@ import weakref
 from datetime import timedelta
 from typing import Final
 
-from omnigraph.api.upkeep import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport
+from omnigraph.api.maintenance import DEFAULT_POLICY, MaintenancePolicy, MaintenanceReport
 from omnigraph.engine.upkeep.maintain import maintain
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, OmniGraphError

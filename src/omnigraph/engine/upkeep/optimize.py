@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.api.upkeep import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
+from omnigraph.api.maintenance import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
 from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.schema.declared_indexes import declared_indexes, pending_properties, table_types
 from omnigraph.engine.upkeep.topologies import refresh_topologies

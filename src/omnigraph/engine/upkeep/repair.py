@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from omnigraph.api.enums import Action, Classification, LoadMode
-from omnigraph.api.upkeep import METADATA_ROW, Problem, RepairReport, TableRepaired
+from omnigraph.api.maintenance import METADATA_ROW, Problem, RepairReport, TableRepaired
 from omnigraph.engine.progress import Progress
 from omnigraph.engine.schema.declared_indexes import declared_indexes, table_types
 from omnigraph.engine.snapshot import Snapshot

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from omnigraph.api.upkeep import Problem, Verification
+from omnigraph.api.maintenance import Problem, Verification
 from omnigraph.engine.progress import Progress, Tally
 from omnigraph.engine.schema.declared_indexes import table_types
 from omnigraph.engine.workspace import Workspace

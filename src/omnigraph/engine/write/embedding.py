@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_embedder, document_vectors
 from omnigraph.engine.rows.columns import rows_schema
 from omnigraph.engine.rows.kernels import RejectedRow, Stage

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.api.limits import Limits
-from omnigraph.api.local_files import local_pieces
+from omnigraph.api.governance import Limits
+from omnigraph.api.load import local_pieces
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, refuse_other_columns
 from omnigraph.engine.rows.kernels.rows_of_type import RowBlock
 from omnigraph.engine.write.row_files import RowFile, RowFormat, local_row_file

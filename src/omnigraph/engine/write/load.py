@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
-from omnigraph.api.given_records import encoded, file_pieces, require_records
-from omnigraph.api.load import LoadReceipt
+from omnigraph.api.load import LoadReceipt, encoded, file_pieces, require_records
 from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids

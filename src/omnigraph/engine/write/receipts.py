@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.history import CommitReceipt
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import LogEntry
 

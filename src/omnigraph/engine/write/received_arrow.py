@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.api.given_rows import BATCH_ROWS
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
+from omnigraph.api.load import BATCH_ROWS
 from omnigraph.engine.rows.kernels.framing import Meter
 from omnigraph.engine.rows.kernels.rows_of_type import RowBlock
 from omnigraph.errors import BadRequestError

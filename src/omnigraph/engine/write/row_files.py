@@ -18,9 +18,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.api.given_rows import COLUMN_FILES, column_file, directory_error
-from omnigraph.api.limits import Limits
-from omnigraph.api.local_files import compression_of, local_pieces, without_compression
+from omnigraph.api.governance import Limits
+from omnigraph.api.load import (
+    COLUMN_FILES,
+    column_file,
+    compression_of,
+    directory_error,
+    local_pieces,
+    without_compression,
+)
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader
 from omnigraph.engine.rows.kernels.framing import Meter, strict_blocks
 from omnigraph.engine.rows.kernels.plain import PlainEdge, PlainNode

@@ -16,9 +16,16 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.api.given_rows import BATCH_ROWS, GivenRecords, given_rows, open_file_name
-from omnigraph.api.kept_rows import RECORDS_PER_BLOCK, Spooled, scratch_file
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
+from omnigraph.api.load import (
+    BATCH_ROWS,
+    RECORDS_PER_BLOCK,
+    GivenRecords,
+    Spooled,
+    given_rows,
+    open_file_name,
+    scratch_file,
+)
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint
 from omnigraph.engine.rows.kernels.rows import DecodedInput

@@ -12,7 +12,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TypeAlias
 
-from omnigraph.api.limits import QueryLimits
+from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir

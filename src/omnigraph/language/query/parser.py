@@ -17,7 +17,7 @@ from lark.lexer import PatternStr
 from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_parser_state import ParserState
 
-from omnigraph.api.limits import QueryLimits
+from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.query.build import MalformedTokenError, TreeBuilder

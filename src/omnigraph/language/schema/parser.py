@@ -14,7 +14,7 @@ from typing import Any, Final
 from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
 
-from omnigraph.api.limits import SCHEMA_BYTES
+from omnigraph.api.governance import SCHEMA_BYTES
 from omnigraph.language.lexical import structure_of
 from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax

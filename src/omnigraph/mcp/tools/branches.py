@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangeScope
-from omnigraph.api.merge import NO_RESOLUTIONS, Resolutions
+from omnigraph.api.branches import NO_RESOLUTIONS, Resolutions
+from omnigraph.api.history import ChangeScope
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.mcp.members import Continuation, IdempotencyKey
 from omnigraph.mcp.paging import Place

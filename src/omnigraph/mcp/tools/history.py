@@ -8,9 +8,8 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangeRecord, ChangeScope
-from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import EntityKind
+from omnigraph.api.history import ChangeRecord, ChangeScope, CommitReceipt
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.mcp.members import Branch, Continuation
 from omnigraph.mcp.paging import Place

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
-from omnigraph.api.changes import ChangeScope
+from omnigraph.api.history import ChangeScope
 from omnigraph.engine.bulk.graph_address import GraphAddress
 from omnigraph.engine.history.changes import changes_of
 from omnigraph.engine.workspace import Workspace

@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.pipeline import PipelinePlan, PipelineStep, shown_path
+from omnigraph.api.service.pipeline import PipelinePlan, PipelineStep, shown_path
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError

@@ -1,4 +1,4 @@
-"""How a run tells of its stages, and how its counts are kept in the commit. The report is `omnigraph.api.pipeline`."""
+"""How a run tells of its stages, and how its counts are kept in the commit. The report is `omnigraph.api.service.pipeline`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from omnigraph.api import wire
-from omnigraph.api.pipeline import Progress, StageEvent, TypeCounts
+from omnigraph.api.service.pipeline import Progress, StageEvent, TypeCounts
 
 
 class Stages:

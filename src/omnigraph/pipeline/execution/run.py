@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode, PolicyAction
-from omnigraph.api.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
+from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.bulk.staged_run import WrittenFragments

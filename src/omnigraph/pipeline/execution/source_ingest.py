@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.pipeline import TypeCounts
+from omnigraph.api.service.pipeline import TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.remote_table import RemoteTable
 from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables

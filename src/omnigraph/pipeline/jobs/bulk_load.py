@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from omnigraph.api.load import LoadReceipt
-from omnigraph.api.pipeline import PipelineReport, Progress
+from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.rows.kernels.rows_of_type import ends_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace

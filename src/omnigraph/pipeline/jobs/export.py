@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.api.enums import Dates, PolicyAction
-from omnigraph.api.export import ExportedFile
-from omnigraph.api.pipeline import Progress
+from omnigraph.api.queries import ExportedFile
+from omnigraph.api.service.pipeline import Progress
 from omnigraph.engine.bulk.entity_records import EntityRecords
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle

@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.pipeline import Progress
-from omnigraph.api.upkeep import OptimizeReport, PendingIndex, TableOptimized
+from omnigraph.api.maintenance import OptimizeReport, PendingIndex, TableOptimized
+from omnigraph.api.service.pipeline import Progress
 from omnigraph.engine.bulk.compaction import BulkCompaction, same_content_plan
 from omnigraph.engine.bulk.index_build import waiting_indexes
 from omnigraph.engine.schema.declared_indexes import table_types

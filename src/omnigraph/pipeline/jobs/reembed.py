@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.pipeline import ReembedOutcome
+from omnigraph.api.service.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
 from omnigraph.engine.bulk.predicates import all_of, is_not_blank, is_null

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.api.pipeline import PipelineReport, Progress
+from omnigraph.api.service.pipeline import PipelineReport, Progress
 from omnigraph.engine.bulk.run_keys import new_run_id
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened

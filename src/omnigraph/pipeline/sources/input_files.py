@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from omnigraph.api.local_files import NOT_READ_HERE, PIECE_BYTES, compression_of, local_pieces
+from omnigraph.api.load import NOT_READ_HERE, PIECE_BYTES, compression_of, local_pieces
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader
 from omnigraph.errors import BadRequestError
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from omnigraph.api.blobs import LONGEST_READ, BlobCell
-from omnigraph.api.parameters import BlobParameters
-from omnigraph.api.routes import SNAPSHOT_HEADER, Media
+from omnigraph.api.queries import LONGEST_READ, BlobCell
+from omnigraph.api.service.http import BlobParameters
+from omnigraph.api.service.routes import SNAPSHOT_HEADER, Media
 from omnigraph.engine.blobs import ExternalBlob, ManagedBlob, blob_in
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, ConflictError
 from omnigraph.server.http.call import Call, checked_point, handles

@@ -15,11 +15,11 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangePoll
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.parameters import ChangeFeedParameters, CommitChangesParameters, DiffParameters
-from omnigraph.api.query import ReadPoint
-from omnigraph.api.routes import Media
+from omnigraph.api.history import ChangePoll
+from omnigraph.api.queries import ReadPoint
+from omnigraph.api.service.http import ChangeFeedParameters, CommitChangesParameters, DiffParameters
+from omnigraph.api.service.routes import Media
 from omnigraph.engine.history.changes import commit_changes_page
 from omnigraph.engine.history.diff_pages import diff_page
 from omnigraph.engine.history.log_walk import could_be_commit

@@ -16,21 +16,11 @@ from typing import Final
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.branches import BranchList
-from omnigraph.api.changes import ChangeBaselineRecord, ChangeBaselineRequest
-from omnigraph.api.commits import CommitReceipt
+from omnigraph.api.branches import NO_RESOLUTIONS, BranchList, EntityCount, MergePreviewRequest
 from omnigraph.api.enums import Dates, EntityKind, PolicyAction
-from omnigraph.api.export import ExportRequest
-from omnigraph.api.merge import NO_RESOLUTIONS, MergePreviewRequest
-from omnigraph.api.parameters import (
-    CommitsParameters,
-    CountParameters,
-    EntityParameters,
-    HistoryParameters,
-    PointParameters,
-)
-from omnigraph.api.pipeline import ServedPipeline, ServedPipelines
-from omnigraph.api.query import (
+from omnigraph.api.history import ChangeBaselineRecord, ChangeBaselineRequest, CommitReceipt
+from omnigraph.api.queries import (
+    ExportRequest,
     LegacyReadOutput,
     LegacyReadRequest,
     QueryPlan,
@@ -40,9 +30,16 @@ from omnigraph.api.query import (
     ReadTarget,
     StoredQueries,
 )
-from omnigraph.api.routes import QUERY_HEADER, Media
 from omnigraph.api.schema import SchemaPlanRequest, SchemaSource
-from omnigraph.api.snapshots import EntityCount
+from omnigraph.api.service.http import (
+    CommitsParameters,
+    CountParameters,
+    EntityParameters,
+    HistoryParameters,
+    PointParameters,
+)
+from omnigraph.api.service.pipeline import ServedPipeline, ServedPipelines
+from omnigraph.api.service.routes import QUERY_HEADER, Media
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.commits import summary
 from omnigraph.engine.history.feed import begin_baseline

@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from omnigraph.api import wire
-from omnigraph.api.changes import ChangeBaselineRecord
 from omnigraph.api.enums import ChangeDiffRefusalReason, ConflictKind, EntityKind, ParamKind, PolicyAction
-from omnigraph.api.error_output import ErrorOutput
+from omnigraph.api.history import ChangeBaselineRecord
 from omnigraph.api.load import MutationReceipt
-from omnigraph.api.query import ReadOutput
-from omnigraph.api.routes import (
+from omnigraph.api.queries import ReadOutput
+from omnigraph.api.service.cluster import GraphInfo, GraphList, HealthOutput, Readiness
+from omnigraph.api.service.http import ErrorOutput
+from omnigraph.api.service.routes import (
     COMMIT_HEADER,
     IDEMPOTENCY_HEADER,
     IF_COMMIT_HEADER,
@@ -28,7 +29,6 @@ from omnigraph.api.routes import (
     Media,
     Route,
 )
-from omnigraph.api.service import GraphInfo, GraphList, HealthOutput, Readiness
 from omnigraph.engine.snapshot import INTERNAL_SCHEMA_VERSION
 from omnigraph.server.http.call import Call, handles
 from omnigraph.server.http.responses import Answer, AnyAnswer, json_answer

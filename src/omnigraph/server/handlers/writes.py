@@ -7,15 +7,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from omnigraph.api.branches import BranchCreateRequest
-from omnigraph.api.commits import required_commit
+from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreateRequest, BranchMergeRequest
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
+from omnigraph.api.history import required_commit
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt
-from omnigraph.api.merge import NO_RESOLUTIONS, BranchMergeRequest
-from omnigraph.api.parameters import LoadParameters, RowsParameters
-from omnigraph.api.query import InvokeStoredQueryRequest, QueryRequest, ReadPoint, require_branch, require_kind
-from omnigraph.api.routes import COMMIT_HEADER, IF_COMMIT_HEADER, Media
+from omnigraph.api.queries import InvokeStoredQueryRequest, QueryRequest, ReadPoint, require_branch, require_kind
 from omnigraph.api.schema import SchemaApplyRequest
+from omnigraph.api.service.http import LoadParameters, RowsParameters
+from omnigraph.api.service.routes import COMMIT_HEADER, IF_COMMIT_HEADER, Media
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.write.load import HOW_TO_CREATE
 from omnigraph.engine.write.mutate import MutationRequest, earlier_receipt

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from omnigraph.api.access import AccessRequest, Decision, Gate
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.query import ReadPoint
-from omnigraph.api.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route
+from omnigraph.api.governance import AccessRequest, Decision, Gate
+from omnigraph.api.queries import ReadPoint
+from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route
 from omnigraph.engine.history.log_walk import is_on_line
 from omnigraph.engine.lens import OPEN, Lens
 from omnigraph.engine.query.limits import Cancellation

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
-from omnigraph.api.routes import (
+from omnigraph.api.service.http import ErrorOutput
+from omnigraph.api.service.routes import (
     COMMIT_HEADER,
     IDEMPOTENCY_HEADER,
     IF_COMMIT_HEADER,

@@ -24,7 +24,7 @@ import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from omnigraph.api import wire
-from omnigraph.api.routes import REQUEST_ID_HEADER, Media, Route
+from omnigraph.api.service.routes import REQUEST_ID_HEADER, Media, Route
 from omnigraph.errors import (
     BadRequestError,
     RequestShapeError,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from omnigraph.api import wire
-from omnigraph.api.error_output import ErrorOutput
-from omnigraph.api.routes import Media, Route
+from omnigraph.api.service.http import ErrorOutput
+from omnigraph.api.service.routes import Media, Route
 from omnigraph.errors import (
     CommitOutcomeUnknownError,
     EmbeddingError,

@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 
 from omnigraph.api import wire
-from omnigraph.api.cell_text import csv_line
-from omnigraph.api.routes import TYPE_METADATA, Media, Route
+from omnigraph.api.service.routes import TYPE_METADATA, Media, Route
+from omnigraph.api.values import csv_line
 from omnigraph.engine.query.result import QueryStream
 from omnigraph.errors import ResourceLimitError
 from omnigraph.server.admission import Pools

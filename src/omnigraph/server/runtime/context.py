@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from omnigraph.api.access import AccessRequest, Decision
+from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.engine.audit import FIELDS
 from omnigraph.server.admission import Admission
 from omnigraph.server.runtime import logs

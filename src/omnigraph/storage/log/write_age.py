@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Final, Self
 
-from omnigraph.api.upkeep import GRACE
+from omnigraph.api.maintenance import GRACE
 from omnigraph.errors import WriteExpiredError
 
 LONGEST_WRITE: Final = GRACE / 2

@@ -14,9 +14,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.api.changes import EntityChange
+from omnigraph.api.branches import MergeConflict
 from omnigraph.api.enums import ConflictKind, EntityKind, Operation, Side
-from omnigraph.api.merge import MergeConflict
+from omnigraph.api.history import EntityChange
 from omnigraph.engine.history.diff import ends_of
 from omnigraph.engine.history.merge.resolution import conflict
 from omnigraph.engine.history.type_delta import TypeDelta, equal_entities

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from omnigraph.api.changes import EntityChange
+from omnigraph.api.branches import MergeConflict, MergePreview, MergeRequest, MergeResult
 from omnigraph.api.enums import MergeOutcome, PolicyAction
-from omnigraph.api.merge import MergeConflict, MergePreview, MergeRequest, MergeResult
+from omnigraph.api.history import EntityChange
 from omnigraph.engine.branches import key_use
 from omnigraph.engine.history import log_walk
 from omnigraph.engine.history.diff import diff

@@ -13,10 +13,10 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from omnigraph.api.changes import EntityChange
+from omnigraph.api.branches import MergeConflict, Resolutions
 from omnigraph.api.enums import ConflictKind, Side
-from omnigraph.api.limits import Limits
-from omnigraph.api.merge import MergeConflict, Resolutions
+from omnigraph.api.governance import Limits
+from omnigraph.api.history import EntityChange
 from omnigraph.engine.history.diff import entity_changes, published_in
 from omnigraph.engine.history.merge.decision import Decision, Transfer, decide_entities
 from omnigraph.engine.history.merge.resolution import conflict

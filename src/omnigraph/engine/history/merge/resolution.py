@@ -1,9 +1,9 @@
-"""Conflicts as a merge finds them. What a person may decide about them is `omnigraph.api.merge.Resolutions`."""
+"""Conflicts as a merge finds them. What a person may decide about them is `omnigraph.api.branches.Resolutions`."""
 
 from __future__ import annotations
 
+from omnigraph.api.branches import MergeConflict
 from omnigraph.api.enums import ConflictKind
-from omnigraph.api.merge import MergeConflict
 from omnigraph.errors import ConstraintRule
 
 

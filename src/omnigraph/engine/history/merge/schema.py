@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from omnigraph.api.branches import MergeConflict
 from omnigraph.api.enums import ConflictKind, Side
-from omnigraph.api.merge import MergeConflict
 from omnigraph.engine.history.merge.resolution import conflict
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import AnyType, Catalog

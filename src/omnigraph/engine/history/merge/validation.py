@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow.compute as pc
 
+from omnigraph.api.branches import MergeConflict
 from omnigraph.api.enums import ConflictKind, Side
-from omnigraph.api.merge import MergeConflict
 from omnigraph.engine.history.merge.resolution import conflict
 from omnigraph.engine.rows.kernels.typed import missing_value
 from omnigraph.engine.rows.kernels.values import forbidden_values

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from omnigraph.api.branches import MergeConflict, PropertyConflict
 from omnigraph.api.enums import ConflictKind, Side
-from omnigraph.api.merge import MergeConflict, PropertyConflict
-from omnigraph.api.row_values import rendered
+from omnigraph.api.values import rendered
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.storage.tables.blobs import stored_blob
 from omnigraph.storage.tables.rows import row_ids_of

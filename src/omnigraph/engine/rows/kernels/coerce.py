@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar
-from omnigraph.api.parameter_values import not_finite
+from omnigraph.api.values import not_finite
 from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
 from omnigraph.engine.rows.kernels.scalars import (
     MANAGED_PREFIX,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from omnigraph.api.enums import Grammar
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.kernels.envelope import EnvelopeReader, Records
 from omnigraph.engine.rows.kernels.framing import lenient_blocks, strict_blocks
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
-from omnigraph.api.plain_arrays import plain_array
+from omnigraph.api.load import plain_array
 from omnigraph.engine.rows.kernels.coerce import Column, all_match
 from omnigraph.engine.rows.kernels.ids import canonical_texts
 from omnigraph.engine.rows.kernels.loose import coerce_arrow, python_values, reread

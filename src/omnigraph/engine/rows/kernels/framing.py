@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.kernels.plain import read_plain
 from omnigraph.errors import ResourceLimitError
 

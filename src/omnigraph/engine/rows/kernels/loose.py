@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from omnigraph.api.parameter_values import plain_number
-from omnigraph.api.plain_arrays import plain_array
+from omnigraph.api.load import plain_array
+from omnigraph.api.values import plain_number
 from omnigraph.calendar import MILLIS_PER_DAY
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps

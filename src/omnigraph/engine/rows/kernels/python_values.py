@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.api.parameter_values import epoch_millis, is_pandas_null, numpy_value
+from omnigraph.api.values import epoch_millis, is_pandas_null, numpy_value
 from omnigraph.engine.rows.kernels.loose import array_text, python_value, reread
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import FLOATS, INTEGERS, PropertyType, Scalar

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_schema
 from omnigraph.engine.rows.kernels.endpoints import EdgeEnds, NotANodeError, ends_of_type
 from omnigraph.engine.rows.kernels.framing import Meter

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from omnigraph.api.parameter_values import not_finite
+from omnigraph.api.values import not_finite
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import INTEGER_RANGES, Scalar
 from omnigraph.language.values import parse_date, parse_datetime, round_to_f32, shape_of

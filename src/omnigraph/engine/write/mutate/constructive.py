@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.rows.columns import rows_field
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, type_records
 from omnigraph.engine.rows.kernels.endpoints import EdgeEnds, EndpointIds, NotANodeError, edge_ends

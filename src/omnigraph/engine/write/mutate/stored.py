@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.api.limits import Limits
+from omnigraph.api.governance import Limits
 from omnigraph.engine.write.mutate.conditions import Condition
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ResourceLimitError

@@ -6,7 +6,7 @@ one that the language's precedence demands, the rest follow in the order in whic
 
 from __future__ import annotations
 
-from omnigraph.api.limits import QueryLimits
+from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir

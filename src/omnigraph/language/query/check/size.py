@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from omnigraph.api.limits import MOST_QUERY_DEPTH, QueryLimits
+from omnigraph.api.governance import MOST_QUERY_DEPTH, QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.query import syntax as ast
 from omnigraph.language.source import TOO_LARGE, SourceText

@@ -10,17 +10,32 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from omnigraph.api import parameters
-from omnigraph.api.branches import BranchCreated, BranchCreateRequest, BranchDeleted, BranchList
-from omnigraph.api.changes import ChangeBaselineRequest, ChangePoll, ChangeSet, CommitChangesPage
-from omnigraph.api.commits import CommitHistory, CommitList, CommitReceipt, CommitSummary
+from omnigraph.api.branches import (
+    BranchCreated,
+    BranchCreateRequest,
+    BranchDeleted,
+    BranchList,
+    BranchMergeRequest,
+    EntityCount,
+    MergePreview,
+    MergePreviewRequest,
+    MergeResult,
+    SnapshotListing,
+)
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.error_output import ChangeErrorOutput, ErrorOutput
-from omnigraph.api.export import ExportRequest
+from omnigraph.api.history import (
+    ChangeBaselineRequest,
+    ChangePoll,
+    ChangeSet,
+    CommitChangesPage,
+    CommitHistory,
+    CommitList,
+    CommitReceipt,
+    CommitSummary,
+)
 from omnigraph.api.load import ChangeRequest, GraphBatchLoadOutput, IngestRequest, LoadReceipt, MutationReceipt
-from omnigraph.api.merge import BranchMergeRequest, MergePreview, MergePreviewRequest, MergeResult
-from omnigraph.api.pipeline import ServedPipelines
-from omnigraph.api.query import (
+from omnigraph.api.queries import (
+    ExportRequest,
     InvokeStoredQueryRequest,
     LegacyReadOutput,
     LegacyReadRequest,
@@ -31,8 +46,10 @@ from omnigraph.api.query import (
     StoredQueries,
 )
 from omnigraph.api.schema import SchemaApplied, SchemaApplyRequest, SchemaPlan, SchemaPlanRequest, SchemaSource
-from omnigraph.api.service import GraphList, HealthOutput, Readiness
-from omnigraph.api.snapshots import EntityCount, SnapshotListing
+from omnigraph.api.service import http
+from omnigraph.api.service.cluster import GraphList, HealthOutput, Readiness
+from omnigraph.api.service.http import ChangeErrorOutput, ErrorOutput
+from omnigraph.api.service.pipeline import ServedPipelines
 
 GRAPH_PREFIX: Final = "/graphs/{graph_id}"
 IF_COMMIT_HEADER: Final = "Omnigraph-If-Graph-Commit"
@@ -188,7 +205,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getSnapshot",
         "The tables of a state of the graph",
         "snapshots",
-        parameters=parameters.PointParameters,
+        parameters=http.PointParameters,
         response=(SnapshotListing,),
     ),
     _get(
@@ -196,7 +213,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getBlob",
         "The bytes of a blob, or the address of an external one",
         "blobs",
-        parameters=parameters.BlobParameters,
+        parameters=http.BlobParameters,
         bad_parameters="invalid Blob selector query parameters",
         media=(Media.BYTES,),
     ),
@@ -205,7 +222,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getEntity",
         "One node or edge by its id, as an export writes it",
         "queries",
-        parameters=parameters.EntityParameters,
+        parameters=http.EntityParameters,
         response=(dict[str, Any],),
     ),
     _get(
@@ -213,7 +230,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "countEntities",
         "How many entities of a type there are",
         "queries",
-        parameters=parameters.CountParameters,
+        parameters=http.CountParameters,
         response=(EntityCount,),
     ),
     _post(
@@ -261,7 +278,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Every entity of a state, one record per line",
         "queries",
         PolicyAction.EXPORT,
-        parameters=parameters.ExportParameters,
+        parameters=http.ExportParameters,
         request=ExportRequest,
         bad_body="invalid export request",
         request_is_optional=True,
@@ -272,7 +289,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getSchema",
         "The accepted schema",
         "schema",
-        parameters=parameters.PointParameters,
+        parameters=http.PointParameters,
         response=(SchemaSource,),
     ),
     _post(
@@ -290,7 +307,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "listCommits",
         "The history of a branch, newest first",
         "commits",
-        parameters=parameters.CommitsParameters,
+        parameters=http.CommitsParameters,
         response=(CommitList,),
     ),
     _get("/commits/{commit_id}", "getCommit", "One commit", "commits", response=(CommitReceipt,)),
@@ -306,7 +323,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getHistory",
         "The history of a branch, with what each commit did",
         "commits",
-        parameters=parameters.HistoryParameters,
+        parameters=http.HistoryParameters,
         response=(CommitHistory,),
     ),
     _get(
@@ -314,7 +331,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "getCommitChanges",
         "What a commit changed",
         "changes",
-        parameters=parameters.CommitChangesParameters,
+        parameters=http.CommitChangesParameters,
         response=(CommitChangesPage,),
         errors=ChangeErrorOutput,
     ),
@@ -323,7 +340,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "pollChanges",
         "The change feed of a branch",
         "changes",
-        parameters=parameters.ChangeFeedParameters,
+        parameters=http.ChangeFeedParameters,
         response=(ChangePoll,),
         media=(Media.JSON, Media.EVENTS),
         errors=ChangeErrorOutput,
@@ -344,7 +361,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "diff",
         "The net difference of two states",
         "changes",
-        parameters=parameters.DiffParameters,
+        parameters=http.DiffParameters,
         response=(ChangeSet,),
     ),
     _post(
@@ -416,7 +433,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Load records, one per line, as one commit",
         request=None,
         request_media=(Media.NDJSON,),
-        parameters=parameters.LoadParameters,
+        parameters=http.LoadParameters,
         response=(GraphBatchLoadOutput,),
         body=Body.STREAMED_LOAD,
     ),
@@ -426,7 +443,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Load rows of one type as one commit",
         request=None,
         request_media=(Media.ARROW, Media.CSV, Media.NDJSON, Media.BYTES),
-        parameters=parameters.RowsParameters,
+        parameters=http.RowsParameters,
         response=(GraphBatchLoadOutput,),
         body=Body.STREAMED_LOAD,
     ),

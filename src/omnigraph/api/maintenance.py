@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Struct, field
 
-from omnigraph.api.cell_text import counted
-from omnigraph.api.commits import CommitReceipt
 from omnigraph.api.enums import Action, Classification
+from omnigraph.api.history import CommitReceipt
+from omnigraph.api.values import counted
 from omnigraph.api.wire import LOCAL
 from omnigraph.errors import BadRequestError
 

@@ -1,0 +1,488 @@
+"""Reads: what is asked for, where it is read, and the answer as JSON. Rows in Python are Arrow, not these.
+
+The rows of a query in the hands of a person: one surface, whether they were read in this process or came over HTTP.
+
+`ArrowRows` stands on an Arrow table, `ArrowBatches` on a stream of batches; both render the same rows. Arrow is
+imported when rows are looked at, never before.
+
+Blob cells: which one is meant, and what is known of its value without reading it.
+
+Exports: what is asked for and which files were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, overload
+
+from msgspec import Struct, field, structs
+
+from omnigraph.api.enums import Dates, Integers
+from omnigraph.api.history import shorten
+from omnigraph.api.values import Columns, counted, html_table, rendered, text_table
+from omnigraph.errors import BadRequestError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ReadPoint(Struct, frozen=True, omit_defaults=True):
+    """Which state a read is of: a branch's head, or its past; at most one of the last three."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+    @property
+    def is_head(self) -> bool:
+        """Whether it moves with the branch: nothing says which of its states."""
+        return self.snapshot is None and self.version is None and self.at is None
+
+
+class ReadTarget(Struct, frozen=True):
+    """What was asked to be read: a branch's head, or a commit."""
+
+    branch: str | None
+    snapshot: str | None
+
+    WIRE_NAME: ClassVar[str] = "ReadTargetOutput"
+
+    @classmethod
+    def of(cls, point: ReadPoint, branch: str) -> Self:
+        """What a point asks for: its commit, or else this branch."""
+        return cls(branch, None) if point.snapshot is None else cls(None, point.snapshot)
+
+
+class QueryRequest(Struct, frozen=True, omit_defaults=True):
+    """A read: the source, the name in it, its parameters and the state."""
+
+    query: str
+    name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+
+class LegacyReadRequest(Struct, frozen=True, omit_defaults=True):
+    """A read as clients of the first API spell it."""
+
+    query_source: str
+    query_name: str | None = None
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+
+    WIRE_NAME: ClassVar[str] = "ReadRequest"
+
+    @property
+    def request(self) -> QueryRequest:
+        return QueryRequest(
+            self.query_source, self.query_name, self.params, self.branch, self.snapshot, self.version, self.at
+        )
+
+
+class ReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rows of one query, in order; columns in projection order. The commit is what a precondition can name."""
+
+    query_name: str
+    target: ReadTarget
+    row_count: int
+    columns: tuple[str, ...] = ()
+    rows: list[dict[str, Any]]
+    graph_commit_id: str | None = None
+
+
+class LegacyReadOutput(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """As `ReadOutput`, without the commit that was read."""
+
+    query_name: str
+    target: ReadTarget
+    row_count: int
+    columns: tuple[str, ...] = ()
+    rows: list[dict[str, Any]]
+
+
+class ReadHeader(Struct, frozen=True):
+    """The first line of a read written as JSON lines."""
+
+    kind: Literal["metadata"]
+    query_name: str
+    target: ReadTarget
+    row_count: int
+
+    @classmethod
+    def of(cls, output: ReadOutput) -> ReadHeader:
+        return cls("metadata", output.query_name, output.target, output.row_count)
+
+
+class OperatorProfile(Struct, frozen=True):
+    """What one operator of a query did. Times and requests include those of its inputs."""
+
+    operator: str
+    rows: int
+    milliseconds: float
+    requests: int
+    notes: tuple[str, ...]
+    inputs: tuple[OperatorProfile, ...]
+
+    def __repr__(self) -> str:
+        return f"<profile of {shorten(self.operator, 60)}: {self._cost()}; lines() shows its operators>"
+
+    def _cost(self) -> str:
+        return f"{counted(self.rows, 'row')}, {self.milliseconds:.2f} ms, {counted(self.requests, 'request')}"
+
+    def lines(self, depth: int = 0) -> Iterator[str]:
+        """A readable tree, the last operator first."""
+        waiting = [(self, depth)]
+        while waiting:
+            entry, depth = waiting.pop()
+            yield f"{'  ' * depth}{entry.operator}  [{entry._cost()}]"
+            for note in entry.notes:
+                yield f"{'  ' * depth}    {note}"
+            waiting += [(child, depth + 1) for child in reversed(entry.inputs)]
+
+
+class QueryPlan(Struct, frozen=True):
+    """How a read would be run: the lines of an indented tree."""
+
+    plan: tuple[str, ...]
+
+    WIRE_NAME: ClassVar[str] = "QueryPlanOutput"
+
+
+class ParamDescriptor(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One column of a result or one parameter of a query."""
+
+    name: str
+    kind: str
+    item_kind: str | None = None
+    vector_dim: int | None = None
+    nullable: bool
+
+
+class DeclaredQuery(Protocol):
+    """What the text of a query says of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str | None: ...
+    @property
+    def instruction(self) -> str | None: ...
+    @property
+    def is_mutation(self) -> bool: ...
+
+
+class StoredQuery(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A query that a server offers by name."""
+
+    name: str
+    tool_name: str
+    description: str | None = None
+    instruction: str | None = None
+    mutation: bool
+    params: tuple[ParamDescriptor, ...]
+
+    WIRE_NAME: ClassVar[str] = "QueryCatalogEntry"
+
+    @classmethod
+    def of(cls, query: DeclaredQuery, parameters: Iterable[Struct]) -> Self:
+        """The query under its own name. Its parameters are described by structs with the fields of a descriptor."""
+        return cls(
+            name=query.name,
+            tool_name=query.name,
+            description=query.description,
+            instruction=query.instruction,
+            mutation=query.is_mutation,
+            params=tuple(ParamDescriptor(**structs.asdict(parameter)) for parameter in parameters),
+        )
+
+
+def require_kind(name: str, is_mutation: bool, expect_mutation: bool | None) -> None:
+    """Refuse a stored query of the other kind than its caller expects."""
+    if expect_mutation is not None and expect_mutation != is_mutation:
+        kind, verb = ("mutation", "mutate") if is_mutation else ("read", "query")
+        raise BadRequestError(f"'{name}' is a {kind} — use omnigraph {verb} {name}")
+
+
+def require_branch(name: str, is_mutation: bool, point: ReadPoint) -> None:
+    """Refuse a stored query as a write that can't be one: of a read, or of a state that is past."""
+    if not is_mutation:
+        raise BadRequestError(f"'{name}' is a read; only stored mutations have a precondition")
+    if point.snapshot is not None or point.version is not None or point.at is not None:
+        raise BadRequestError(f"'{name}' is a mutation: it runs on a branch, not on a snapshot")
+
+
+class StoredQueries(Struct, frozen=True):
+    """Sorted by name."""
+
+    queries: tuple[StoredQuery, ...]
+
+    WIRE_NAME: ClassVar[str] = "QueriesCatalogOutput"
+
+    def __repr__(self) -> str:
+        lines = [f"  {'mutation' if each.mutation else 'query'} {each.name}" for each in self.queries]
+        return "\n".join([f"<{counted(len(lines), 'stored query', 'stored queries')}>", *lines])
+
+
+class InvokeStoredQueryRequest(Struct, frozen=True, omit_defaults=True):
+    params: dict[str, Any] | None = None
+    branch: str | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+    expect_mutation: bool | None = None
+
+
+MOST_SHOWN_ROWS: Final = 10
+_ROWS_AT_ONCE: Final = 4096
+_CELLS_AT_ONCE: Final = 1 << 15
+_BYTES_AT_ONCE: Final = 128 << 10
+
+
+class _Columns:
+    """What results and streams know of their query."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def query_name(self) -> str: ...
+        @property
+        def typed_columns(self) -> Columns: ...
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in projection order."""
+        return [name for name, _ in self.typed_columns]
+
+
+class ArrowRows(_Columns):
+    """The rows of one query, in order.
+
+    Iterating gives a dictionary per row; `result[0]` is one, `result[1:3]` is a list of them. Values are plain Python
+    values: dates and times as ISO texts, which `to_arrow`, `to_pandas` and `to_polars` give as real ones.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def target(self) -> ReadTarget: ...
+        @property
+        def graph_commit_id(self) -> str: ...
+        @property
+        def table(self) -> pa.Table: ...
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are; the same as `len(result)`."""
+        return len(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __bool__(self) -> bool:
+        return len(self.table) > 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self.table.to_batches():
+            for part in rendering_parts(batch):
+                yield from json_rows(part, self.columns)
+
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        chosen = range(len(self.table))[at]  # raises IndexError as a list does
+        if isinstance(chosen, int):
+            return json_rows(self.table.slice(chosen, 1), self.columns)[0]
+        if chosen.step == 1:
+            return json_rows(self.table.slice(chosen.start, len(chosen)), self.columns)
+        # Row by row: Arrow gathers no more than 2 GiB of text at once.
+        return [json_rows(self.table.slice(row, 1), self.columns)[0] for row in chosen]
+
+    def rows(self, integers: Integers = Integers.NATIVE) -> list[dict[str, Any]]:
+        """One dictionary per row, keys in projection order; of a repeated name the last value stays."""
+        return json_rows(self.table, self.columns, integers)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dictionary per row; the same as `rows()`."""
+        return self.rows()
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table. Nothing is copied."""
+        return self.table
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame; needs pandas."""
+        _package("pandas")
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """A Polars DataFrame; needs polars."""
+        return _package("polars").from_arrow(self.table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows for any library that reads Arrow streams: `polars.DataFrame(result)`, `duckdb.from_arrow(result)`"""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def to_ipc(self) -> bytes:
+        """The Arrow IPC stream of the table."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def read_output(self, integers: Integers = Integers.NATIVE) -> ReadOutput:
+        """The answer as HTTP and the CLI give it."""
+        return ReadOutput(
+            query_name=self.query_name,
+            target=self.target,
+            row_count=self.num_rows,
+            columns=tuple(self.columns),
+            rows=self.rows(integers),
+            graph_commit_id=self.graph_commit_id,
+        )
+
+    def __repr__(self) -> str:
+        return text_table(self.query_name, *self._shown())
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return html_table(self.query_name, *self._shown())
+
+    def _shown(self) -> tuple[Columns, int, list[list[Any]]]:
+        """Names and types of the columns, the number of rows, and the values of as many as are shown."""
+        head = self.table.slice(0, MOST_SHOWN_ROWS)
+        values = [rendered(head.column(i)) for i in range(len(self.typed_columns))]
+        return self.typed_columns, len(self), values
+
+
+class ArrowBatches(_Columns):
+    """What all streams of rows say of themselves."""
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {type_}" for name, type_ in self.typed_columns)
+        return f"<{type(self).__name__} {self.query_name}({columns})>"
+
+
+def json_rows(
+    table: pa.Table | pa.RecordBatch, names: Sequence[str], integers: Integers = Integers.NATIVE
+) -> list[dict[str, Any]]:
+    """Rows as dictionaries of plain values."""
+    columns = [rendered(table.column(i), integers) for i in range(len(names))]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def rendering_parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts of which each is rendered in an instant and takes little memory as Python values."""
+    rows = min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // max(1, batch.num_columns))
+    rows = max(1, min(rows, len(batch) * _BYTES_AT_ONCE // max(1, batch.nbytes)))
+    for start in range(0, len(batch), rows):
+        yield batch.slice(start, rows)
+
+
+def _package(name: str) -> ModuleType:
+    """A package that results can be converted with, and that OmniGraph itself does not need."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise BadRequestError(f"this needs {name}, which is not installed: pip install {name}") from None
+
+
+LONGEST_READ: Final = 4 << 20
+"""How many bytes of a value can be asked for at a time."""
+
+
+class BlobCell(Struct, frozen=True):
+    """Which cell: an entity by kind, type and id, and one of its properties."""
+
+    kind: str = field(name="entity")
+    type: str
+    id: str
+    property: str
+
+    WIRE_NAME: ClassVar[str] = "BlobSelector"
+
+
+class BlobTarget(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a cell was read: what was asked for, and the commit that this meant."""
+
+    branch: str | None = None
+    snapshot: str | None = None
+    resolved_snapshot: str
+
+
+class BlobDescription(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A managed value has a size and a tag; an external one is a reference that is never opened."""
+
+    selector: BlobCell
+    kind: Literal["managed", "external"]
+    size: int | None = None
+    etag: str | None = None
+    uri: str | None = None
+    target: BlobTarget
+
+    def not_downloaded(self) -> BadRequestError:
+        """Why the bytes of an external value can't be had."""
+        return BadRequestError(
+            f"external Blob is not downloaded; URI: {self.uri}; see its reference with blob stat --json"
+        )
+
+
+class BlobValue(Protocol):
+    """A blob cell that was found: its description, and its bytes when the graph owns them."""
+
+    @property
+    def description(self) -> BlobDescription: ...
+
+    def read(self) -> bytes:
+        """The whole value."""
+        ...
+
+    def read_range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
+        ...
+
+
+class ByteWriter(Protocol):
+    """Anything that takes bytes: an open binary file, a socket, a buffer."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class ExportRequest(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The body of an export request. A member that is not known is refused, since it might narrow the export."""
+
+    branch: str | None = None
+    type_names: tuple[str, ...] | None = None
+    snapshot: str | None = None
+    version: int | None = None
+    at: datetime | None = None
+    dates: Dates | None = None
+
+
+class ExportedFile(Struct, frozen=True):
+    """The file that one type was written to."""
+
+    type_key: str
+    path: str
+    rows: int
+
+    def __repr__(self) -> str:
+        return f"<{counted(self.rows, 'row')} of {self.type_key} in {self.path}>"
