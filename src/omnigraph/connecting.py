@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from omnigraph.client import AsyncRemoteGraph, RemoteGraph
-from omnigraph.client.address import Address
-from omnigraph.client.remote import plain_binder
-from omnigraph.client.settings import DEFAULT_TIMEOUT, Settings
+from omnigraph.client.connection import DEFAULT_TIMEOUT, Address, Settings, plain_binder
 
 
 def connect(

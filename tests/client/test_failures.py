@@ -24,11 +24,10 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph.api.branches import BranchCreated, BranchDeleted
 from omnigraph.api.service.routes import IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, route
-from omnigraph.client.address import Address
-from omnigraph.client.arrow_frames import BatchDecoder
-from omnigraph.client.messages import Reply, Request, Upload
-from omnigraph.client.patience import Attempts
-from omnigraph.client.record_lines import BaselineLines, RecordLines
+from omnigraph.client.connection import Address, Reply, Request, Upload
+from omnigraph.client.rows import BatchDecoder
+from omnigraph.client.streams import BaselineLines, RecordLines
+from omnigraph.client.transport import Attempts
 from omnigraph.errors import (
     AnswerBrokenError,
     BadRequestError,
@@ -512,7 +511,7 @@ def test_a_client_reads_what_it_wrote(through: Api, server: RunningServer, branc
 def test_a_branch_that_was_made_anew_is_told_once(
     through: Api, served_graph: omnigraph.Graph, branch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.client.patience._TO_CATCH_UP", 0.0)
+    monkeypatch.setattr("omnigraph.client.transport._TO_CATCH_UP", 0.0)
     through.mutate(ADD, params={"name": "Gone"}, branch=branch)
     served_graph.delete_branch(branch)
     served_graph.create_branch(branch)

@@ -4,8 +4,7 @@ Requests are made from the route table of the contract, answers become its struc
 call is described once (`reads`, `writes`, `history`), and two thin transports carry it out. Nothing here knows storage.
 """
 
-from omnigraph.client.async_graph import AsyncRemoteGraph
-from omnigraph.client.graph import RemoteGraph
-from omnigraph.client.snapshot import RemoteSnapshot
+from omnigraph.client.graph import AsyncRemoteGraph, RemoteGraph
+from omnigraph.client.reads import RemoteSnapshot
 
 __all__ = ["AsyncRemoteGraph", "RemoteGraph", "RemoteSnapshot"]

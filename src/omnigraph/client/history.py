@@ -23,9 +23,8 @@ from omnigraph.api.history import (
     CommitSummary,
 )
 from omnigraph.api.service import http as api_parameters
-from omnigraph.client.messages import Steps
-from omnigraph.client.remote import MAIN, Remote
-from omnigraph.client.snapshot import RemoteSnapshot
+from omnigraph.client.connection import MAIN, Remote, Steps
+from omnigraph.client.reads import RemoteSnapshot
 from omnigraph.client.writes import settled
 
 

@@ -1,18 +1,44 @@
-"""The requests whose answers are taken in pieces, and the maintenance that no server does for its clients."""
+"""The requests whose answers are taken in pieces, and the maintenance that no server does for its clients.
+
+Streams of records by line, as they come: whole lines only, the server's own error where it tells one, and an end
+that is known to be the end. Pure; both transports feed it.
+
+Blob cells of a remote graph: found by their headers, read in ranges, always of the commit they were found in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, NoReturn
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import msgspec
+
+from omnigraph.api import wire
 from omnigraph.api.enums import Dates, EntityKind
 from omnigraph.api.graph import GraphViews
-from omnigraph.api.history import EVERYTHING, ChangeBaselineRequest, ChangeScope
-from omnigraph.api.queries import ExportRequest, ReadPoint
-from omnigraph.api.service.http import ExportParameters
-from omnigraph.client.messages import Request
-from omnigraph.client.remote import Remote
-from omnigraph.errors import DirectAccessError
+from omnigraph.api.history import EVERYTHING, ChangeBaseline, ChangeBaselineRecord, ChangeBaselineRequest, ChangeScope
+from omnigraph.api.queries import LONGEST_READ, BlobCell, BlobDescription, BlobTarget, ExportRequest, ReadPoint
+from omnigraph.api.service.http import BlobParameters, ExportParameters, received_error
+from omnigraph.api.service.routes import SNAPSHOT_HEADER
+from omnigraph.client.connection import Remote, Reply, Request, Steps
+from omnigraph.client.reads import forget_if_gone
+from omnigraph.errors import (
+    AnswerBrokenError,
+    BadRequestError,
+    BlobRangeError,
+    ConflictError,
+    DirectAccessError,
+    OmniGraphError,
+    PolicyError,
+    ResourceLimitError,
+    UnauthorizedError,
+    UnexpectedAnswerError,
+)
+
+if TYPE_CHECKING:
+    from omnigraph.client.transport import AsyncTransport, Transport
 
 
 def export_request(remote: Remote, /, point: ReadPoint, types: Collection[str], *, epoch: bool) -> Request:
@@ -119,3 +145,225 @@ class NeedsStorage(GraphViews):
     def external_blobs(self) -> NoReturn:
         """Needs the storage itself."""
         self._refuse("external_blobs")
+
+
+_ERROR: Final = b'{"error":'
+"""How the last line of a stream that failed begins. Records begin with their type or edge."""
+
+
+class _ErrorLine(msgspec.Struct):
+    error: msgspec.Raw
+
+
+class RecordLines:
+    """The lines of an export."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self.received = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The lines that are complete now, each with its end. Raises what the server says went wrong."""
+        self.received += len(chunk)
+        whole, end, self._pending = (self._pending + chunk).rpartition(b"\n")
+        last = whole[whole.rfind(b"\n") + 1 :]
+        if last.startswith(_ERROR):
+            raise self._told(last)
+        return whole + end
+
+    def _told(self, line: bytes) -> OmniGraphError:
+        try:
+            return received_error(bytes(wire.decode(line, _ErrorLine).error))
+        except BadRequestError:
+            return AnswerBrokenError(self.received, "its last line tells an error that this client can't read")
+
+    def finish(self) -> None:
+        """Nothing more comes."""
+        if self._pending:
+            raise AnswerBrokenError(self.received, "its last line is not complete")
+
+
+class BaselineLines(RecordLines):
+    """The lines of a baseline. The last one is no record: it has the cursor, and only a whole stream has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held_back = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        lines = self._held_back + super().feed(chunk)
+        at = lines.rfind(b"\n", 0, -1) + 1
+        self._held_back = lines[at:]
+        return lines[:at]
+
+    def baseline(self) -> ChangeBaseline:
+        """The record at the end."""
+        self.finish()
+        try:
+            return wire.decode(self._held_back, ChangeBaselineRecord).baseline
+        except BadRequestError:
+            cause = "the stream lacks its last record, so there is no usable cursor; discard what was written"
+            raise AnswerBrokenError(self.received, cause) from None
+
+
+def texts(lines: bytes) -> list[str]:
+    """Lines as texts, each with its end."""
+    return [f"{line.decode()}\n" for line in lines.split(b"\n")[:-1]]
+
+
+def counted(lines: bytes) -> int:
+    return lines.count(b"\n")
+
+
+_FIRST_BYTE: Final = {"Range": "bytes=0-0"}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBlob:
+    """A cell that holds a value, and how its bytes are asked for."""
+
+    description: BlobDescription
+    request: Request
+
+    def part(self, start: int, end: int) -> Steps[bytes]:
+        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
+        size = self._size()
+        if not 0 <= start <= end <= size:
+            raise BlobRangeError(start, end, size)
+        if end - start > LONGEST_READ:
+            raise ResourceLimitError("Blob read range bytes", LONGEST_READ, end - start, "read it in several ranges")
+        if start == end:
+            return b""
+        reply = yield self.request.with_headers({"Range": f"bytes={start}-{end - 1}"})
+        if reply.status == 412:
+            raise ConflictError("Blob read target changed; retry the command")
+        if reply.status not in (200, 206):
+            raise _blob_failure(reply)
+        content = reply.body if reply.status == 206 else reply.body[start:end]
+        if len(content) != end - start:
+            raise AnswerBrokenError(
+                len(content), f"Blob delivery stream ended after {len(content)} bytes; expected {end - start}"
+            )
+        return content
+
+    def whole(self) -> Steps[bytes]:
+        """The whole value, in consecutive ranges."""
+        parts = []
+        for start, end in self._ranges():
+            parts.append((yield from self.part(start, end)))
+        return b"".join(parts)
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        size = self._size()
+        return ((start, min(start + LONGEST_READ, size)) for start in range(0, size, LONGEST_READ))
+
+    def _size(self) -> int:
+        """How long the value is, when its bytes are the graph's own."""
+        if self.description.size is None:
+            raise self.description.not_downloaded()
+        return self.description.size
+
+
+def find_blob(
+    remote: Remote,
+    /,
+    kind: str,
+    type: str,
+    id: str,
+    property: str,
+    *,
+    branch: str | None = None,
+    snapshot: str | None = None,
+    version: int | None = None,
+    at: datetime | None = None,
+) -> Steps[FoundBlob]:
+    """The value of one blob cell: bytes by range with a tag, or the reference to an external object."""
+    if kind not in tuple(EntityKind):
+        raise BadRequestError(f"invalid Blob selector: '{kind}' is neither node nor edge")
+    point = ReadPoint(branch, snapshot, version, at)
+    asked = BlobParameters(
+        entity=EntityKind(kind), type=type, id=id, property=property, branch=branch, snapshot=snapshot,
+        version=version, at=at,
+    )  # fmt: skip
+    request = remote._reading(remote._request("getBlob", asked), point)
+    reply = yield replace(request, method="HEAD")
+    if reply.status >= 400:
+        # An answer to a HEAD has no body, so that what went wrong has to be asked for.
+        reply = yield request.with_headers(_FIRST_BYTE)
+        if reply.status >= 400 and reply.status != 416:
+            forget_if_gone(remote, request, reply, point)
+            raise _blob_failure(reply)
+    commit = reply.header(SNAPSHOT_HEADER)
+    if commit is None:
+        raise UnexpectedAnswerError(reply.status, f"no header {SNAPSHOT_HEADER}, which tells the commit that was read")
+    cell = BlobCell(kind, type, id, property)
+    target = BlobTarget(branch=branch, snapshot=snapshot, resolved_snapshot=commit)
+    if reply.status == 302:
+        told = BlobDescription(selector=cell, kind="external", uri=reply.header("location"), target=target)
+        return FoundBlob(told, request)
+    tag = reply.header("etag")
+    told = BlobDescription(selector=cell, kind="managed", size=_length(reply), etag=tag, target=target)
+    pinned = remote._request(
+        "getBlob", BlobParameters(entity=EntityKind(kind), type=type, id=id, property=property, snapshot=commit)
+    )
+    return FoundBlob(told, pinned if tag is None else pinned.with_headers({"If-Match": tag}))
+
+
+def _blob_failure(reply: Reply) -> OmniGraphError:
+    """What went wrong, in the words of blobs where the server's own are of anything."""
+    error = reply.failure()
+    if isinstance(error, UnauthorizedError):
+        return UnauthorizedError(f"Blob read requires authentication: {error}")
+    if isinstance(error, PolicyError):
+        return PolicyError(f"Blob read is forbidden: {error}")
+    return error
+
+
+def _length(reply: Reply) -> int:
+    """The length of the whole value, from the headers of a part or of all of it."""
+    total = (reply.header("content-range") or "").rpartition("/")[2] or reply.header("content-length") or ""
+    if not total.isdigit():
+        raise UnexpectedAnswerError(reply.status, "no length of the Blob")
+    return int(total)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBlob:
+    """A blob cell that was found: its description, and its bytes when the graph owns them."""
+
+    _found: FoundBlob
+    _transport: Transport
+
+    @property
+    def description(self) -> BlobDescription:
+        """What is known of the value without reading it."""
+        return self._found.description
+
+    def read(self) -> bytes:
+        """The whole value."""
+        return self._transport.run(self._found.whole())
+
+    def read_range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
+        return self._transport.run(self._found.part(start, end))
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncRemoteBlob:
+    """As `RemoteBlob`, to be awaited."""
+
+    _found: FoundBlob
+    _transport: AsyncTransport
+
+    @property
+    def description(self) -> BlobDescription:
+        """What is known of the value without reading it."""
+        return self._found.description
+
+    async def read(self) -> bytes:
+        """The whole value."""
+        return await self._transport.run(self._found.whole())
+
+    async def read_range(self, start: int, end: int) -> bytes:
+        """The bytes from `start` up to, not including, `end`. At most 4 MiB at a time."""
+        return await self._transport.run(self._found.part(start, end))

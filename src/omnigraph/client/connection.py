@@ -1,0 +1,417 @@
+"""What both remote graphs know: the address, how queries are given, and which commits this client has made.
+
+A commit that was made through a client is on every branch that it then reads: the client tells the server which one it
+must have seen, and a worker that has not seen it yet is asked again.
+
+Where a graph is: the address of its server, its id, and the URL of every operation on it.
+
+How a server is spoken to: for how long, how often, and as whom. The token is never shown.
+
+A request and its reply, as both transports know them: made from the route table, read as structs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import ssl
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+import httpx
+import msgspec
+
+from omnigraph.api import wire
+from omnigraph.api.load import encoded, file_pieces, require_records
+from omnigraph.api.queries import ReadPoint, ReadTarget
+from omnigraph.api.service.http import received_error
+from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route, route
+from omnigraph.api.values import json_problem, plain_parameters
+from omnigraph.errors import BadRequestError, OmniGraphError, UnexpectedAnswerError
+
+_GRAPHS = "/graphs/"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server, and a graph on it. Without a graph, the base is where the graph's own routes begin."""
+
+    base: str
+    graph: str | None = None
+
+    @classmethod
+    def parse(cls, url: str, graph: str | None = None) -> Self:
+        """The URL of a server, with the graph's id beside it or at its end: `https://host/graphs/kb`"""
+        parts = urlsplit(url.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadRequestError(f"'{parts.scheme}' is no scheme of a server: give http://host or https://host")
+        if parts.username is not None or parts.password is not None:
+            raise BadRequestError("a server's URL must not carry a name or a password; give the token beside it")
+        if parts.query or parts.fragment:
+            raise BadRequestError("a server's URL ends with its path: leave out what follows ? or #")
+        base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+        front, found, named = base.rpartition(_GRAPHS)
+        if found and named and "/" not in named:
+            if graph is not None and graph != unquote(named):
+                raise BadRequestError(f"the URL names the graph '{unquote(named)}' already; leave out '{graph}'")
+            return cls(front, unquote(named))
+        return cls(base, graph)
+
+    @property
+    def uri(self) -> str:
+        """The graph's own address."""
+        return self.base if self.graph is None else f"{self.base}{_GRAPHS}{quote(self.graph, safe='')}"
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.base.startswith("https:")
+
+    def url(self, route: Route, **path: str) -> str:
+        """Where an operation is. A segment of the path is encoded as a whole: the branch `a/b` is `a%2Fb`."""
+        filled = route.path.format(**{name: quote(value, safe="") for name, value in path.items()})
+        return f"{self.uri if route.of_graph else self.base}{filled}"
+
+
+Shape = TypeVar("Shape")
+
+_PIECE_BYTES: Final = 256 << 10
+_KEPT: Final = (str, bytes, bytearray, memoryview, os.PathLike, list, tuple)
+_SHOWN_CHARACTERS: Final = 500
+_PAGES: Final = ("text/html", "application/xhtml+xml")
+_TITLE: Final = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+
+
+class Upload:
+    """A body that is sent in pieces. Texts, bytes and files can be sent again, an iterator only once."""
+
+    media: Media | None = None
+    """How it is written, where the operation leaves a choice."""
+
+    def __init__(self, data: str | bytes | os.PathLike[str] | Iterable[str | bytes]) -> None:
+        require_records(data)
+        self._data = data
+        self._opened = False
+
+    @property
+    def can_be_sent(self) -> bool:
+        """Whether the next `pieces` are the whole of it."""
+        return not self._opened or isinstance(self._data, _KEPT)
+
+    def pieces(self) -> Iterator[bytes]:
+        self._opened = True
+        data = self._data
+        if isinstance(data, str | bytes | bytearray | memoryview):
+            whole = encoded(data)
+            yield from (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
+        elif isinstance(data, os.PathLike):
+            yield from file_pieces(data, _PIECE_BYTES)
+        else:
+            yield from map(encoded, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One exchange with a server. Doing it twice is doing it once: it reads, or carries an idempotency key."""
+
+    route: Route
+    url: str
+    content: bytes | Upload | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    writes: bool = False
+    method: str = ""
+    wait_seconds: float = 0.0
+    """How long the server may hold its answer back because it was asked to."""
+
+    @property
+    def verb(self) -> str:
+        return self.method or self.route.method
+
+    @property
+    def key(self) -> str | None:
+        return self.headers.get(IDEMPOTENCY_HEADER)
+
+    @property
+    def can_be_sent(self) -> bool:
+        return not isinstance(self.content, Upload) or self.content.can_be_sent
+
+    def with_headers(self, headers: Mapping[str, str]) -> Request:
+        return replace(self, headers={**self.headers, **headers})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer. Names of headers are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def header(self, name: str) -> str | None:
+        return self.headers.get(name.lower())
+
+    @property
+    def media(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def checked(self) -> Reply:
+        """This reply, unless it tells a failure: that is raised, as the class it was on the server."""
+        if not 200 <= self.status < 300:
+            raise self.failure()
+        return self
+
+    def decoded(self, shape: type[Shape]) -> Shape:
+        """The body as a struct of the contract. Members that this version does not know are ignored."""
+        self.checked()
+        if self.media in _PAGES:
+            raise self.page()
+        try:
+            return wire.decode_with_nulls(self.body, shape)
+        except BadRequestError as error:
+            raise UnexpectedAnswerError(self.status, f"{error}; is this an OmniGraph server?") from None
+
+    def page(self) -> UnexpectedAnswerError:
+        """What to say of a page for people, which a proxy or another service sends."""
+        title = _TITLE.search(self.body[: _SHOWN_CHARACTERS * 8])
+        named = "" if title is None else f" titled '{' '.join(title[1].decode(errors='replace').split())}'"
+        text = f"a page for browsers{named}, not an answer; is this an OmniGraph server, or a proxy before it?"
+        return UnexpectedAnswerError(self.status, text[:_SHOWN_CHARACTERS])
+
+    def require(self, *medias: Media) -> None:
+        """Refuse an answer that comes in pieces of another kind than was asked for."""
+        if self.media in _PAGES:
+            raise self.page()
+        if self.media not in medias:
+            wanted = " or ".join(medias)
+            raise UnexpectedAnswerError(self.status, f"'{self.media}' where this client reads {wanted}")
+
+    def failure(self) -> OmniGraphError:
+        """What went wrong, told by the body; a body that is not an error of ours is shown as it is."""
+        if 300 <= self.status < 400:
+            where = (self.header("location") or "").partition("?")[0]
+            return UnexpectedAnswerError(self.status, f"a redirect to '{where}', which is not followed")
+        if self.media in _PAGES:
+            return self.page()
+        try:
+            return received_error(self.body)
+        except BadRequestError:
+            text = self.body.decode(errors="replace").strip()
+            if not text and self.status == 404:
+                text = "nothing is at this address; name the graph, as in https://host/graphs/<id>"
+            return UnexpectedAnswerError(self.status, text[:_SHOWN_CHARACTERS])
+
+
+Steps: TypeAlias = Generator[Request, Reply, Shape]
+"""A call: it yields requests, is sent their replies, and returns its result."""
+
+
+def query_string(parameters: Any) -> str:
+    """A struct of the contract as a query string, without what is not given."""
+    pairs = []
+    for each in msgspec.structs.fields(parameters):
+        value = getattr(parameters, each.name)
+        if value is None:
+            continue
+        pairs += [(each.encode_name, _text(item)) for item in (value if isinstance(value, tuple) else (value,))]
+    return f"?{urlencode(pairs)}" if pairs else ""
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def json_body(body: Any) -> tuple[bytes, dict[str, str]]:
+    """A struct of the contract as the body of a request, and the header that says so."""
+    return wire.encode(body), {"Content-Type": Media.JSON.value}
+
+
+def header_text(value: str, what: str, longest: int = 256) -> str:
+    """A value that may stand in a header."""
+    if not 0 < len(value) <= longest or not value.isascii() or not value.isprintable():
+        raise BadRequestError(f"{what} must be 1 to {longest} printable ASCII characters")
+    return value
+
+
+MAIN: Final = "main"
+
+
+class Asked(NamedTuple):
+    """A query to be run: the text, the name of one query in it, and its parameters."""
+
+    source: str
+    name: str | None
+    params: Mapping[str, Any] | None
+
+
+Binder: TypeAlias = Callable[[Any, str | None, Mapping[str, Any] | None, Mapping[str, Any], Mapping[str, Any]], Any]
+"""Makes an `Asked` of what a caller gives: source or handle, name, params, keywords, and the options it also gave."""
+
+
+def plain_binder(
+    query: Any,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    given: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Asked:
+    """Texts only, with the parameters as they are. The server checks them."""
+    if not isinstance(query, str):
+        raise BadRequestError(f"a query is a text here, not '{type(query).__name__}'")
+    both = {**plain_parameters(params or {}), **plain_parameters(given)}
+    return Asked(query, name, both if params is not None or given else None)
+
+
+class Remote:
+    """A graph behind a server."""
+
+    def __init__(self, address: Address, binder: Binder = plain_binder) -> None:
+        self._address = address
+        self._binder = binder
+        self._made: dict[str, str] = {}
+
+    @property
+    def uri(self) -> str:
+        """The address of the graph."""
+        return self._address.uri
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.uri}>"
+
+    # Requests
+
+    def _bound(
+        self,
+        source: Any,
+        name: str | None,
+        params: Mapping[str, Any] | None,
+        given: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Asked:
+        """A query with its parameters, as a caller of any method gave them."""
+        asked = Asked(*self._binder(source, name, params, given, options))
+        if asked.params is not None:
+            require_json(asked.params)
+        return asked
+
+    def _request(self, operation_id: str, parameters: Any = None, body: Any = None, **path: str) -> Request:
+        """A request for an operation that reads."""
+        row = route(operation_id)
+        try:
+            content, headers = (None, {}) if body is None else json_body(body)
+            url = self._address.url(row, **path) + ("" if parameters is None else query_string(parameters))
+        except UnicodeEncodeError as error:
+            half = error.object[error.start : error.end].encode(errors="backslashreplace").decode()
+            raise BadRequestError(f"a text of the request holds half of a surrogate pair, '{half}'") from None
+        return Request(row, url, content, headers)
+
+    def _reading(self, request: Request, point: ReadPoint) -> Request:
+        """The same of a branch's head, no older than what this client wrote there."""
+        made = self._made.get(branch_of(point.branch)) if point.is_head else None
+        return request if made is None else request.with_headers({MIN_COMMIT_HEADER: made})
+
+    def _writing(
+        self, request: Request, *, actor: str | None, key: str | None = None, content: Upload | None = None
+    ) -> Request:
+        """The same as a write under a key, one of its own when none is given, so that sending it twice is safe."""
+        if actor is not None:
+            raise BadRequestError(
+                f"actor '{actor}' is not allowed on a served write: the server knows who writes by the token"
+            )
+        named = key if key is not None else secrets.token_hex(16)
+        headers = {IDEMPOTENCY_HEADER: header_text(named, "an idempotency key")}
+        if content is not None:
+            headers["Content-Type"] = (content.media or request.route.request_media[0]).value
+        body = request.content if content is None else content
+        return replace(request.with_headers(headers), content=body, writes=True)
+
+    # What this client has written
+
+    def _wrote(self, branch: str, reply: Reply) -> None:
+        """Remember the commit that a write made."""
+        commit = reply.header(COMMIT_HEADER)
+        if commit is not None and 200 <= reply.status < 300:
+            self._made[branch] = commit
+
+    def _forget(self, branch: str) -> None:
+        """What was written to a branch that is gone, or begins anew, says nothing about it any more."""
+        self._made.pop(branch, None)
+
+
+def require_json(params: Mapping[str, Any]) -> None:
+    """Refuse parameters that JSON does not have: they would arrive as something else."""
+    for name, value in params.items():
+        if (problem := json_problem(value)) is not None:
+            raise BadRequestError(f"param '{name}': {problem}")
+
+
+def branch_of(name: str | None) -> str:
+    """A branch as the server knows it: main when none is said, without the white space around it."""
+    return MAIN if name is None else name.strip()
+
+
+def target_of(point: ReadPoint) -> ReadTarget:
+    return ReadTarget.of(point, branch_of(point.branch))
+
+
+DEFAULT_TIMEOUT: Final = 120.0
+_CONNECT_SECONDS: Final = 10.0
+_CONNECTIONS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`timeout` bounds a call with all its attempts; of a stream, the time without a byte."""
+
+    token: str | None = field(default=None, repr=False)
+    timeout: float = DEFAULT_TIMEOUT
+    retries: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.timeout > 0:
+            raise BadRequestError("timeout must be a positive number of seconds")
+        if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
+            raise BadRequestError("the token must be printable ASCII characters")
+
+    def client_options(self, *, encrypted: bool) -> dict[str, Any]:
+        """For both kinds of clients. Redirects are never followed: a token is for the server that it was given for.
+
+        Only an encrypted connection needs the certificates of this machine, which take long to load. The others get a
+        context that trusts nobody.
+        """
+        headers = {"User-Agent": "omnigraph-python"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return {
+            "headers": headers,
+            "follow_redirects": False,
+            "verify": _certificates() if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            "limits": httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
+        }
+
+    def timeouts(self, request: Request, seconds_left: float) -> httpx.Timeout:
+        """How long one step of an attempt may take."""
+        longest = max(0.001, min(self.timeout + request.wait_seconds, seconds_left))
+        return httpx.Timeout(longest, connect=min(_CONNECT_SECONDS, longest))
+
+    def reply(self, status: int, headers: httpx.Headers, body: bytes = b"") -> Reply:
+        """A reply as it came. A server that repeats the token in an error does not make us show it."""
+        if status >= 300 and self.token is not None:
+            body = body.replace(self.token.encode(), b"[token]")
+        return Reply(status, {name.lower(): value for name, value in headers.items()}, body)
+
+
+def _certificates() -> ssl.SSLContext:
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        raise BadRequestError(
+            f"can't load the certificates that servers are known by ({error}); SSL_CERT_FILE and SSL_CERT_DIR name them"
+        ) from None
