@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.cli.server import agents_of
 from omnigraph.mcp.connections import MountedEndpoint
-from omnigraph.mcp.terms import Terms
+from omnigraph.mcp.graph import Terms
 from omnigraph.mcp.tools import TOOLS
 from omnigraph.server.settings import AgentSettings, ServerLimits
 from tests.mcp_server.conftest import record

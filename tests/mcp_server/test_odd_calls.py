@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
-from omnigraph.mcp.query_files import with_query_files
-from omnigraph.mcp.terms import Terms
+from omnigraph.mcp.graph import Terms
+from omnigraph.mcp.stored_queries import with_query_files
 from omnigraph.mcp.tools import TOOLS
 from tests.mcp_server.agents import Agent
 from tests.mcp_server.conftest import QUERIES

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 import omnigraph
 from omnigraph.cli.main import run
-from omnigraph.mcp.terms import Terms
+from omnigraph.mcp.graph import Terms
 from tests.mcp_server.agents import Agent, as_agent
 from tests.mcp_server.conftest import QUERIES, RECORDS, SCHEMA, record
 from tests.mcp_server.test_tools import ADD, READING

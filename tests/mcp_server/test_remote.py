@@ -5,7 +5,7 @@ from __future__ import annotations
 import omnigraph
 from omnigraph.mcp.connections import DirectAccess
 from omnigraph.mcp.endpoint import protocol_server
-from omnigraph.mcp.terms import Terms
+from omnigraph.mcp.graph import Terms
 from tests.mcp_server.agents import Agent, as_agent
 from tests.server.running import running
 

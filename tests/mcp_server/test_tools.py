@@ -15,11 +15,9 @@ import omnigraph
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.mcp.connections import DirectAccess
 from omnigraph.mcp.endpoint import protocol_server
-from omnigraph.mcp.graph import AgentGraph
-from omnigraph.mcp.guide import GUIDE, GUIDE_SCHEMA
-from omnigraph.mcp.query_files import with_query_files
-from omnigraph.mcp.schema import summary
-from omnigraph.mcp.terms import Terms
+from omnigraph.mcp.graph import AgentGraph, Terms
+from omnigraph.mcp.guide import GUIDE, GUIDE_SCHEMA, summary
+from omnigraph.mcp.stored_queries import with_query_files
 from tests.mcp_server.agents import Agent, as_agent
 from tests.mcp_server.conftest import QUERIES, record
 

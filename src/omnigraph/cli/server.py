@@ -45,7 +45,7 @@ def agents_of(chosen: AgentSettings) -> MountedEndpoint:
 
     try:
         from omnigraph.mcp.connections import MountedEndpoint
-        from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, Terms
+        from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, Terms
     except ModuleNotFoundError as error:
         raise NotFoundError(f"this server has no {error.name}, which agents need: install omnigraph[mcp]") from None
     return MountedEndpoint(

@@ -18,8 +18,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 
 from omnigraph.mcp.endpoint import Context, protocol_server
-from omnigraph.mcp.graph import Access, AgentGraph, Result
-from omnigraph.mcp.terms import Terms
+from omnigraph.mcp.graph import Access, AgentGraph, Result, Terms
 
 _ACCESS: Final = "omnigraph.access"
 

@@ -1,13 +1,22 @@
 """The protocol's server: lists tools, resources and prompts, and runs a tool on the graph of the connection.
 
 It is made once per process and keeps nothing of a connection. `access_of` says whose graph a request is about.
+
+Answers and failures as the protocol carries them: an object for programs, and its JSON text for models.
+
+A failure of a tool is an answer with a code, a sentence and what a program may ask of it, so that a model can mend its
+call. Whatever is not one of our errors is told as an internal one, and its cause goes to the log alone.
+
+What clients attach to a conversation by address: the schema, the guide, the stored queries, single entities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
+from urllib.parse import quote, unquote
 
 import mcp_types as types
 import msgspec
@@ -15,15 +24,123 @@ from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 
 from omnigraph import __version__
-from omnigraph.errors import NotFoundError, OmniGraphError, RequestShapeError
+from omnigraph.api import wire
+from omnigraph.api.service.http import ErrorOutput
+from omnigraph.errors import ErrorCode, NotFoundError, OmniGraphError, RequestShapeError
 from omnigraph.language.source import did_you_mean
-from omnigraph.mcp import guide, resources
-from omnigraph.mcp.answers import answered, refused, told
-from omnigraph.mcp.graph import Access, AgentGraph
+from omnigraph.mcp import guide
+from omnigraph.mcp.graph import Access, AgentGraph, Terms
+from omnigraph.mcp.guide import GUIDE, catalog_of, readable
 from omnigraph.mcp.stored_queries import query_tools
-from omnigraph.mcp.terms import Terms
-from omnigraph.mcp.tool import Toolcall
+from omnigraph.mcp.tool import Toolcall, shortened
 from omnigraph.mcp.tools import TOOLS
+
+_MOST_EXACT: Final = 2**53 - 1
+
+logger: Final = logging.getLogger("omnigraph.mcp")
+
+
+def answered(members: Mapping[str, Any]) -> types.CallToolResult:
+    """The members of an answer. Its object is read from its text, so the two never differ."""
+    text = msgspec.json.encode(_exact(wire.to_builtins(members)))
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text.decode())], structured_content=msgspec.json.decode(text)
+    )
+
+
+def _exact(value: Any) -> Any:
+    """Integers that many JSON parsers would round become decimal texts."""
+    if isinstance(value, dict):
+        return {name: _exact(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_exact(member) for member in value]
+    return str(value) if isinstance(value, int) and abs(value) > _MOST_EXACT else value
+
+
+def refused(error: Exception, tool: str, terms: Terms) -> types.CallToolResult:
+    """A failure as the caller may see it."""
+    output = told(error, tool)
+    members = wire.to_builtins(output)
+    # Details are cut before the sentence that says what went wrong.
+    room = terms.max_bytes - len(wire.encode({"error": output.error}))
+    if 2 * room >= terms.max_bytes:
+        members |= shortened({name: value for name, value in members.items() if name != "error"}, room)
+    members = shortened(members, terms.max_bytes)
+    named = members.get("code") or members.get("type") or "error"
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=f"{named}: {members['error']}")],
+        structured_content=members,
+        is_error=True,
+    )
+
+
+def told(error: Exception, what: str) -> ErrorOutput:
+    if isinstance(error, OmniGraphError):
+        return ErrorOutput.of(error)
+    logger.error("%s failed", what, exc_info=error)
+    return ErrorOutput(
+        error=f"{what} failed inside; the log of the process that serves it has the cause",
+        code=ErrorCode.INTERNAL,
+        type=OmniGraphError.error_type(),
+    )
+
+
+_SCHEME: Final = "omnigraph://"
+_TEXT: Final = "text/plain"
+_JSON: Final = "application/json"
+_MARKDOWN: Final = "text/markdown"
+
+TEMPLATES: Final = (
+    types.ResourceTemplate(
+        name="schema of a branch", uri_template=f"{_SCHEME}schema/{{branch}}", mime_type=_TEXT, description="Its text."
+    ),
+    types.ResourceTemplate(
+        name="entity",
+        uri_template=f"{_SCHEME}entity/{{type}}/{{id}}",
+        mime_type=_JSON,
+        description="One node or edge of main, by type and id (both percent-encoded).",
+    ),
+)
+
+
+def resources_of(graph: AgentGraph, *, read_only: bool) -> list[types.Resource]:
+    found = [
+        types.Resource(name="schema", uri=f"{_SCHEME}schema", mime_type=_TEXT, description="The schema of main."),
+        types.Resource(
+            name="guide", uri=f"{_SCHEME}guide", mime_type=_MARKDOWN, description="How queries are written."
+        ),
+    ]
+    for tool in query_tools(graph, read_only=read_only).values():
+        uri = f"{_SCHEME}queries/{quote(tool.query.name, safe='')}"
+        about = tool.query.description or f"What the stored query {tool.query.name} takes."
+        found.append(types.Resource(name=tool.query.name, uri=uri, mime_type=_JSON, description=about))
+    return found
+
+
+def resource_at(graph: AgentGraph, uri: str, *, read_only: bool) -> types.TextResourceContents:
+    """The content at an address. Raises `NotFoundError` where there is nothing."""
+    kind, *rest = (unquote(part) for part in uri.removeprefix(_SCHEME).split("/"))
+    if not uri.startswith(_SCHEME):
+        kind = ""
+    match kind, rest:
+        case "guide", []:
+            return types.TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=GUIDE)
+        case "schema", []:
+            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=graph.schema_text())
+        case "schema", [branch, *more]:
+            text = graph.schema_text("/".join([branch, *more]))
+            return types.TextResourceContents(uri=uri, mime_type=_TEXT, text=text)
+        case "queries", [name]:
+            for tool in query_tools(graph, read_only=read_only).values():
+                if tool.query.name == name:
+                    return types.TextResourceContents(uri=uri, mime_type=_JSON, text=wire.encode(tool.query).decode())
+        case "entity", [type_name, entity_id]:
+            type_ = catalog_of(graph.schema_text()).type_named(type_name)
+            if (found := graph.entity(type_.type_key, entity_id)) is not None:
+                text = wire.encode(readable(type_, found)).decode()
+                return types.TextResourceContents(uri=uri, mime_type=_JSON, text=text)
+    raise NotFoundError(f"there is no resource '{uri}'")
+
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 AccessOf: TypeAlias = Callable[[Context], Access]
@@ -81,18 +198,18 @@ class _Answering:
     async def list_resources(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        found = await self._read(context, partial(resources.listed, read_only=self._terms.read_only))
+        found = await self._read(context, partial(resources_of, read_only=self._terms.read_only))
         return types.ListResourcesResult(resources=found)
 
     async def list_templates(
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=list(resources.TEMPLATES))
+        return types.ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        content = partial(resources.content, uri=params.uri, read_only=self._terms.read_only)
+        content = partial(resource_at, uri=params.uri, read_only=self._terms.read_only)
         return types.ReadResourceResult(contents=[await self._read(context, content)])
 
     async def list_prompts(

@@ -1,15 +1,20 @@
-"""What the tools ask of a graph. Every `GraphApi` offers it, embedded or remote; a server offers it for each caller."""
+"""What the tools ask of a graph. Every `GraphApi` offers it, embedded or remote; a server offers it for each caller.
+
+What the operator of an endpoint settled: how long answers may be, and what may be written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from omnigraph.api.branches import NO_RESOLUTIONS, BranchCreated, MergePreview, MergeResult, Resolutions
 from omnigraph.api.history import ChangeRecord, ChangeScope, ChangeSet, CommitList
 from omnigraph.api.load import MutationReceipt
 from omnigraph.api.queries import StoredQueries
+from omnigraph.errors import BadRequestError, PolicyError
 
 Result = TypeVar("Result")
 
@@ -134,3 +139,39 @@ class Access(Protocol):
         ...
 
     async def run(self, work: Callable[[AgentGraph], Result], *, writes: bool) -> Result: ...
+
+
+MAIN: Final = "main"
+DEFAULT_MAX_TOKENS: Final = 8000
+LEAST_MAX_TOKENS: Final = 200
+BYTES_PER_TOKEN: Final = 4
+"""Tokens are counted by the bytes of the JSON text: every model counts in its own way, and this is near enough to
+protect a context window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """`max_tokens` bounds one answer. `read_only` leaves out every tool that writes. `allow_main` lets mutations go to
+    main; a merge into main is a decision about a branch as a whole and needs no such leave. `main_flag` is how whoever
+    starts the endpoint says so."""
+
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    read_only: bool = False
+    allow_main: bool = False
+    main_flag: str = "--allow-main"
+
+    @property
+    def max_bytes(self) -> int:
+        return self.max_tokens * BYTES_PER_TOKEN
+
+    def writable(self, branch: str) -> str:
+        """The branch that a mutation may go to."""
+        named = branch.strip()
+        if not named:
+            raise BadRequestError("a mutation needs a branch; make one with branch_create")
+        if named == MAIN and not self.allow_main:
+            raise PolicyError(
+                "mutations on 'main' are refused here: make a branch with branch_create, mutate it, look at "
+                f"merge_preview, then merge it. Whoever runs this endpoint can allow main with {self.main_flag}"
+            )
+        return named

@@ -1,11 +1,25 @@
-"""What an agent is told before it starts: how to work with a graph, and how queries are written."""
+"""What an agent is told before it starts: how to work with a graph, and how queries are written.
+
+The schema as an agent reads it: compiled from its text, and summarised type by type.
+
+Entities as a reader wants them. They come in export form, which loses nothing: days and milliseconds since 1970,
+vectors in full, blobs with all their bytes.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 import mcp_types as types
+
+from omnigraph.language.catalog import Cardinality, Catalog, EdgeType, NodeType, Property, TableType
+from omnigraph.language.schema.compile import compile_schema
+from omnigraph.language.types import Scalar
 
 _READING: Final = """\
 This is a versioned graph of typed nodes and edges. Read `schema` first. Ask with `query` (.gq text; `guide` tells \
@@ -59,3 +73,99 @@ def prompt(name: str, arguments: dict[str, str]) -> types.GetPromptResult:
     return types.GetPromptResult(
         description=PROMPTS[name].description, messages=[types.PromptMessage(role="user", content=content)]
     )
+
+
+_REMEMBERED: Final = 16
+
+
+@lru_cache(_REMEMBERED)
+def catalog_of(text: str) -> Catalog:
+    return compile_schema(text)
+
+
+def summary(catalog: Catalog) -> list[dict[str, Any]]:
+    """Every type in the order of the source, nodes first: its properties as text, and the edges that touch it."""
+    types: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return [_summary(type_, catalog) for type_ in types]
+
+
+def _summary(type_: TableType, catalog: Catalog) -> dict[str, Any]:
+    told: dict[str, Any] = {"kind": type_.kind, "type": type_.name}
+    if type_.description is not None:
+        told["description"] = type_.description
+    if type_.instruction is not None:
+        told["instruction"] = type_.instruction
+    if isinstance(type_, EdgeType):
+        told |= {"from": type_.from_type, "to": type_.to_type, "written": traversal_name(type_)}
+    elif type_.key:
+        told["key"] = list(type_.key)
+    told["properties"] = {prop.name: _property(type_, prop) for prop in type_.property_list}
+    if rules := _rules(type_):
+        told["rules"] = rules
+    if isinstance(type_, NodeType):
+        told["edges"] = [
+            f"{edge.from_type} {traversal_name(edge)} {edge.to_type}" for edge in catalog.incident_edges(type_.name)
+        ]
+    return told
+
+
+def _property(type_: TableType, prop: Property) -> str:
+    notes = [prop.type.display]
+    notes += [str(kind) for kind in type_.index_kinds(prop.name)]
+    if prop.embed is not None:
+        notes.append(f"{'computed from' if prop.embed.on_write else 'embeds'} {prop.embed.property}")
+    if prop.description is not None:
+        notes.append(prop.description)
+    return ", ".join(notes)
+
+
+def _rules(type_: TableType) -> list[str]:
+    """What every write has to keep to, as the language of schemas spells it."""
+    rules = [f"@unique({', '.join(names)})" for names in type_.uniques]
+    if isinstance(type_, EdgeType):
+        return rules if type_.cardinality == Cardinality() else [*rules, f"@card({type_.cardinality})"]
+    for each in type_.ranges:
+        low, high = ("" if bound is None else bound for bound in (each.low, each.high))
+        rules.append(f"@range({each.property}, {low}..{high})")
+    return [*rules, *(f"@check({each.property}, {json.dumps(each.pattern)})" for each in type_.checks)]
+
+
+def traversal_name(edge: EdgeType) -> str:
+    """How queries spell an edge type."""
+    return edge.name[0].lower() + edge.name[1:]
+
+
+_FIRST_DAY: Final = date(1970, 1, 1)
+_FIRST_MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def readable(
+    type_: TableType, entity: Mapping[str, Any], wanted: Collection[str] = (), *, nulls: bool = True
+) -> dict[str, Any]:
+    """The members of an entity with dates as texts; a vector or blob that is not asked for is only mentioned."""
+    told = {name: _value(type_.properties.get(name), value, name in wanted) for name, value in entity.items()}
+    return told if nulls else {name: value for name, value in told.items() if value is not None}
+
+
+def _value(prop: Property | None, value: Any, whole: bool) -> Any:
+    if prop is None or value is None:
+        return value
+    kind = prop.type
+    if kind.is_vector:
+        return value if whole else f"({kind.display})"
+    if kind.is_blob:
+        return value if whole or not value.startswith("base64:") else "(Blob)"
+    if kind.scalar in (Scalar.DATE, Scalar.DATETIME):
+        return [_moment(kind.scalar, each) for each in value] if kind.list else _moment(kind.scalar, value)
+    return value
+
+
+def _moment(scalar: Scalar, count: int) -> Any:
+    """A day or a moment as ISO text. What Python's calendar does not reach stays a number."""
+    try:
+        if scalar is Scalar.DATE:
+            return (_FIRST_DAY + timedelta(days=count)).isoformat()
+        moment = _FIRST_MOMENT + timedelta(milliseconds=count)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return count

@@ -2,6 +2,8 @@
 
 A graph may have hundreds of them, and a model reads the list before it does anything: what is the same for all of them
 (`branch`, `continuation`, …) is explained once, by the instructions and the tools that every graph has.
+
+Stored queries for a graph that has none by itself: those of .gq files, as a server offers those of a cluster.
 """
 
 from __future__ import annotations
@@ -9,20 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import mcp_types as types
 
 from omnigraph.api import wire
 from omnigraph.api.load import MutationReceipt
-from omnigraph.api.queries import ParamDescriptor, StoredQuery
-from omnigraph.errors import PolicyError, RequestShapeError
-from omnigraph.mcp.graph import AgentGraph, OffersQueries
-from omnigraph.mcp.paging import Place
-from omnigraph.mcp.state import State
-from omnigraph.mcp.tool import Toolcall, hints
+from omnigraph.api.queries import ParamDescriptor, StoredQueries, StoredQuery
+from omnigraph.errors import BadRequestError, ConflictError, PolicyError, RequestShapeError
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.operation import describe_parameters
+from omnigraph.mcp.graph import AgentGraph, OffersQueries, Rows
+from omnigraph.mcp.guide import catalog_of
+from omnigraph.mcp.tool import Place, State, Toolcall, hints
 from omnigraph.mcp.tools import TOOLS
-from omnigraph.mcp.tools.reading import page_of_rows
+from omnigraph.mcp.tools.queries import page_of_rows
 
 _KINDS: Final[dict[str, dict[str, Any]]] = {
     "string": {"type": "string"},
@@ -165,3 +168,61 @@ def _schema(param: ParamDescriptor) -> dict[str, Any]:
     if param.kind == "list":
         return {"type": "array", "items": _KINDS.get(param.item_kind or "", {})}
     return dict(_KINDS.get(param.kind, {}))
+
+
+def with_query_files(graph: AgentGraph, texts: Iterable[tuple[str, str]]) -> AgentGraph:
+    """The graph with the queries of some texts, each given as a name for messages and the text itself.
+
+    Raises when a query does not fit the schema of main, or when two have one name.
+    """
+    return cast(AgentGraph, _WithQueryFiles(graph, texts))  # whatever it has not itself, it has from the graph
+
+
+class _WithQueryFiles:
+    def __init__(self, graph: AgentGraph, texts: Iterable[tuple[str, str]]) -> None:
+        self._graph = graph
+        self._sources: dict[str, str] = {}
+        catalog = catalog_of(graph.schema_text())
+        entries = []
+        for path, text in texts:
+            for query in compile_queries(text, catalog, path).queries:
+                if query.name in self._sources:
+                    raise ConflictError(f"{path}: a query called '{query.name}' is given already; rename one of them")
+                self._sources[query.name] = text
+                entries.append(StoredQuery.of(query, describe_parameters(query.parameters)))
+        self._entries = StoredQueries(tuple(sorted(entries, key=lambda entry: entry.name)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._graph, name)
+
+    def stored_queries(self) -> StoredQueries:
+        return self._entries
+
+    def invoke(
+        self,
+        name: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        snapshot: str | None = None,
+        version: int | None = None,
+        if_commit: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Rows | MutationReceipt:
+        entry = next((each for each in self._entries.queries if each.name == name), None)
+        if entry is None:
+            raise BadRequestError(f"there is no stored query '{name}'")
+        if not entry.mutation:
+            return self._graph.stream(
+                self._sources[name], name, params, branch=branch, snapshot=snapshot, version=version
+            )
+        return self._graph.mutate(
+            self._sources[name],
+            name,
+            params,
+            branch=branch,
+            if_commit=if_commit,
+            actor=actor,
+            idempotency_key=idempotency_key,
+        )

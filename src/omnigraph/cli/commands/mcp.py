@@ -14,7 +14,7 @@ from omnigraph.cli.inputs import read_source
 from omnigraph.cli.params import Uri, UsageError
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
-from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
+from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
 if TYPE_CHECKING:
     from omnigraph.mcp.connections import DirectAccess
@@ -71,7 +71,7 @@ def mcp(
     texts = [(str(path), read_source(path)) for path in queries or ()]
     with _what_is_installed(), ExitStack() as opened:
         from omnigraph.mcp.connections import serve_http, serve_stdio
-        from omnigraph.mcp.terms import Terms
+        from omnigraph.mcp.graph import Terms
 
         access = _access(invocation, uri, texts, opened)
         terms = Terms(max_tokens=max_tokens, read_only=read_only, allow_main=allow_main)
@@ -95,7 +95,7 @@ def mcp(
 def _access(invocation: Invocation, uri: str | None, texts: list[tuple[str, str]], opened: ExitStack) -> DirectAccess:
     """The graph that is addressed, and who writes to it: a server knows that by itself."""
     from omnigraph.mcp.connections import DirectAccess
-    from omnigraph.mcp.query_files import with_query_files
+    from omnigraph.mcp.stored_queries import with_query_files
 
     if invocation.flags.cluster is not None and uri is None:
         if texts:

@@ -11,7 +11,7 @@ from omnigraph.cli.limit_flags import KEY, limits_of
 from omnigraph.cli.params import Uri, UsageError, at_most_one
 from omnigraph.cli.target import Invocation
 from omnigraph.errors import BadRequestError
-from omnigraph.mcp.terms import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
+from omnigraph.mcp.graph import DEFAULT_MAX_TOKENS, LEAST_MAX_TOKENS
 
 DEFAULT_BIND = "127.0.0.1:8080"
 _NEEDED = {"uvicorn", "httptools", "starlette", "prometheus_client"}

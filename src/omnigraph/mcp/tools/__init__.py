@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from omnigraph.mcp.tool import Tool
-from omnigraph.mcp.tools import branches, entities, history, reading, searching, writing
+from omnigraph.mcp.tools import branches, entities, history, queries
 
 TOOLS: Final[dict[str, Tool]] = {
     tool.name: tool
     for tool in (
-        reading.SCHEMA,
-        reading.GUIDE_TOOL,
-        reading.QUERY,
-        searching.SEARCH,
+        queries.SCHEMA,
+        queries.GUIDE_TOOL,
+        queries.QUERY,
+        entities.SEARCH,
         entities.ENTITY,
         entities.NEIGHBOURS,
         branches.BRANCHES,
@@ -21,7 +21,7 @@ TOOLS: Final[dict[str, Tool]] = {
         branches.DIFF,
         branches.MERGE_PREVIEW,
         branches.MERGE,
-        writing.MUTATE,
+        queries.MUTATE,
         history.HISTORY,
         history.COMMIT_CHANGES,
     )

@@ -11,11 +11,8 @@ from omnigraph.api import wire
 from omnigraph.api.branches import NO_RESOLUTIONS, Resolutions
 from omnigraph.api.history import ChangeScope
 from omnigraph.errors import BadRequestError, ConflictError
-from omnigraph.mcp.members import Continuation, IdempotencyKey
-from omnigraph.mcp.paging import Place
-from omnigraph.mcp.state import head_of
-from omnigraph.mcp.terms import MAIN
-from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+from omnigraph.mcp.graph import MAIN
+from omnigraph.mcp.tool import Arguments, Continuation, IdempotencyKey, Place, Tool, Toolcall, head_of
 
 _State = Annotated[str, Meta(min_length=1, description="A branch name or a commit id.")]
 _Source = Annotated[str, Meta(min_length=1, description="The branch whose changes are taken.")]

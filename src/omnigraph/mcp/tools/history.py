@@ -11,12 +11,9 @@ from omnigraph.api import wire
 from omnigraph.api.enums import EntityKind
 from omnigraph.api.history import ChangeRecord, ChangeScope, CommitReceipt
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.mcp.members import Branch, Continuation
-from omnigraph.mcp.paging import Place
-from omnigraph.mcp.reader_form import readable
-from omnigraph.mcp.state import State
-from omnigraph.mcp.terms import MAIN
-from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+from omnigraph.mcp.graph import MAIN
+from omnigraph.mcp.guide import readable
+from omnigraph.mcp.tool import Arguments, Branch, Continuation, Place, State, Tool, Toolcall
 
 _AT_ONCE: Final = 200
 

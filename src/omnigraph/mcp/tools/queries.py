@@ -1,4 +1,7 @@
-"""The schema, how queries are written, and queries in the language of the graph."""
+"""The schema, how queries are written, and queries in the language of the graph.
+
+Mutations, on a branch.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,21 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
+from omnigraph.api import wire
 from omnigraph.mcp.graph import Rows, taking
-from omnigraph.mcp.guide import GUIDE
-from omnigraph.mcp.members import Continuation, Params, QueryName, ReadArguments
-from omnigraph.mcp.paging import Place
-from omnigraph.mcp.schema import summary
-from omnigraph.mcp.state import State
-from omnigraph.mcp.tool import Arguments, Tool, Toolcall
+from omnigraph.mcp.guide import GUIDE, summary
+from omnigraph.mcp.tool import (
+    Arguments,
+    Continuation,
+    IdempotencyKey,
+    Params,
+    Place,
+    QueryName,
+    ReadArguments,
+    State,
+    Tool,
+    Toolcall,
+)
 
 
 class SchemaArguments(ReadArguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -109,4 +120,47 @@ QUERY: Final = Tool(
     "meant.",
     QueryArguments,
     query,
+)
+
+
+WriteBranch = Annotated[str, Meta(description="The branch that is changed; one that branch_create made.")]
+IfCommit = Annotated[
+    str | None, Meta(description="Only if the branch is at this commit; nothing is written otherwise.")
+]
+
+
+class MutateArguments(Arguments, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    query: Annotated[str, Meta(description="The text of a mutation in the .gq language.")]
+    branch: WriteBranch
+    name: QueryName = None
+    params: Params = None
+    if_commit: IfCommit = None
+    idempotency_key: IdempotencyKey = None
+
+
+def mutate(call: Toolcall, arguments: MutateArguments) -> dict[str, Any]:
+    receipt = call.graph.mutate(
+        arguments.query,
+        arguments.name,
+        arguments.params,
+        branch=call.terms.writable(arguments.branch),
+        if_commit=arguments.if_commit,
+        actor=call.actor,
+        idempotency_key=arguments.idempotency_key,
+    )
+    told: dict[str, Any] = wire.to_builtins(receipt)
+    return told
+
+
+MUTATE: Final = Tool(
+    "mutate",
+    "Change a branch",
+    "Runs inserts, updates or deletes as one commit, or not at all. Examples: query add($name: String) { insert Person "
+    "{ name: $name } }; query age($name: String, $age: I32) { update Person set { age: $age } where name = $name }; "
+    "query link($a: String, $b: String) { insert Knows { from: $a, to: $b } }; query drop($name: String) { delete "
+    "Person where name = $name }. An insert replaces the node of the same key. commit is null when nothing matched.",
+    MutateArguments,
+    mutate,
+    writes=True,
+    destructive=True,
 )
