@@ -43,7 +43,7 @@ def test_importing_the_contract_loads_nothing_heavy() -> None:
     loaded = loaded_by(f"import {', '.join(MODULES)}")
     assert HEAVY.isdisjoint({name.split(".")[0] for name in loaded})
     ours = {name for name in loaded if name.startswith("omnigraph") and not name.startswith("omnigraph.api")}
-    assert ours == {"omnigraph", "omnigraph.errors", "omnigraph.calendar"}
+    assert ours == {"omnigraph", "omnigraph.errors", "omnigraph.dates"}
 
 
 def test_the_contract_costs_little_more_than_msgspec() -> None:

@@ -111,7 +111,6 @@ if TYPE_CHECKING:
     from omnigraph.api.queries import ExportedFile
     from omnigraph.api.schema import SchemaApplied, SchemaPlan
     from omnigraph.client import AsyncRemoteGraph, RemoteGraph, RemoteSnapshot
-    from omnigraph.connecting import connect, connect_async
     from omnigraph.engine.query.read import ReadOptions
     from omnigraph.engine.query.result import QueryResult, QueryStream
     from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder
@@ -142,9 +141,10 @@ if TYPE_CHECKING:
         WriteOutcomeUnknownError,
     )
     from omnigraph.graph import Graph
-    from omnigraph.opening import init, open
-    from omnigraph.query_handles import Queries, Query, queries
+    from omnigraph.local import init, open
+    from omnigraph.remote import connect, connect_async
     from omnigraph.snapshot import Snapshot
+    from omnigraph.sources import Queries, Query, queries
 
 _HOMES = {
     "api.changes": ["ChangeBaseline", "ChangePoll", "ChangeRecord", "ChangeScope", "ChangeSet", "CommitChangesPage"],

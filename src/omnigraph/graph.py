@@ -82,9 +82,8 @@ from omnigraph.engine.write.load import load as run_load
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.lens import Lens
-from omnigraph.query_handles import Call, Queries, Query, call
 from omnigraph.snapshot import Snapshot
-from omnigraph.source_files import schema_source
+from omnigraph.sources import Call, Queries, Query, call, schema_source
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.models import KeyUse, LogEntry
 from omnigraph.storage.tracing import Trace

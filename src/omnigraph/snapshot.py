@@ -26,7 +26,7 @@ from omnigraph.engine.query.read import (
 )
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.snapshot import Snapshot as PinnedState
-from omnigraph.query_handles import Query, call
+from omnigraph.sources import Query, call
 
 _SHOWN: Final = (
     *("branch", "version", "commit_id"),

@@ -16,7 +16,7 @@ ALLOWED = (
     "lark",
     "msgspec",
     "omnigraph.api.governance",
-    "omnigraph.calendar",
+    "omnigraph.dates",
     "omnigraph.errors",
     "omnigraph.language",
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.api import wire
-from omnigraph.calendar import format_date, format_datetime
+from omnigraph.dates import format_date, format_datetime
 from omnigraph.engine.schema.steps import told_type
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import PropertyType, Scalar

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from omnigraph.calendar import format_date, format_datetime
+from omnigraph.dates import format_date, format_datetime
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir

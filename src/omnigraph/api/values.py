@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from omnigraph.api.enums import Integers
-from omnigraph.calendar import format_date, format_datetime
+from omnigraph.dates import format_date, format_datetime
 from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from decimal import Decimal
 
-from omnigraph.calendar import MILLIS_PER_DAY, days_from_civil
+from omnigraph.dates import MILLIS_PER_DAY, days_from_civil
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import INTEGER_RANGES, Scalar
 

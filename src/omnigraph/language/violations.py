@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from string import Formatter
 
-from omnigraph.calendar import format_date, format_datetime
+from omnigraph.dates import format_date, format_datetime
 from omnigraph.errors import ConstraintRule
 from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.language.values import shortest_float

@@ -17,7 +17,7 @@ from omnigraph.api import wire
 from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service import cluster as reports
 from omnigraph.api.values import counted
-from omnigraph.calendar import format_datetime
+from omnigraph.dates import format_datetime
 
 if TYPE_CHECKING:
     from omnigraph.cluster.commands.plan import Planned

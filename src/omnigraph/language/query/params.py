@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from enum import Enum
 from typing import TypeAlias
 
-from omnigraph.calendar import format_datetime
+from omnigraph.dates import format_datetime
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.ir import NOW_PARAMETER, QueryParameter
 from omnigraph.language.source import LONE_SURROGATE, did_you_mean

@@ -18,7 +18,7 @@ import pyarrow.types as pt
 
 from omnigraph.api.load import plain_array
 from omnigraph.api.values import plain_number
-from omnigraph.calendar import MILLIS_PER_DAY
+from omnigraph.dates import MILLIS_PER_DAY
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
 from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar

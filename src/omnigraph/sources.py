@@ -5,14 +5,18 @@
 
 A name that the file does not have fails where it is looked up, with the nearest one; parameters fail where they are
 given, with the signature. Types of the graph are not known here: they are checked when a query runs.
+
+Texts that a program gives as they are or as files: schemas, and rules.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from omnigraph.api.values import plain_parameters
 from omnigraph.errors import BadRequestError, NotFoundError
@@ -203,3 +207,35 @@ def _named(found: Queries, name: str | None) -> Query:
     if len(found) != 1:
         raise BadRequestError(f"the source holds {len(found)} queries; name one of: {', '.join(q.name for q in found)}")
     return next(iter(found))
+
+
+_NAME_OF_A_SCHEMA: Final = re.compile(r"[^\n{}]*\.pg\s*")
+
+
+class GivenSchema(NamedTuple):
+    """The text of a schema, and the file that errors name."""
+
+    text: str
+    path: str | None = None
+
+
+def schema_source(schema: str | PathLike[str]) -> GivenSchema:
+    """A schema as it is, or that of a file. No text of a schema looks like a name that ends in `.pg`."""
+    if isinstance(schema, str) and not _NAME_OF_A_SCHEMA.fullmatch(schema):
+        return GivenSchema(schema)
+    if not isinstance(schema, str | PathLike):
+        raise BadRequestError(f"a schema is a text or the path of a file, not '{type(schema).__name__}'")
+    path = Path(schema.rstrip() if isinstance(schema, str) else schema)
+    return GivenSchema(read_text(path, "schema"), str(path))
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file; `what` it is shows in messages."""
+    try:
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise BadRequestError(f"can't read the {what} '{path}': {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequestError(f"the {what} '{path}' is not UTF-8 text (byte {error.start})") from error
+    except ValueError as error:
+        raise BadRequestError(f"can't read the {what} {str(path)!r}: {error}") from error

@@ -17,9 +17,8 @@ from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph
-from omnigraph.query_handles import Queries
-from omnigraph.query_handles import queries as read_queries
-from omnigraph.source_files import read_text
+from omnigraph.sources import Queries, read_text
+from omnigraph.sources import queries as read_queries
 
 
 def init(
