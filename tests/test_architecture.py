@@ -184,7 +184,7 @@ def test_only_the_tables_package_touches_what_is_lances() -> None:
 
 
 DELETES_TABLE_DATA = {
-    "engine/upkeep/cleanup.py": "what no kept version names, manifests before files",
+    "engine/maintenance/cleanup.py": "what no kept version names, manifests before files",
     "storage/tables/staged_files.py": "files of a write whose plan never left it",
     "storage/creation.py": "the folders of an init that failed",
     "engine/object_store.py": "roots of deleted graphs, whose names are never used again",

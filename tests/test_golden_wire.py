@@ -55,8 +55,8 @@ from omnigraph.api.service.pipeline import (
 )
 from omnigraph.cli.commands.source_files import _Outcome, _report
 from omnigraph.engine.blobs import BlobRead, BlobReader, ExternalBlob, ManagedBlob
-from omnigraph.engine.query.profile import OperatorProfile
-from omnigraph.engine.schema.steps import told_plan
+from omnigraph.engine.query.result import OperatorProfile
+from omnigraph.engine.sources import told_plan
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import Annotation
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource

@@ -59,20 +59,19 @@ from omnigraph.api.queries import (
 )
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.engine.blobs import BlobRead, read_blob
-from omnigraph.engine.branches import branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.export import export_files as write_files
 from omnigraph.engine.export import export_lines, export_text, write_lines
 from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.branches import branch_names, create_branch, delete_branch, find_or_create
 from omnigraph.engine.history.changes import changes_of_types, commit_changes_page
 from omnigraph.engine.history.commits import receipts, summaries, summary
 from omnigraph.engine.history.diff import diff_of
 from omnigraph.engine.history.log_walk import CommitPage
-from omnigraph.engine.listing import listing as tables_of
-from omnigraph.engine.query.described import described
 from omnigraph.engine.query.read import DEFAULT_OPTIONS as DEFAULT_READ_OPTIONS
-from omnigraph.engine.query.read import ReadOptions, explain_query, profile_query, run_query, stream_query
+from omnigraph.engine.query.read import ReadOptions, described, explain_query, profile_query, run_query, stream_query
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
+from omnigraph.engine.query.visibility import listing as tables_of
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.workspace import StorageOptions, Workspace
@@ -92,8 +91,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.api.service.pipeline import Progress as RunProgress
-    from omnigraph.engine.progress import Progress
-    from omnigraph.engine.schema.apply import SchemaPreview
+    from omnigraph.engine.observers import Progress
+    from omnigraph.engine.schema_apply import SchemaPreview
     from omnigraph.pipeline import Pipeline, PipelineReport
 
 
@@ -431,8 +430,8 @@ class Graph(GraphViews):
         *,
         stored: bool = False,
     ) -> MutationReceipt:
-        from omnigraph.engine.write.mutate import MutationRequest
-        from omnigraph.engine.write.mutate import mutate as run_mutation
+        from omnigraph.engine.write.mutation import MutationRequest
+        from omnigraph.engine.write.mutation import mutate as run_mutation
 
         target = MAIN if branch is None else branch
         required = None if if_commit is None else required_commit(if_commit, "if_commit")
@@ -592,7 +591,7 @@ class Graph(GraphViews):
 
     def verify(self) -> maintenance.Verification:
         """Check that everything the graph names is there and whole. Reads only; the report tells what is wrong."""
-        from omnigraph.engine.upkeep.verify import verify
+        from omnigraph.engine.maintenance.verify import verify
 
         return verify(self._acting(PolicyAction.ADMIN))
 
@@ -626,7 +625,7 @@ class Graph(GraphViews):
         self, branch: str | None = None, *, actor: str | None = None
     ) -> list[maintenance.PendingProperty]:
         """Build the declared indexes of a branch, in one commit; returns those that have to wait."""
-        from omnigraph.engine.upkeep.optimize import ensure_indices
+        from omnigraph.engine.maintenance.optimize import ensure_indices
 
         workspace = self._acting(PolicyAction.ADMIN)
         return ensure_indices(workspace, (MAIN if branch is None else branch).strip(), actor=self._author(actor))
@@ -640,7 +639,7 @@ class Graph(GraphViews):
         progress: Progress | None = None,
     ) -> maintenance.OptimizeReport:
         """Compact the tables of a branch and make their indexes whole, in one commit that changes no content."""
-        from omnigraph.engine.upkeep.optimize import optimize
+        from omnigraph.engine.maintenance.optimize import optimize
 
         workspace, name = self._acting(PolicyAction.ADMIN), (MAIN if branch is None else branch).strip()
         return optimize(workspace, name, types=types, actor=self._author(actor), progress=progress)
@@ -818,13 +817,13 @@ class Graph(GraphViews):
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:
         """The steps from a branch's schema to this one; also when some of them are not possible."""
-        from omnigraph.engine.schema.apply import plan_schema
+        from omnigraph.engine.schema_apply import plan_schema
 
         return plan_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
     def _preview_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPreview:
         """The same, with the catalog the branch would have afterwards."""
-        from omnigraph.engine.schema.apply import preview_schema
+        from omnigraph.engine.schema_apply import preview_schema
 
         return preview_schema(self._workspace, text, branch.strip(), allow_data_loss=allow_data_loss)
 
@@ -841,7 +840,7 @@ class Graph(GraphViews):
 
         Raises `CompileError` for a schema that is wrong, `BadRequestError` for a change that is not possible.
         """
-        from omnigraph.engine.schema.apply import apply_schema
+        from omnigraph.engine.schema_apply import apply_schema
 
         return apply_schema(
             self._acting(PolicyAction.SCHEMA_APPLY, target_branch=branch),
@@ -863,7 +862,7 @@ class Graph(GraphViews):
     ) -> maintenance.CleanupReport:
         """Delete table data that no retained snapshot needs. A dry run only says how much that is."""
         span = None if older_than is None else maintenance.duration(older_than)
-        from omnigraph.engine.upkeep.cleanup import cleanup
+        from omnigraph.engine.maintenance.cleanup import cleanup
 
         workspace = self._acting(PolicyAction.ADMIN)
         retention = maintenance.Retention(keep_versions, span)
@@ -878,7 +877,7 @@ class Graph(GraphViews):
         progress: Progress | None = None,
     ) -> maintenance.RepairReport:
         """Show what other tools did to main's tables; with both flags, load the rows they brought."""
-        from omnigraph.engine.upkeep.repair import repair
+        from omnigraph.engine.maintenance.repair import repair
 
         workspace, author = self._acting(PolicyAction.ADMIN), self._author(actor)
         return repair(workspace, confirm=confirm, force=force, actor=author, progress=progress)
@@ -891,7 +890,7 @@ class Graph(GraphViews):
         actor: str | None = None,
     ) -> maintenance.MaintenanceReport:
         """Tidy what passed a threshold of the policy. Meant to be called now and then by a long-running process."""
-        from omnigraph.engine.upkeep.maintain import maintain
+        from omnigraph.engine.maintenance.maintainer import maintain
 
         return maintain(self._acting(PolicyAction.ADMIN), branch.strip(), policy, actor=self._author(actor))
 

@@ -74,7 +74,7 @@ def open(
     graph = _configured(Graph.open(uri, storage_options=storage_options), embedder, limits, external_blobs)
     graph = graph if offered is None else graph.with_queries(offered)
     if maintain:
-        from omnigraph.engine.upkeep.maintainer import Maintainer
+        from omnigraph.engine.maintenance.maintainer import Maintainer
 
         Maintainer(graph._workspace, DEFAULT_POLICY if maintain is True else maintain).start()
     return graph if actor is None else _governed(graph, policy, actor)

@@ -14,8 +14,6 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.queries import OperatorProfile, ReadTarget
 from omnigraph.api.values import plain_id
 from omnigraph.engine.export import export_text
-from omnigraph.engine.listing import listing
-from omnigraph.engine.query.entity import count_entities, read_entity
 from omnigraph.engine.query.read import (
     DEFAULT_OPTIONS,
     ReadOptions,
@@ -25,6 +23,7 @@ from omnigraph.engine.query.read import (
     stream_query,
 )
 from omnigraph.engine.query.result import QueryResult, QueryStream
+from omnigraph.engine.query.visibility import count_entities, listing, read_entity
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.sources import Query, call
 

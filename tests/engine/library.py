@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from omnigraph import Graph
-from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.maintenance.declared_indexes import table_types
 
 SCHEMA = """
 node Book {

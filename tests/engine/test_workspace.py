@@ -11,7 +11,7 @@ import pytest
 import omnigraph
 from omnigraph.api.governance import Limits
 from omnigraph.cli.target import StoreScope, open_graph
-from omnigraph.engine.query.search.postings import Postings
+from omnigraph.engine.query.search.analyzer import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.api import wire
-from omnigraph.engine.schema.steps import told_plan
+from omnigraph.engine.sources import told_plan
 from omnigraph.errors import CompileError
 from omnigraph.language.schema.compile import accept_schema
 from omnigraph.language.schema.migration import evolve

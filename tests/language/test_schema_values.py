@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api import wire
 from omnigraph.dates import format_date, format_datetime
-from omnigraph.engine.schema.steps import told_type
+from omnigraph.engine.sources import told_type
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import (

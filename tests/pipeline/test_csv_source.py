@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.cli.main import run as command
-from omnigraph.engine.rows.kernels.csv_records import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
+from omnigraph.engine.rows.kernels.csv_rows import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.pipeline import export_types, read_pipeline, run
 from omnigraph.pipeline.file.model import TypeMapping

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
+from omnigraph.engine.bulk.executor import PLACE
 from omnigraph.engine.bulk.key_hashes import buckets_of, crowded, every_hash, key_hashes
-from omnigraph.engine.bulk.places import PLACE
 from omnigraph.pipeline.checks import bucket_shuffle as exchanging
 from omnigraph.pipeline.checks import matching_ids as matching
 from omnigraph.pipeline.checks import missing_endpoints as ends_of_edges

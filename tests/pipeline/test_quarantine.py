@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.cli.main import run as command
-from omnigraph.engine.rows.kernels.quarantined import record_of, records_of
+from omnigraph.engine.rows.kernels.ndjson import record_of, records_of
 from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline import read_pipeline, run
 from omnigraph.pipeline.execution.rejected_records import loose_record

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.history.pipeline_runs import PIPELINE_NAME, PipelineRuns
+from omnigraph.engine.history.commits import PIPELINE_NAME, PipelineRuns
 from omnigraph.engine.write.publish import Intent, PublishPlan
 from omnigraph.server.catalog import AppliedPipeline
 from omnigraph.server.loader import boot

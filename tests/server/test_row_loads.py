@@ -167,7 +167,7 @@ FLIPS = """
 import random, struct, sys, tempfile
 import pyarrow as pa
 from omnigraph.api.governance import Limits
-from omnigraph.engine.write.received_arrow import received_batches
+from omnigraph.engine.write.row_input import received_batches
 from omnigraph.errors import OmniGraphError
 
 columns = {

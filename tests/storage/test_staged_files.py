@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.resources import Resources
 from omnigraph.errors import CommitOutcomeUnknownError
 from omnigraph.storage.creation import create_root

@@ -212,7 +212,7 @@ class Parameters:
         """The values for a query of a text; an error in the text is raised when it is run."""
         if not self.texts:
             return self.values
-        from omnigraph.engine.query.declared import declared_types
+        from omnigraph.engine.query.read import declared_types
 
         return self._read(declared_types(source, name))
 

@@ -2,14 +2,19 @@
 
 NDJSON is the exchange form, one entity per line; Parquet, Arrow and CSV files, one per type, are for other tools. An
 export reads one pinned snapshot in bounded pieces and never opens the object behind an external blob.
+
+Which graphs this process is exporting right now: whoever is about to delete one waits for that.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +25,42 @@ from omnigraph.api.history import EVERYTHING, ChangeScope
 from omnigraph.api.queries import ByteWriter, ExportedFile
 from omnigraph.api.values import csv_line
 from omnigraph.engine.object_store import new_object_id
-from omnigraph.engine.progress import Progress, Tally
-from omnigraph.engine.query.seen_entities import seen_entities
+from omnigraph.engine.observers import Progress, Tally
+from omnigraph.engine.query.visibility import seen_entities
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.rows.export_form import property_values, record_lines
 from omnigraph.engine.rows.type_state import TypeState
-from omnigraph.engine.running_exports import RUNNING_EXPORTS
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
+
+
+class RunningExports:
+    """Exports by the identity of their graph. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._running: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def counted(self, graph_id: str) -> Iterator[None]:
+        with self._lock:
+            self._running[graph_id] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running[graph_id] -= 1
+
+    def __contains__(self, graph_id: object) -> bool:
+        with self._lock:
+            return self._running[str(graph_id)] > 0
+
+
+RUNNING_EXPORTS: Final = RunningExports()
+
 
 _ROWS = 8_192
 # A blob may be as large as a whole batch of other rows: fewer are held at a time.

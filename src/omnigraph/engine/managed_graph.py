@@ -13,7 +13,7 @@ from typing import Final
 
 from omnigraph.api.schema import SchemaApplied, SchemaPlan
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.schema.apply import ManagedChange, apply_schema, plan_schema
+from omnigraph.engine.schema_apply import ManagedChange, apply_schema, plan_schema
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ConflictError, NotFoundError, OmniGraphError, StorageError
 from omnigraph.storage.creation import leftovers

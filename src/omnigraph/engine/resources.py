@@ -11,7 +11,7 @@ from typing import Final, Protocol, Self, runtime_checkable
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Gate, Limits
-from omnigraph.engine.audit import audited
+from omnigraph.engine.observers import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import PolicyError, PolicyEvaluationError

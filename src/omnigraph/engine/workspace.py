@@ -23,8 +23,7 @@ from omnigraph.engine.resources import Resources
 from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write import publish
-from omnigraph.engine.write.held_source import held_source
-from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.write.publish import Intent, Prepare, PublishedCommit, PublishPlan, WriteTxn, held_source
 from omnigraph.errors import (
     BadRequestError,
     CommitOutcomeUnknownError,

@@ -14,9 +14,9 @@ from omnigraph.api.graph import GraphApi
 from omnigraph.api.queries import StoredQuery
 from omnigraph.cluster.resources import SERVED_ID
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy
-from omnigraph.engine.history.pipeline_runs import PipelineRuns
-from omnigraph.engine.lens import Lens
+from omnigraph.engine.history.commits import PipelineRuns
 from omnigraph.engine.object_store import is_local
+from omnigraph.engine.sources import Lens
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.policy.access import WITHOUT_RULES

@@ -29,7 +29,7 @@ from omnigraph.cluster.ledger.ledger import cluster_around
 from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
 from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
-from omnigraph.engine.query.described import described
+from omnigraph.engine.query.read import described
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy

@@ -19,8 +19,7 @@ from omnigraph.api import wire
 from omnigraph.api.enums import Operation
 from omnigraph.api.history import ChangeRecord, ChangeScope, EntityImage
 from omnigraph.engine.export import export_lines
-from omnigraph.engine.history.diff_pages import diff_page
-from omnigraph.engine.history.page_tokens import CommitPosition, unseal
+from omnigraph.engine.history.changes import CommitPosition, diff_page, unseal
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ChangeCursorRejectedError, ChangeSchemaBoundaryError, PolicyError
 from omnigraph.language.query.lens import EVERY_ROW, NO_ROW, TypeLens, narrowed

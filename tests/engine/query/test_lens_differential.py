@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.api.queries import ReadTarget
+from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.read import run_query
-from omnigraph.engine.query.traversal import seen_rows
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
+from omnigraph.engine.query.traversal import edge_visibility
 from omnigraph.engine.shared_memory import SHARED_MEMORY
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
@@ -54,7 +54,7 @@ def test_a_narrowed_answer_is_the_answer_of_a_graph_without_the_rest(
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(MODE_VARIABLE, mode)
             # Rows are looked at one by one, or all that are seen are found first.
-            patch.setattr(seen_rows, "_FIND", -math.inf if mode == "auto" else math.inf)
+            patch.setattr(edge_visibility, "_FIND", -math.inf if mode == "auto" else math.inf)
             SHARED_MEMORY.clear()
             result = run_query(state, ReadTarget("main", None), (text, "q", values))
         columns = [_rendered(result, i) for i in range(len(result.columns))]

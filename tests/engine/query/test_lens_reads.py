@@ -17,8 +17,8 @@ from omnigraph import Graph
 from omnigraph.api.queries import BlobCell, ReadPoint, ReadTarget
 from omnigraph.engine.blobs import blob_in
 from omnigraph.engine.export import export_files, export_lines
-from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import ReadOptions, explain_query, run_query
+from omnigraph.engine.query.visibility import read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.query.check.rows import check_row_filter, for_actor

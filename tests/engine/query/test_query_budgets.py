@@ -23,12 +23,12 @@ from msgspec import Struct
 
 from omnigraph.api.queries import ReadTarget
 from omnigraph.api.service.routes import ROUTES, Media
+from omnigraph.engine.query import properties
+from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.limits import Cancellation
-from omnigraph.engine.query.operators import filter
+from omnigraph.engine.query.operators import scan
 from omnigraph.engine.query.read import ReadOptions, stream_query
 from omnigraph.engine.query.result import QueryStream
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
-from omnigraph.engine.query.values import properties
 from omnigraph.errors import QueryCancelledError, ResourceLimitError
 from omnigraph.graph import Graph
 from omnigraph.language.query import ir
@@ -358,6 +358,6 @@ def test_columns_too_large_for_narrow_offsets_give_the_same_answers(
     monkeypatch.setattr(properties, "_INT32_OFFSETS", 0)
     monkeypatch.setattr(table_rows, "_INT32_OFFSETS", 0)
     monkeypatch.setattr(properties, "_GATHERED_BYTES", 1 << 17)
-    monkeypatch.setattr(filter, "_ROWS_PER_CHECK", 3)
+    monkeypatch.setattr(scan, "_ROWS_PER_CHECK", 3)
     for table, other in zip(answers(), expected, strict=True):
         assert table.combine_chunks() == other.combine_chunks()

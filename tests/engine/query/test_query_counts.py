@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
-from omnigraph.engine.query.values.counting import LARGEST_COUNT, UNCOUNTABLE, added_up, multiplied, readable, total
+from omnigraph.engine.query.bindings import LARGEST_COUNT, UNCOUNTABLE, added_up, multiplied, readable, total
+from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.errors import ResourceLimitError
 from omnigraph.graph import Graph
 from tests.engine.query_graphs import edge, node

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from omnigraph.api.values import rendered
 from omnigraph.engine.query import run
-from omnigraph.engine.query.operators import expand, project, pushdown
+from omnigraph.engine.query.context import MODE_VARIABLE
+from omnigraph.engine.query.operators import expand, projection, pushdown
 from omnigraph.engine.query.result import QueryResult
-from omnigraph.engine.query.traversal.adjacency import Adjacency
-from omnigraph.engine.query.traversal.layered import LayeredAdjacency
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
+from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey
 from omnigraph.graph import Graph
 from omnigraph.language.query.compile import compile_queries
@@ -246,7 +245,7 @@ def _run(graph: Graph, text: str, values: dict[str, Any], mode: str, small: bool
             patch.setattr(expand, "_VISITED_BYTES", 16)
             patch.setattr(rows, "_VALUES_PER_LOOKUP", 2)
             patch.setattr(rows, "_LOOKUP_SHARE", 1)
-            patch.setattr(project, "BATCH_ROWS", 3)
+            patch.setattr(projection, "BATCH_ROWS", 3)
             # Nothing, or one test of several, goes into a scan.
             patch.setattr(pushdown, "MOST_TERMS", MODES.index(mode))
         result = graph.query(text, "q", values)

@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.query.traversal import layered
-from omnigraph.engine.query.traversal.adjacency import Adjacency, either_way, of_pairs
-from omnigraph.engine.query.traversal.layered import LayeredAdjacency, Neighbours, Pairs, changed, either_way_layered
-from omnigraph.engine.query.values.bindings import RowSpace, grown
+from omnigraph.engine.query.bindings import RowSpace, grown
+from omnigraph.engine.query.traversal import adjacency
+from omnigraph.engine.query.traversal.adjacency import (
+    Adjacency,
+    LayeredAdjacency,
+    Neighbours,
+    Pairs,
+    changed,
+    either_way,
+    either_way_layered,
+    of_pairs,
+)
 
 GAP = 3
 
@@ -92,7 +100,7 @@ def test_growing_refuses_to_renumber() -> None:
 
 
 def test_a_layer_shares_the_arrays_it_lies_on_and_is_folded_once_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layered, "_SMALLEST_FOLDED", 10)
+    monkeypatch.setattr(adjacency, "_SMALLEST_FOLDED", 10)
     size = 100
     space = RowSpace(np.arange(size))
     ring = Pairs(np.arange(size), (np.arange(size) + 1) % size)

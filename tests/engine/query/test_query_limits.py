@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from omnigraph.api import wire
 from omnigraph.engine.query import run
+from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.limits import Cancellation
-from omnigraph.engine.query.operators import expand, filter
-from omnigraph.engine.query.operators.project import BATCH_ROWS
+from omnigraph.engine.query.operators import expand
+from omnigraph.engine.query.operators import scan as filter
+from omnigraph.engine.query.operators.projection import BATCH_ROWS
 from omnigraph.engine.query.read import ReadOptions
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import BadRequestError, QueryCancelledError, ResourceLimitError

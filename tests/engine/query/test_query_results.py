@@ -17,8 +17,8 @@ from omnigraph.api import wire
 from omnigraph.api.enums import Integers
 from omnigraph.api.values import rendered
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.operators.order import codes_of, first_in_order
-from omnigraph.engine.query.values.properties import Located
+from omnigraph.engine.query.operators.projection import codes_of, first_in_order
+from omnigraph.engine.query.properties import Located
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.graph import Graph
 from omnigraph.language.types import Scalar

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.query.bindings import GrownRowSpace, RowSpace
+from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.read import ReadOptions
-from omnigraph.engine.query.traversal import layered
-from omnigraph.engine.query.traversal.adjacency import Adjacency
-from omnigraph.engine.query.traversal.layered import LayeredAdjacency, Neighbours
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
+from omnigraph.engine.query.traversal import adjacency as layered
+from omnigraph.engine.query.traversal.adjacency import Adjacency, LayeredAdjacency, Neighbours
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, Topology, TopologyCache, TopologyKey
 from omnigraph.engine.query.traversal.topology_build import built
-from omnigraph.engine.query.values.bindings import GrownRowSpace, RowSpace
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import MergeConflictsError

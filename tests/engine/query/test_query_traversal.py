@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.query.traversal.mode import MODE_VARIABLE
+from omnigraph.engine.query.context import MODE_VARIABLE
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.errors import BadRequestError
 from omnigraph.graph import Graph

@@ -19,9 +19,8 @@ from omnigraph import Graph
 from omnigraph.api.queries import ReadTarget
 from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
-from omnigraph.engine.query.row_filter import satisfied
-from omnigraph.engine.query.seen_entities import seen_entities
-from omnigraph.engine.query.traversal import seen_rows
+from omnigraph.engine.query.traversal import edge_visibility
+from omnigraph.engine.query.visibility import satisfied, seen_entities
 from omnigraph.language.query.check.rows import check_row_filter, for_actor
 from omnigraph.language.query.lens import TypeLens, narrowed
 from omnigraph.storage.identifiers import now_micros
@@ -137,7 +136,7 @@ def test_every_way_of_asking_finds_the_same_rows(graph: Graph, text: str, actor:
         patch.setattr(pushdown, "MOST_TERMS", 1)  # more than one test is too much for a scan
         bounded = run_query(seen, ReadTarget("main", None), (EVERY_ROW, "q", {}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seen_rows, "_FIND", math.inf)  # rows are looked at one by one
+        patch.setattr(edge_visibility, "_FIND", math.inf)  # rows are looked at one by one
         met = seen_entities(seen, type_, row_ids_of(stored), now)
     written = satisfied(test, stored, now)
     assert sorted(row["k"] for row in scanned) == sorted(ids.filter(pa.array(met)).to_pylist())

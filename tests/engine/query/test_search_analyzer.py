@@ -16,7 +16,7 @@ from omnigraph.engine.query.search.analyzer import (
     query_words,
     tokens_of,
 )
-from omnigraph.engine.query.search.fuzzy import tokens_within
+from omnigraph.engine.query.search.text import tokens_within
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.search import ROW_ID, SCORE, index_of, indexed_documents, matching_rows
 from tests.engine.search_tables import Shelf, naive_bm25

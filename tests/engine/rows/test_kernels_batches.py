@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.rows.columns import arrow_type, rows_schema
 from omnigraph.engine.rows.kernels import RejectedRow, TypedRows, type_batch
 from omnigraph.engine.rows.kernels.coerce import coerce
-from omnigraph.engine.rows.kernels.loose import coerce_arrow
+from omnigraph.engine.rows.kernels.source_values import coerce_arrow
 from omnigraph.errors import BadRequestError
 from omnigraph.language.types import PropertyType, Scalar
 from tests.engine.museum import museum

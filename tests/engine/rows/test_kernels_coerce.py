@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.api.enums import Grammar
 from omnigraph.engine.rows.columns import BLOB_CELL, arrow_type
-from omnigraph.engine.rows.kernels.coerce import Column, coerce, from_stored
-from omnigraph.engine.rows.kernels.scalars import UnfitError, WrongShapeError, stored_scalar
+from omnigraph.engine.rows.kernels.coerce import Column, UnfitError, WrongShapeError, coerce, from_stored, stored_scalar
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_datetime
 

@@ -12,15 +12,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.api.values import csv_line
-from omnigraph.engine.rows.kernels.csv_records import (
+from omnigraph.engine.rows.kernels.csv_rows import (
     LONGEST_RECORD,
     STRAY_QUOTE,
     TEXT_BEHIND_QUOTE,
     UNCLOSED_QUOTE,
+    CsvBlock,
+    CsvDialect,
+    CsvReader,
     Records,
     RecordSplitter,
+    csv_cuts,
 )
-from omnigraph.engine.rows.kernels.csv_rows import CsvBlock, CsvDialect, CsvReader, csv_cuts
 from omnigraph.errors import BadRequestError
 
 

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 
 from omnigraph.api.enums import Grammar
 from omnigraph.api.governance import Limits
-from omnigraph.engine.rows.kernels import (
-    RejectedRow,
-    decode,
-    decode_collecting,
-    framing,
-    quarantined,
-    type_records,
-)
-from omnigraph.engine.rows.kernels.rows import LostValues
+from omnigraph.engine.rows.kernels import RejectedRow, decode, decode_collecting, ndjson, type_records
+from omnigraph.engine.rows.kernels.typed_rows import LostValues
 from omnigraph.errors import BadRequestError, ConstraintError, ResourceLimitError
 from tests.engine.museum import edge, lines, museum, node
 
@@ -182,7 +175,7 @@ def test_the_first_failure_is_the_earliest_stage_wherever_it_stands(earlier: int
 
 
 def test_the_stage_order_holds_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(ndjson, "_BLOCK_BYTES", 1)
     with pytest.raises(BadRequestError, match="line 9: unknown node type"):
         decode(lines(*reversed(_FAILURES_IN_STAGE_ORDER)), MUSEUM)
 
@@ -234,7 +227,7 @@ def test_a_record_over_several_lines_is_told_to_be_on_one() -> None:
 
 
 def test_a_line_without_an_end_is_passed_on_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantined, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(ndjson, "_LONGEST_LINE", 100)
     taken: list[int] = []
 
     def pieces() -> Iterator[bytes]:
@@ -242,7 +235,7 @@ def test_a_line_without_an_end_is_passed_on_before_it_fills_the_memory(monkeypat
             taken.append(number)
             yield b"x" * 10
 
-    first = next(quarantined.records_of(pieces()))
+    first = next(ndjson.records_of(pieces()))
     assert (len(first), len(taken)) == (110, 11)
 
 
@@ -255,9 +248,9 @@ def test_pieces_of_any_size_give_the_same_records(lines_: list[bytes], size: int
     """Also where a line is longer than is looked at."""
     text = b"\n".join([*lines_, b"y" * 200, *lines_])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quarantined, "_LONGEST_LINE", longest)
-        found = b"".join(quarantined.records_of(text[at : at + size] for at in range(0, len(text), size)))
-    assert found == b"\n".join(quarantined.record_of(line) for line in text.split(b"\n"))
+        patch.setattr(ndjson, "_LONGEST_LINE", longest)
+        found = b"".join(ndjson.records_of(text[at : at + size] for at in range(0, len(text), size)))
+    assert found == b"\n".join(ndjson.record_of(line) for line in text.split(b"\n"))
 
 
 def test_records_of_a_mutation_take_the_same_way() -> None:
@@ -313,7 +306,7 @@ def test_valid_records_come_back_unchanged(records: list[str]) -> None:
 @given(st.lists(_records | _bad_records, max_size=8), st.sampled_from([1, 40, 1 << 18]))
 def test_a_bad_row_never_changes_what_the_others_become(records: list[str], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_BLOCK_BYTES", block)
+        patch.setattr(ndjson, "_BLOCK_BYTES", block)
         collected = decode_collecting(lines(*records), MUSEUM)
     bad = {row.line for row in collected.rejected}
     kept = [line for line in range(1, len(records) + 1) if line not in bad]
@@ -352,7 +345,7 @@ def test_the_fast_way_to_read_lines_changes_no_answer(records: list[str]) -> Non
     data = lines(*records)
     fast = decode_collecting(data, MUSEUM)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_READERS", ())
+        patch.setattr(ndjson, "_READERS", ())
         slow = decode_collecting(data, MUSEUM)
     assert fast.rejected == slow.rejected
     assert list(fast.by_type) == list(slow.by_type)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.api.governance import Limits
-from omnigraph.engine.rows.kernels import framing
-from omnigraph.engine.rows.kernels.framing import Block, MalformedError, lenient_blocks, parse_exactly, strict_blocks
+from omnigraph.engine.rows.kernels import ndjson
+from omnigraph.engine.rows.kernels.ndjson import Block, MalformedError, lenient_blocks, parse_exactly, strict_blocks
 from omnigraph.errors import ResourceLimitError
 
 UNBOUNDED = Limits()
@@ -237,7 +237,7 @@ def test_the_cut_into_pieces_and_blocks_never_matters(pieces: list[bytes], block
     whole = b"".join(pieces)
     expected = strict(whole), lenient(whole)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(framing, "_BLOCK_BYTES", block)
+        patch.setattr(ndjson, "_BLOCK_BYTES", block)
         assert (strict(whole), lenient(whole)) == expected
         assert all_of(strict_blocks(iter(pieces), UNBOUNDED)) == expected[0]
         assert all_of(lenient_blocks(iter(pieces), UNBOUNDED)) == expected[1]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.rows.kernels import decode, decode_collecting
-from omnigraph.engine.rows.kernels.values import forbidden_values
+from omnigraph.engine.rows.kernels.typed_rows import forbidden_values
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.schema.compile import accept_schema

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from omnigraph import Graph
 from omnigraph.api import wire
-from omnigraph.engine.query.search.text_lookup import equals_any
-from omnigraph.engine.schema.declared_indexes import declared_indexes, table_types
+from omnigraph.engine.maintenance.declared_indexes import declared_indexes, table_types
+from omnigraph.engine.query.operators.pushdown import equals_any
 from omnigraph.storage.models import TableState
 from omnigraph.storage.tables.indexes import MOST_SEGMENTS, covered_fragments, standing_indexes
 from tests.engine.library import SCHEMA, book, load, loan, reader

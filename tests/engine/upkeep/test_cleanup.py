@@ -12,8 +12,8 @@ import pytest
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.api.maintenance import Retention, duration
-from omnigraph.engine.upkeep import cleanup as cleaning
-from omnigraph.engine.upkeep.cleanup import cleanup
+from omnigraph.engine.maintenance import cleanup as cleaning
+from omnigraph.engine.maintenance.cleanup import cleanup
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn, publish
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError, StorageError
 from omnigraph.storage.log.write_age import GRACE

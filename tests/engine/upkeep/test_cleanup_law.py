@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from omnigraph import Graph
 from omnigraph.api.maintenance import Retention
-from omnigraph.engine.upkeep.cleanup import cleanup
+from omnigraph.engine.maintenance.cleanup import cleanup
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
 from omnigraph.storage.log.write_age import GRACE

@@ -10,9 +10,9 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.api.maintenance import Retention
+from omnigraph.engine.maintenance.cleanup import cleanup
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.upkeep.cleanup import cleanup
 from omnigraph.errors import (
     ChangeFeedGapError,
     HistoricalVersionReclaimedError,

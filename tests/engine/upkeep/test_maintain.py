@@ -12,8 +12,7 @@ import pytest
 import omnigraph
 from omnigraph import Graph, MaintenancePolicy, Retention
 from omnigraph.api.maintenance import DEFAULT_POLICY
-from omnigraph.engine.upkeep.maintain import maintain
-from omnigraph.engine.upkeep.maintainer import Maintainer
+from omnigraph.engine.maintenance.maintainer import Maintainer, maintain
 from omnigraph.errors import BadRequestError
 from tests.support.waiting import GIVE_UP, wait_until
 

@@ -9,8 +9,8 @@ import pytest
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.api.maintenance import MaintenancePolicy, Retention
-from omnigraph.engine.schema.declared_indexes import declared_indexes
-from omnigraph.engine.upkeep import optimize as optimizing
+from omnigraph.engine.maintenance import optimize as optimizing
+from omnigraph.engine.maintenance.declared_indexes import declared_indexes
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.tables.indexes import covered_fragments

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
+from omnigraph.engine.maintenance.optimize import KEPT_BUILDS
 from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES
-from omnigraph.engine.upkeep.topologies import KEPT_BUILDS
 
 SCHEMA = "node Stop { name: String @key }  edge Track: Stop -> Stop  edge Unused: Stop -> Stop"
 REACH = (

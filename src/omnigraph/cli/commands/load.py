@@ -191,8 +191,8 @@ def _load_served(
 
 def _load_here(graph: Graph, inputs: list[DataInput], type_name: str | None, where: dict[str, Any]) -> LoadReceipt:
     """The load of local files, or of stdin, in this process."""
-    from omnigraph.engine.rows.kernels.quarantined import records_of
-    from omnigraph.engine.write.input_files import InputFiles
+    from omnigraph.engine.rows.kernels.ndjson import records_of
+    from omnigraph.engine.write.row_input import InputFiles
 
     first = inputs[0]
     paths = [file for each in inputs for file in each.files()]

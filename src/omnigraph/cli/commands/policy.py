@@ -232,7 +232,7 @@ def _row_sight(
 
 def _shows_given(type_: TableType, row: str) -> Shows:
     """A row that is only told has no ends: of an edge its own properties count."""
-    from omnigraph.engine.query.row_filter import shows_row
+    from omnigraph.engine.query.visibility import shows_row
 
     values = json_object(row, "--row", "it must be a JSON object of properties")
     return lambda lens: shows_row(lens.of(type_), values)

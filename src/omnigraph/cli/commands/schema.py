@@ -59,7 +59,7 @@ def plan(
     invocation = Invocation.of(ctx)
     invocation.instead_of_graph("--from", accepted, uri)
     from omnigraph.api.schema import SchemaPlanOutput
-    from omnigraph.engine.schema.steps import told_plan
+    from omnigraph.engine.sources import told_plan
     from omnigraph.language.schema.compile import accept_schema, declare_schema
     from omnigraph.language.schema.migration import evolve
 

@@ -62,9 +62,9 @@ from omnigraph.cluster.resources import (
     warning,
 )
 from omnigraph.cluster.session import Session
+from omnigraph.engine.export import RUNNING_EXPORTS
 from omnigraph.engine.managed_graph import change_schema, look_at, make
 from omnigraph.engine.object_store import new_object_id
-from omnigraph.engine.running_exports import RUNNING_EXPORTS
 from omnigraph.errors import OmniGraphError, StorageError
 
 

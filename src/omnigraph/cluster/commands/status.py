@@ -38,8 +38,8 @@ from omnigraph.cluster.plan.diff import difference
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.cluster.serving import ClusterPipeline
 from omnigraph.cluster.session import UNREAD, Session, look_at_lock, open_to_look
-from omnigraph.engine.history.pipeline_runs import last_runs
-from omnigraph.engine.query.declared import check, declaration
+from omnigraph.engine.history.commits import last_runs
+from omnigraph.engine.query.read import check, declaration
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 

@@ -2,16 +2,32 @@
 
 The sequence of a commit's changes is fixed for ever: nodes before edges, then type id, then entity id. So a page token
 only needs to count. The feed reads the same sequences, commit after commit.
+
+Cursors and page tokens of change reads: opaque, stateless, tamper-evident, and bound to the question asked.
+
+A token says where to go on and for which graph, branch life and scope it was made. It holds positions, never ids of
+entities, so its length does not depend on the data. Whatever does not fit is rejected with the reason.
+
+The net difference of two states a page at a time, for those who can't take it whole.
+
+A page token names the two commits, so that every page is of the same states while branches move on. The difference
+between the pages is remembered; one of very many changes is found anew for each page instead.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from omnigraph.api.enums import EntityKind, Operation
 from omnigraph.api.history import (
@@ -19,14 +35,14 @@ from omnigraph.api.history import (
     ChangedType,
     ChangeRecord,
     ChangeScope,
+    ChangeSet,
     CommitChangesPage,
     Endpoints,
     EntityImage,
 )
-from omnigraph.engine.history.page_tokens import TOKEN_VERSION, CommitPosition, digest_of, seal, unseal
-from omnigraph.engine.history.seen_deltas import deltas
-from omnigraph.engine.history.type_delta import EARLIER, TypeDelta, TypePair, paired_types
-from omnigraph.engine.query.seen_entities import seen_count
+from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.diff import EARLIER, TypeDelta, TypePair, deltas, diff, paired_types
+from omnigraph.engine.query.visibility import seen_count
 from omnigraph.engine.rows.export_form import property_values
 from omnigraph.engine.rows.type_state import TypeState
 from omnigraph.engine.snapshot import Snapshot
@@ -42,9 +58,128 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.language.catalog import Catalog, Property, check_type_names
+from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of
+
+TOKEN_VERSION = 1
+MAX_ENCODED = 4_096
+_CHECKSUM_BYTES = 16
+
+
+class CommitPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="commit_page"):
+    """Inside the changes of one commit: so many of them were delivered."""
+
+    token: int
+    graph: str
+    commit: str
+    scope: str
+    delivered: int
+
+
+class DiffPosition(msgspec.Struct, frozen=True, tag_field="kind", tag="diff_page"):
+    """Inside the difference of two commits: so many of its changes were delivered."""
+
+    token: int
+    graph: str
+    before: str
+    after: str
+    scope: str
+    delivered: int
+
+
+class _FeedPlace(msgspec.Struct, frozen=True):
+    token: int
+    graph: str
+    branch: str
+    branch_id: str
+    scope: str
+    version: int
+
+
+class FeedCursor(_FeedPlace, frozen=True, tag_field="kind", tag="feed_cursor"):
+    """After a complete commit of a branch."""
+
+    commit: str
+
+
+class FeedPosition(_FeedPlace, frozen=True, tag_field="kind", tag="feed_page"):
+    """Inside a commit of a branch, on the way to the head that the poll captured when it began."""
+
+    delivered: int
+    cut: int
+
+
+class _Header(msgspec.Struct):
+    kind: str
+    token: int
+
+
+Position = TypeVar("Position", CommitPosition, DiffPosition, FeedCursor, FeedPosition)
+
+_ENCODER = msgspec.json.Encoder()
+# Made here and not on use: msgspec crashes when two threads learn the same struct at a time.
+_HEADER: Final = msgspec.json.Decoder(_Header)
+_POSITIONS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
+    shape: msgspec.json.Decoder(shape) for shape in (CommitPosition, DiffPosition, FeedCursor, FeedPosition)
+}
+_NAMES = {
+    "commit_page": "a commit page token",
+    "diff_page": "a diff page token",
+    "feed_cursor": "a feed cursor",
+    "feed_page": "a feed page token",
+}
+
+
+def digest_of(scope: ChangeScope, lens: Lens = OPEN) -> str:
+    """Equal for equal scopes that are looked at through equal lenses; short enough to be bound into a token.
+
+    Whatever counts changes is bound to the lens, because another one shows others of them.
+    """
+    parts = [sorted(scope.kinds), sorted(scope.types), sorted(scope.ops), *([] if lens.is_open else [lens.digest])]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def seal(position: CommitPosition | DiffPosition | FeedCursor | FeedPosition) -> str:
+    data = _ENCODER.encode(position)
+    return base64.urlsafe_b64encode(data + _checksum(data)).rstrip(b"=").decode()
+
+
+def unseal(text: str, shape: type[Position]) -> Position:
+    """The position in a token of this shape, or a rejection that says what is wrong with it."""
+    data = _authentic(text)
+    try:
+        header = _HEADER.decode(data)
+        if header.token != TOKEN_VERSION:
+            raise ChangeCursorRejectedError(f"unsupported token version {header.token}")
+        wanted = str(shape.__struct_config__.tag)
+        if header.kind != wanted:
+            raise ChangeCursorRejectedError(
+                f"this is {_NAMES.get(header.kind, 'another kind of token')}, not {_NAMES[wanted]}"
+            )
+        position: Position = _POSITIONS[shape].decode(data)
+        return position
+    except msgspec.DecodeError:
+        raise ChangeCursorRejectedError("invalid encoding") from None
+
+
+def _authentic(text: str) -> bytes:
+    if len(text) > MAX_ENCODED:
+        raise ChangeCursorRejectedError(f"invalid encoding: longer than {MAX_ENCODED} bytes")
+    try:
+        sealed = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise ChangeCursorRejectedError("invalid encoding") from None
+    data, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
+    if checksum != _checksum(data):
+        raise ChangeCursorRejectedError("its checksum does not match: the token was altered or cut")
+    return data
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_CHECKSUM_BYTES]
+
 
 DEFAULT_CHANGES, MOST_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MOST_BYTES = 4 << 20, 32 << 20
@@ -282,3 +417,59 @@ def _images(state: TypeState | None, rows: pa.Table, column: str) -> Iterator[En
 
 def _endpoints(values: pa.Table) -> list[Endpoints]:
     return list(map(Endpoints, values.column("src").to_pylist(), values.column("dst").to_pylist()))
+
+
+_MOST_REMEMBERED: Final = 200_000
+
+
+def diff_page(
+    before: Snapshot, after: Snapshot, scope: ChangeScope, page_token: str | None, limit: int | None
+) -> ChangeSet:
+    """One page of the difference, with the statistics of the whole."""
+    room = checked_limit("commit_changes_page_changes", limit, DEFAULT_CHANGES, MOST_CHANGES)
+    delivered = 0
+    if page_token is not None:
+        position = unseal(page_token, DiffPosition)
+        if position.graph != before.root.identity.graph_id:
+            raise ChangeCursorRejectedError("it was made for a different graph")
+        if position.scope != _selected(before, after, scope):
+            raise ChangeCursorRejectedError("it was made for a different filter scope")
+        before, after, delivered = _at(before, position.before), _at(after, position.after), position.delivered
+    whole = _whole(before, after, scope)
+    end = delivered + room
+    token = None if end >= len(whole.changes) else _token(before, after, scope, end)
+    return replace(whole, changes=whole.changes[delivered:end], next_page_token=token)
+
+
+def _at(state: Snapshot, commit_id: str) -> Snapshot:
+    """The state that the first page was of: the one asked for now, or an earlier one of its history."""
+    if commit_id == state.commit_id:
+        return state
+    if not log_walk.is_on_line(state.root, state.branch, state.version, commit_id):
+        raise ChangeCursorRejectedError("it was made for other states")
+    return state.at(log_walk.find(state.root, commit_id).entry)
+
+
+def _whole(before: Snapshot, after: Snapshot, scope: ChangeScope) -> ChangeSet:
+    remembered = after.resources.comparisons
+    key = (f"{before.commit_id}..{after.commit_id}", f"diff {_selected(before, after, scope)}")
+    known = remembered.get(key)
+    if isinstance(known, ChangeSet):
+        return known
+    found = diff(before, after, scope)
+    clocked = before.lens.reads_the_clock or after.lens.reads_the_clock
+    if DEFAULT_CHANGES < len(found.changes) <= _MOST_REMEMBERED and not clocked:
+        remembered[key] = found
+    return found
+
+
+def _token(before: Snapshot, after: Snapshot, scope: ChangeScope, delivered: int) -> str:
+    graph = before.root.identity.graph_id
+    selected = _selected(before, after, scope)
+    return seal(DiffPosition(TOKEN_VERSION, graph, before.commit_id, after.commit_id, selected, delivered))
+
+
+def _selected(before: Snapshot, after: Snapshot, scope: ChangeScope) -> str:
+    """What is seen of either side, in short."""
+    sides = dict.fromkeys(digest_of(scope, state.lens) for state in (before, after))
+    return "-".join(sides)

@@ -17,8 +17,19 @@ from omnigraph.api.history import ChangeBaseline, ChangeBlock, ChangePoll, Chang
 from omnigraph.api.queries import ByteWriter
 from omnigraph.engine.export import export_lines, write_lines
 from omnigraph.engine.history import log_walk
-from omnigraph.engine.history.changes import CommitChanges, PageRoom, changes_of, checked_limit, taken_by
-from omnigraph.engine.history.page_tokens import TOKEN_VERSION, FeedCursor, FeedPosition, digest_of, seal, unseal
+from omnigraph.engine.history.changes import (
+    TOKEN_VERSION,
+    CommitChanges,
+    FeedCursor,
+    FeedPosition,
+    PageRoom,
+    changes_of,
+    checked_limit,
+    digest_of,
+    seal,
+    taken_by,
+    unseal,
+)
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import (

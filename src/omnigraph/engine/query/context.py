@@ -1,23 +1,26 @@
 """What every operator of one running query shares: the snapshot, the parameters, what was read, and its limits.
 
 Made once per query by `run`. It finds tables and answers what a constant is worth; it executes nothing itself.
+
+Which way a traversal finds neighbours: chosen by cost, or forced by the environment.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.bindings import Mask, RowSpace
 from omnigraph.engine.query.limits import Cancellation, MemoryBudget
-from omnigraph.engine.query.profile import Profiler
+from omnigraph.engine.query.properties import Properties
+from omnigraph.engine.query.result import Profiler
 from omnigraph.engine.query.search.embedder import Embedder
-from omnigraph.engine.query.traversal.mode import TraversalMode
-from omnigraph.engine.query.values.bindings import Mask, RowSpace
-from omnigraph.engine.query.values.properties import Properties
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
@@ -29,6 +32,25 @@ from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds
+
+MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
+
+
+class TraversalMode(StrEnum):
+    """`INDEXED` looks edges up by their endpoints, `CSR` walks the adjacency arrays; the answers are the same."""
+
+    AUTO = "auto"
+    INDEXED = "indexed"
+    CSR = "csr"
+
+    @classmethod
+    def from_environment(cls) -> TraversalMode:
+        text = os.environ.get(MODE_VARIABLE, "").strip().lower()
+        try:
+            return cls(text) if text else cls.AUTO
+        except ValueError:
+            raise BadRequestError(f"{MODE_VARIABLE} is '{text}'; set it to indexed, csr or auto") from None
+
 
 ConstantValue = ir.ParameterValue | ir.Constant | ir.Now
 Plain = str | int | float | bool | None

@@ -2,16 +2,32 @@
 
 Everything that reads or writes rows asks here. Two shapes differ only in blobs: *rows* hold a blob cell as a plain
 struct of bytes or URI, which is what the kernels make and writers inspect; the *table* holds Lance's blob column.
+
+Vectors that are computed from a text of the same row: where they are missing, and rows with them filled in.
+
+A type whose vectors are computed has to be read as if they could be left out; what is still missing afterwards is
+refused by whoever computes them. Loads and mutations do so in process, runs of a pipeline on executors.
+
+When two stored values are the same value: typed, exact, and blind to how storage happens to lay them out.
+
+Diffs and merges ask here for whole columns at once. Null, empty text and empty list are three values; lists compare
+in order with their null items; floats compare by their bits, so the zeros differ and a NaN equals itself. Blobs need
+their tables and are compared where those are at hand.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from omnigraph.language.catalog import NodeType, Property, TableType
+from omnigraph.language.catalog import Catalog, NodeType, Property, TableType
 from omnigraph.language.types import PropertyType, Scalar
 
 ID_FIELD: Final = pa.field("id", pa.string(), nullable=False)
@@ -115,3 +131,90 @@ def _as_blob_column(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(
         chunks or [blob_column(pa.nulls(0, pa.large_binary()), pa.nulls(0, pa.string()), pa.nulls(0, pa.bool_()))]
     )
+
+
+Type = TypeVar("Type", bound=TableType)
+
+
+def fillable(type_: Type, is_computed: Callable[[Property], bool]) -> Type:
+    """The type with those vectors nullable that will be computed."""
+    if not any(is_computed(prop) and not prop.type.nullable for prop in type_.property_list):
+        return type_
+    properties = tuple(
+        msgspec.structs.replace(prop, type=prop.type.as_nullable()) if is_computed(prop) else prop
+        for prop in type_.property_list
+    )
+    return msgspec.structs.replace(type_, property_list=properties)
+
+
+def fillable_catalog(catalog: Catalog, is_computed: Callable[[NodeType, Property], bool]) -> Catalog:
+    """The catalog with such types."""
+    nodes = {name: fillable(node, partial(is_computed, node)) for name, node in catalog.nodes.items()}
+    if all(nodes[name] is node for name, node in catalog.nodes.items()):
+        return catalog
+    return msgspec.structs.replace(catalog, nodes=nodes)
+
+
+def without_vector(rows: pa.Table, source: str, target: str) -> NDArray[np.bool_]:
+    """Which rows have a text and no vector. Blanks are no text: providers refuse them."""
+    texts = rows.column(source)
+    has_text = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False)
+    wanted: NDArray[np.bool_] = pc.and_(pc.is_null(rows.column(target)), has_text).to_numpy()
+    return wanted
+
+
+def with_vectors(rows: pa.Table, target: str, where: NDArray[np.bool_], vectors: NDArray[np.float32]) -> pa.Table:
+    """The rows with a vector each at those places, and all others as they were."""
+    index = rows.column_names.index(target)
+    field = rows.schema.field(index)
+    column = rows.column(index).combine_chunks()
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    filled = np.zeros((rows.num_rows, vectors.shape[1]), np.float32)
+    if present.any():
+        kept = column.filter(pa.array(present)).flatten().to_numpy(zero_copy_only=False)
+        filled[present] = kept.reshape(-1, vectors.shape[1])
+    filled[where] = vectors
+    cells = vector_cells(filled, field.type, pa.array(~(present | where)))
+    return rows.set_column(index, field, cells)
+
+
+def vector_cells(vectors: NDArray[np.float32], type_: pa.DataType, missing: pa.Array | None = None) -> pa.Array:
+    """A cell per vector, null where it is missing."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=type_, mask=missing)
+
+
+RowMask = NDArray[np.bool_]
+
+_BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+
+
+def equal_values(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> RowMask:
+    """Row by row, whether two columns hold the same values. Values of different types are never the same."""
+    left, right = _whole(left), _whole(right)
+    both_null = _mask(pc.and_(pc.is_null(left), pc.is_null(right)))
+    if left.type != right.type:
+        return both_null
+    if pa.types.is_list(left.type) or pa.types.is_fixed_size_list(left.type):
+        return both_null | _equal_lists(left, right)
+    if (bits := _BITS.get(left.type)) is not None:
+        left, right = left.view(bits), right.view(bits)
+    return both_null | _mask(pc.fill_null(pc.equal(left, right), False))
+
+
+def _equal_lists(left: pa.Array, right: pa.Array) -> RowMask:
+    lengths, other_lengths = pc.list_value_length(left), pc.list_value_length(right)
+    same = _mask(pc.fill_null(pc.equal(lengths, other_lengths), False))
+    candidates = pa.array(same)
+    items = equal_values(pc.list_flatten(left.filter(candidates)), pc.list_flatten(right.filter(candidates)))
+    owners = np.repeat(np.flatnonzero(same), lengths.filter(candidates).to_numpy(zero_copy_only=False))
+    same[owners[~items]] = False
+    return same
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _mask(values: pa.Array) -> RowMask:
+    mask: RowMask = values.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return mask

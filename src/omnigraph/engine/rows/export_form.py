@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.api.enums import Dates
 from omnigraph.api.values import rendered
-from omnigraph.engine.rows.kernels.scalars import MANAGED_PREFIX
+from omnigraph.engine.rows.kernels.coerce import MANAGED_PREFIX
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.types import FLOATS, Scalar

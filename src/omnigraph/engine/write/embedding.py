@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from omnigraph.api.governance import Limits
 from omnigraph.engine.query.search.embedder import DocumentEmbedder, Embedder, check_embedder, document_vectors
-from omnigraph.engine.rows.columns import rows_schema
+from omnigraph.engine.rows.columns import fillable, fillable_catalog, rows_schema, with_vectors, without_vector
 from omnigraph.engine.rows.kernels import RejectedRow, Stage
-from omnigraph.engine.rows.vector_cells import fillable, fillable_catalog, with_vectors, without_vector
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.errors import BadRequestError, ResourceLimitError
 from omnigraph.language.catalog import Catalog, Property, TableType

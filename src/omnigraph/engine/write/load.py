@@ -19,16 +19,15 @@ import pyarrow.compute as pc
 
 from omnigraph.api.enums import Grammar, LoadMode, PolicyAction
 from omnigraph.api.load import LoadReceipt, encoded, file_pieces, require_records
+from omnigraph.engine.blobs import admit_blobs
 from omnigraph.engine.rows.kernels import DecodedInput, TypedRows, decode
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.rows.kernels.ids import Mint, new_ulids
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
-from omnigraph.engine.write.author_sight import AuthorSight
-from omnigraph.engine.write.blob_admission import admit_blobs
+from omnigraph.engine.write.author_visibility import AuthorSight
 from omnigraph.engine.write.change import GraphChange, Origin, TypeChange
-from omnigraph.engine.write.constraints import FinalImage, check_constraints
-from omnigraph.engine.write.constraints.identity import refuse_repeated_ids, taken_id
+from omnigraph.engine.write.constraints import FinalImage, check_constraints, refuse_repeated_ids, taken_id
 from omnigraph.engine.write.embedding import OnWriteVectors
 from omnigraph.engine.write.publish import (
     EarlierWrite,
@@ -39,8 +38,7 @@ from omnigraph.engine.write.publish import (
     begin_repeat,
     earlier_write,
 )
-from omnigraph.engine.write.receipts import receipt_of
-from omnigraph.engine.write.request_digest import RequestDigest
+from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType

@@ -9,15 +9,23 @@ it relied on (`PublishPlan`). Publishing takes the next slot of the branch's log
 
 A writer that keeps losing waits in the queue of the branch (`storage.log.writer_queue`) before its next attempt, and so
 do those it lost to.
+
+A state that a write builds on without having written it: the source of a merge, the fork point of a branch.
+
+Its table versions go into an entry of another branch, so they must not be deleted before that entry stands. What a
+named branch has had as its own history is kept while it lives and for the grace period after its deletion. Main's
+past is not, so a place on main is pinned first and looked at afterwards (docs/dev/protocol.md).
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import (
@@ -28,7 +36,7 @@ from omnigraph.errors import (
     ReadSetChangedError,
 )
 from omnigraph.language.query.lens import OPEN
-from omnigraph.storage.identifiers import new_commit_id, now_micros
+from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros
 from omnigraph.storage.log.write_age import WriteAge
 from omnigraph.storage.log.writer_queue import QueuePlace
 from omnigraph.storage.models import (
@@ -375,3 +383,35 @@ def _time_after(txn: WriteTxn, plan: PublishPlan, head: LogEntry) -> int:
         merged = txn.root.log.entry(plan.merged.branch_id, plan.merged.version)
         times += [merged.commit.published_at] if isinstance(merged, LogEntry) else []
     return max(now_micros(), max(times) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSource:
+    """A commit on the line of a live branch. No cleanup takes its data while the block that holds it runs."""
+
+    ref: BranchRef
+    entry: LogEntry
+    age: WriteAge = field(default_factory=WriteAge.beginning_now, compare=False)
+
+
+@contextlib.contextmanager
+def held_source(root: GraphRoot, source: str) -> Iterator[HeldSource]:
+    """The head of a branch, or a commit that a live branch has, held for the time of the block."""
+    source = source.strip()
+    if source == MAIN:
+        known = root.log.last_known(root.identity.main) or root.branches.head(MAIN).entry
+        with root.pins.hold(known.version):
+            head = root.branches.head(MAIN)
+            yield HeldSource(head.ref, head.entry)
+    elif not log_walk.could_be_commit(source):
+        head = root.branches.head(source)
+        yield HeldSource(head.ref, head.entry)
+    else:
+        located = log_walk.find(root, source)
+        entry = located.entry
+        if entry.branch_id != root.identity.main.branch_id:
+            yield HeldSource(located.ref, entry)
+        else:
+            with root.pins.hold(entry.version, entry.version):
+                root.reclaims.refuse(entry)
+                yield HeldSource(located.ref, entry)

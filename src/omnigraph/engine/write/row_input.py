@@ -2,46 +2,303 @@
 
 A `RowInput` can be read any number of times: a load reads it again when the schema changed under it, and an input that
 can be read only once is kept for that. Frames stay columns; only dictionaries and NDJSON become Python objects.
+
+CSV, Parquet, Arrow and NDJSON files as blocks of rows, for a load whose caller names the type of the rows.
+
+Files are read in pieces, from a local path or from an object store. Called by `row_input`; what a row means is not
+known here.
+
+Several local files read as one input of a load.
+
+Rows are numbered through all files. `InputFiles.naming_places` turns the number of a refused row back into its file and
+line, so that an error names the place where its reader will look.
+
+An Arrow stream that a stranger sent, read without trusting it.
+
+A few bytes of a compressed, dictionary-encoded or run-length-encoded column, or of one whose values are views, stand
+for any amount of memory, and buffers that contradict each other crash the code that follows them. So the stream must be
+plain, every batch is checked as a whole before anybody looks into it, and its values count as if each were a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
+from urllib.parse import unquote
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.api.governance import Limits
 from omnigraph.api.load import (
     BATCH_ROWS,
+    COLUMN_FILES,
     RECORDS_PER_BLOCK,
     GivenRecords,
     Spooled,
+    column_file,
+    compression_of,
+    directory_error,
     given_rows,
+    local_pieces,
     open_file_name,
     scratch_file,
+    without_compression,
 )
-from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
+from omnigraph.engine.rows.kernels.csv_rows import CsvDialect, CsvReader, refuse_other_columns
+from omnigraph.engine.rows.kernels.decoder import RowBlock, decode_rows
 from omnigraph.engine.rows.kernels.ids import Mint
-from omnigraph.engine.rows.kernels.rows import DecodedInput
-from omnigraph.engine.rows.kernels.rows_of_type import RowBlock, decode_rows
-from omnigraph.engine.write.row_files import (
-    RowFile,
-    RowFormat,
-    format_named,
-    format_of,
-    received_file,
-    row_file,
-    usual_dialect,
-)
-from omnigraph.errors import BadRequestError
+from omnigraph.engine.rows.kernels.ndjson import Meter, PlainEdge, PlainNode, strict_blocks
+from omnigraph.engine.rows.kernels.typed_rows import DecodedInput
+from omnigraph.errors import BadRequestError, ConstraintError
 from omnigraph.language.catalog import Catalog
+from omnigraph.language.source import did_you_mean
+from omnigraph.storage.input_objects import object_pieces
 from omnigraph.storage.location import Location
+
+_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_WORD: Final = 8
+_HEADER: Final = 2
+_COMPRESSION: Final = 3
+"""Which members of a message, and of the description of a batch, these are."""
+
+
+def received_batches(name: str, path: str, limits: Limits) -> Iterator[RowBlock]:
+    """The rows of a received stream, counted from 1. Values may take as much memory as the limits allow."""
+    meter = Meter(limits)
+    first = 1
+    try:
+        with pa.OSFile(path) as source:
+            source.seek(max(source.size() - len(_END), 0))
+            if source.read(len(_END)) != _END:
+                raise BadRequestError(f"{name} is not a whole Arrow stream: it lacks its end")
+            source.seek(0)
+            for whole in _batches(source):
+                whole.validate()  # looking into a batch whose lengths contradict each other aborts the process
+                meter.count_bytes(_WORD * sum(map(_leaves, whole.columns)))
+                whole.validate(full=True)
+                for start in range(0, whole.num_rows, BATCH_ROWS):
+                    batch = whole.slice(start, BATCH_ROWS)
+                    yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
+                    first += batch.num_rows
+    except (OSError, EOFError, UnicodeDecodeError, struct.error, pa.ArrowException) as error:
+        text = (str(error).splitlines() or ["it ends too early"])[0]
+        raise BadRequestError(f"{name} is not a whole Arrow stream: {text}") from error
+
+
+def _batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+    schema: pa.Schema | None = None
+    for message in pa.ipc.MessageReader.open_stream(source):
+        if message.type == "schema" and schema is None:
+            schema = pa.ipc.read_schema(message)
+            for field in schema:
+                _require_plain(field.name, field.type)
+        elif message.type == "record batch" and schema is not None:
+            if _is_compressed(message.metadata.to_pybytes()):
+                raise BadRequestError("an Arrow stream of rows must not be compressed")
+            yield pa.ipc.read_record_batch(message, schema)
+        else:
+            raise BadRequestError(f"an Arrow stream of rows has no place for a {message.type} message")
+
+
+def _require_plain(column: str, type_: pa.DataType) -> None:
+    kinds = pa.types
+    refused = (
+        kinds.is_dictionary,
+        kinds.is_run_end_encoded,
+        kinds.is_string_view,
+        kinds.is_binary_view,
+        kinds.is_list_view,
+        kinds.is_large_list_view,
+        kinds.is_union,
+    )
+    if any(is_kind(type_) for is_kind in refused):
+        raise BadRequestError(f"the column '{column}' is a '{type_}', which rows of a request can't be: cast it")
+    for inner in (type_.field(at) for at in range(type_.num_fields)):
+        _require_plain(f"{column}.{inner.name}", inner.type)  # raises for a name that is not a text, too
+
+
+def _leaves(array: pa.Array) -> int:
+    """How many values an array stands for, those of its lists included."""
+    if pa.types.is_struct(array.type):
+        return len(array) + sum(_leaves(array.field(at)) for at in range(array.type.num_fields))
+    nested = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
+    if any(is_kind(array.type) for is_kind in nested):
+        return len(array) + _leaves(array.values)
+    return len(array)
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether the description of a batch, a flatbuffer, has the member that names a compression."""
+    message = struct.unpack_from("<I", metadata)[0]
+    header = _member(metadata, message, _HEADER)
+    if header is None:
+        return False
+    batch = header + struct.unpack_from("<I", metadata, header)[0]
+    return _member(metadata, batch, _COMPRESSION) is not None
+
+
+def _member(data: bytes, table: int, number: int) -> int | None:
+    """Where a member of a flatbuffer's table is, if it is there."""
+    members = table - struct.unpack_from("<i", data, table)[0]
+    at = 4 + 2 * number
+    if at >= struct.unpack_from("<H", data, members)[0]:
+        return None
+    offset = struct.unpack_from("<H", data, members + at)[0]
+    return table + offset if offset else None
+
+
+class RowFormat(StrEnum):
+    """How the rows of a file are written."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    NDJSON = "ndjson"
+    ARROW = "arrow"
+    ARROW_STREAM = "arrow stream"
+    """As it came over HTTP."""
+
+    @property
+    def holds_columns(self) -> bool:
+        return self in (RowFormat.PARQUET, RowFormat.ARROW, RowFormat.ARROW_STREAM)
+
+
+_BY_SUFFIX: Final = {
+    ".csv": RowFormat.CSV,
+    ".tsv": RowFormat.CSV,
+    ".ndjson": RowFormat.NDJSON,
+    ".jsonl": RowFormat.NDJSON,
+    ".json": RowFormat.NDJSON,
+    **{ending: RowFormat(format) for ending, format in COLUMN_FILES.items()},
+}
+_FILES: Final = (RowFormat.CSV, RowFormat.PARQUET, RowFormat.ARROW, RowFormat.NDJSON)
+_SPELLINGS: Final = {**{f.value: f for f in _FILES}, "json": RowFormat.NDJSON, "jsonl": RowFormat.NDJSON}
+
+Pieces = Callable[[], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """One file of rows, by the name that messages have for it."""
+
+    name: str
+    format: RowFormat
+    pieces: Pieces
+    csv: CsvDialect
+    path: str | None = None
+    """Where it lies on this machine, if it does."""
+
+    @property
+    def unit(self) -> str:
+        """What the numbers of rows count: lines of a text, rows of a table."""
+        return "row" if self.format.holds_columns else "line"
+
+    def blocks(self, limits: Limits) -> Iterator[RowBlock]:
+        """The rows, read from the beginning whenever this is called."""
+        match self.format:
+            case RowFormat.CSV:
+                return self._csv(limits)
+            case RowFormat.NDJSON:
+                return self._ndjson(limits)
+            case RowFormat.PARQUET | RowFormat.ARROW:
+                return self._columns(limits)
+            case RowFormat.ARROW_STREAM:
+                return received_batches(self.name, self.path or "", limits)
+
+    def _csv(self, limits: Limits) -> Iterator[RowBlock]:
+        self.csv.check()
+        try:
+            reader = CsvReader(_metered(self.pieces(), limits), self.csv)
+            for block in reader.blocks(lines=True):
+                yield RowBlock(block.columns, pa.array(block.lines), [(bad.line, bad.reason) for bad in block.bad])
+        except BadRequestError as error:
+            raise BadRequestError(f"{self.name}: {error}") from error
+
+    def _ndjson(self, limits: Limits) -> Iterator[RowBlock]:
+        for block in strict_blocks(self.pieces(), limits):
+            rows = [msgspec.to_builtins(v) if isinstance(v, PlainNode | PlainEdge) else v for v in block.values]
+            yield RowBlock(rows, block.positions, block.malformed)
+
+    def _columns(self, limits: Limits) -> Iterator[RowBlock]:
+        source = self.path if self.path is not None else pa.BufferReader(b"".join(_metered(self.pieces(), limits)))
+        first = 1
+        with column_file(source, self.format.value, self.name) as file:
+            if file.rows is not None and file.rows > limits.rows:
+                Meter(limits).count_rows(file.rows)
+            for batch in file.read():
+                yield RowBlock(batch, pa.array(np.arange(first, first + batch.num_rows)))
+                first += batch.num_rows
+
+
+def row_file(given: str | Path, format: str | None, csv: CsvDialect | None, graph: Location) -> RowFile:
+    """The file that a path or URI names, to be loaded into the graph at `graph`."""
+    text = str(given)
+    path = unquote(text.removeprefix("file://")) if text.startswith("file://") else text
+    found = format_named(format) if format is not None else format_of(path)
+    dialect = csv or usual_dialect(path)
+    if "://" in path:
+        return RowFile(text, found, lambda: object_pieces(path, graph), dialect)
+    path = os.path.expanduser(path)
+    if os.path.isdir(path):
+        raise directory_error(text)
+    return _local(text, path, found, dialect)
+
+
+def local_row_file(path: str, format: str | None, csv: CsvDialect | None) -> RowFile:
+    """A file on this machine, by its own name."""
+    found = format_named(format) if format is not None else format_of(path)
+    return _local(path, path, found, csv or usual_dialect(path))
+
+
+def _local(name: str, path: str, format: RowFormat, csv: CsvDialect) -> RowFile:
+    # Only a file that is not compressed can be read at any place.
+    return RowFile(name, format, lambda: local_pieces(path), csv, None if compression_of(path) else path)
+
+
+def received_file(path: Path, name: str | None, format: RowFormat, csv: CsvDialect | None) -> RowFile:
+    """A body that was received into a local file, under the name that its sender has for it."""
+    shown = "the body" if name is None else name
+    return RowFile(shown, format, lambda: local_pieces(str(path)), csv or usual_dialect(shown), str(path))
+
+
+def usual_dialect(path: str) -> CsvDialect:
+    """How CSV of that name is written, when nobody says otherwise."""
+    return CsvDialect(delimiter="\t" if without_compression(path).lower().endswith(".tsv") else ",")
+
+
+def format_named(name: str) -> RowFormat:
+    found = _SPELLINGS.get(name.lower())
+    if found is None:
+        hint = did_you_mean(name, _SPELLINGS) or f"use one of: {', '.join(_FILES)}"
+        raise BadRequestError(f"unknown row format '{name}'; {hint}")
+    return found
+
+
+def format_of(path: str) -> RowFormat:
+    """The format that the name of a file tells."""
+    found = _BY_SUFFIX.get(os.path.splitext(without_compression(path))[1].lower())
+    if found is None:
+        raise BadRequestError(
+            f"the name '{path}' does not tell a format; say format='csv', 'parquet', 'arrow' or 'ndjson'"
+        )
+    return found
+
+
+def _metered(pieces: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+    meter = Meter(limits)
+    for piece in pieces:
+        meter.count_bytes(len(piece))
+        yield piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +419,78 @@ class _Kept:
                 self._taken.append(batch)
             yield self._taken[at]
             at += 1
+
+
+class InputFiles:
+    """Files of one format, read in the order they are given."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = list(paths)
+        self._starts: list[int] = []
+        """The number of the last row before each file that was begun."""
+        self._is_read = False
+
+    def records(self) -> Iterator[bytes]:
+        """The lines of all files. A file that ends within a line ends that line."""
+        lines = 0
+        for path in self._begin():
+            self._starts.append(lines)
+            last = b"\n"
+            for piece in local_pieces(path):
+                lines += piece.count(b"\n")
+                last = piece[-1:] or last
+                yield piece
+            if last != b"\n":
+                lines += 1
+                yield b"\n"
+        self._is_read = True
+
+    def rows(self, type_name: str, format: str | None, csv: Callable[[str], CsvDialect | None]) -> RowInput:
+        """The rows of all files, as rows of a type. `csv` tells how a file is written, where its name does not."""
+        files = [local_row_file(path, format, csv(path)) for path in self._paths]
+        return RowInput(type_name, files[0].unit, lambda limits: self._blocks(files, limits))
+
+    def _blocks(self, files: Sequence[RowFile], limits: Limits) -> Iterator[RowBlock]:
+        before, header = 0, (files[0].name, list[str]())
+        for file, _ in zip(files, self._begin(), strict=True):
+            self._starts.append(before)
+            last = 0
+            for block in file.blocks(limits):
+                if file.format is RowFormat.CSV and isinstance(block.rows, pa.RecordBatch):
+                    header = (header[0], header[1] or list(block.rows.schema.names))
+                    refuse_other_columns(block.rows.schema.names, header[1], header[0])
+                numbers = np.asarray(block.numbers, np.int64)
+                last = max([last, *numbers[-1:].tolist(), *(number for number, _ in block.bad)])
+                bad = [(number + before, reason) for number, reason in block.bad]
+                yield RowBlock(block.rows, pa.array(numbers + before), bad)
+            before += last
+        self._is_read = True
+
+    def _begin(self) -> Iterator[str]:
+        self._starts.clear()
+        self._is_read = False
+        yield from self._paths
+
+    @contextmanager
+    def naming_places(self, unit: str = "line") -> Iterator[None]:
+        """Let errors of the load within name a file, and the row of that file; `unit` is what its numbers count."""
+        try:
+            yield
+        except ConstraintError as error:
+            if type(error) is not ConstraintError or error.line is None:
+                raise
+            at = bisect_left(self._starts, error.line) - 1
+            line = error.line - self._starts[at]
+            told = str(error).removeprefix(f"{unit} {error.line}: ")
+            raise ConstraintError(
+                error.rule,
+                error.type_key,
+                error.property,
+                error.entity_id,
+                line,
+                message=f"{self._paths[at]}, {unit} {line}: {told}",
+            ) from error
+        except BadRequestError as error:
+            if self._is_read or not self._starts or (path := self._paths[len(self._starts) - 1]) in str(error):
+                raise
+            raise BadRequestError(f"{path}: {error}") from error

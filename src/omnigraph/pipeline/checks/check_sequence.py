@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.engine.bulk.entity_records import EntityRecords
-from omnigraph.engine.bulk.places import OFFSET_BITS, PLACE
+from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, EntityRecords
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline.checks import rules
 from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, candidate_keys

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.engine.bulk.executor import PLACE
 from omnigraph.engine.bulk.key_hashes import Hashes, among, buckets_of, crowded, every_hash, key_hashes
-from omnigraph.engine.bulk.places import PLACE
 
 REPEAT, TAKEN, REPLACED = "repeat", "taken", "replaced"
 """What meeting an equal id makes of a row: a new one that gives way to another new one, a new one that a stored one

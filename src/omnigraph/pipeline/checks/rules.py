@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
-from omnigraph.engine.bulk.places import PLACE
+from omnigraph.engine.bulk.executor import PLACE
 from omnigraph.engine.bulk.staged_run import IncomingType
-from omnigraph.engine.write.constraints.uniqueness import incomparable, member_column
+from omnigraph.engine.write.constraints import incomparable, member_column
 from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import FLOATS, Scalar

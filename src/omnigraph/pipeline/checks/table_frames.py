@@ -13,11 +13,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.engine.bulk.executor import PLACE, SeenTable
 from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
-from omnigraph.engine.bulk.pinned_table import PinnedTable
-from omnigraph.engine.bulk.places import PLACE
-from omnigraph.engine.bulk.predicates import all_of
-from omnigraph.engine.bulk.seen_table import SeenTable
+from omnigraph.engine.bulk.scan_plans import PinnedTable, all_of
 from omnigraph.pipeline.datasource.spark_types import spark_schema, to_transport, transport_schema
 from omnigraph.pipeline.spark.tasks import on_executors
 

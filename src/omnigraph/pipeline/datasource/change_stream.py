@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from omnigraph.api.history import ChangeScope
-from omnigraph.engine.bulk.graph_address import GraphAddress
+from omnigraph.engine.bulk.staged_run import GraphAddress
 from omnigraph.engine.history.changes import changes_of
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError

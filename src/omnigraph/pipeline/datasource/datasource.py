@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.engine.bulk.graph_address import GraphAddress
-from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.executor import RemoteTable
+from omnigraph.engine.bulk.staged_run import GraphAddress
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.load import load_mode

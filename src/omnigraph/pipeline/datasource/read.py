@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from omnigraph.engine.bulk import predicates
-from omnigraph.engine.bulk.pinned_table import PinnedTable
-from omnigraph.engine.bulk.seen_table import seen_table
+from omnigraph.engine.bulk import scan_plans
+from omnigraph.engine.bulk.executor import seen_table
+from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.rows.columns import table_schema
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
@@ -137,7 +137,7 @@ class FilteringTypeReader(TypeReader):
             else:
                 conditions.append(text)
         if conditions:
-            self._scan = replace(self._scan, filter=predicates.all_of(conditions))
+            self._scan = replace(self._scan, filter=scan_plans.all_of(conditions))
 
     def _condition(self, condition: Filter) -> str | None:
         attribute: tuple[str, ...] = getattr(condition, "attribute", ())
@@ -145,16 +145,16 @@ class FilteringTypeReader(TypeReader):
         if column is None:
             return None
         if isinstance(condition, IsNull):
-            return predicates.is_null(column)
+            return scan_plans.is_null(column)
         if isinstance(condition, IsNotNull):
-            return predicates.is_not_null(column)
+            return scan_plans.is_not_null(column)
         if isinstance(condition, In):
-            return predicates.is_one_of(column, condition.value)
+            return scan_plans.is_one_of(column, condition.value)
         value = getattr(condition, "value", None)
         if isinstance(condition, StringStartsWith):
-            return predicates.starts_with(column, value)
+            return scan_plans.starts_with(column, value)
         operator = _COMPARISONS.get(type(condition))
-        return None if operator is None else predicates.compares(column, operator, value)
+        return None if operator is None else scan_plans.compares(column, operator, value)
 
 
 def comparable_columns(type_: TableType) -> dict[str, str]:

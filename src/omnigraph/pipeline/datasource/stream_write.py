@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from omnigraph.engine.bulk.run_keys import last_number
+from omnigraph.engine.bulk.staged_run import last_number
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.datasource.task_errors import noting_fields

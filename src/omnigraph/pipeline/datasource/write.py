@@ -16,15 +16,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from omnigraph.api.enums import LoadMode
-from omnigraph.engine.bulk.external_cells import admitted_blobs
-from omnigraph.engine.bulk.frame_commit import FrameCommit
-from omnigraph.engine.bulk.graph_address import GraphAddress
-from omnigraph.engine.bulk.remote_table import RemoteTable
-from omnigraph.engine.rows.columns import as_table_rows, rows_schema, table_schema
+from omnigraph.engine.bulk.executor import RemoteTable, admitted_blobs
+from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress
+from omnigraph.engine.maintenance.declared_indexes import table_types
+from omnigraph.engine.rows.columns import as_table_rows, fillable, rows_schema, table_schema
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, TypedRows, type_batch
-from omnigraph.engine.rows.kernels.rows import first_in_stage_order
-from omnigraph.engine.rows.vector_cells import fillable
-from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.rows.kernels.typed_rows import first_in_stage_order
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
 from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from omnigraph.embeddings.client import EmbeddingClient, client_variables, open_client
 from omnigraph.embeddings.configuration import EmbeddingConfig, config_from_environment, model_from_environment
 from omnigraph.engine.query.search.embedder import check_model
-from omnigraph.engine.rows.vector_cells import vector_cells, with_vectors, without_vector
+from omnigraph.engine.rows.columns import vector_cells, with_vectors, without_vector
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, NodeType
 from omnigraph.language.violations import Sentence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.bulk.index_build import IndexBuild, IndexedVersions, TablesToIndex
+from omnigraph.engine.bulk.jobs import IndexBuild, IndexedVersions, TablesToIndex
 from omnigraph.engine.resources import Resources
 from omnigraph.pipeline.spark.tasks import texts_of
 

@@ -21,7 +21,7 @@ from omnigraph.errors import ConstraintRule
 from omnigraph.language.violations import Sentence
 
 if TYPE_CHECKING:
-    from omnigraph.engine.bulk.remote_table import RemoteTable
+    from omnigraph.engine.bulk.executor import RemoteTable
     from omnigraph.engine.rows.kernels import RejectedRow
     from omnigraph.engine.rows.kernels.ids import Mint
     from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
@@ -98,8 +98,8 @@ class TooManyRejectedError(Exception):
 
 class _Ingest:
     def __init__(self, task: IngestTask) -> None:
-        from omnigraph.engine.rows.vector_cells import fillable_catalog
-        from omnigraph.engine.schema.declared_indexes import table_types
+        from omnigraph.engine.maintenance.declared_indexes import table_types
+        from omnigraph.engine.rows.columns import fillable_catalog
         from omnigraph.language.catalog import Catalog
 
         self._task = task
@@ -174,7 +174,7 @@ class _Ingest:
 
     def _graph_records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Table, NDArray[np.int64], RecordOf]]:
         from omnigraph.engine.rows.kernels import decode_collecting
-        from omnigraph.engine.rows.kernels.quarantined import record_of as unwrapped
+        from omnigraph.engine.rows.kernels.ndjson import record_of as unwrapped
 
         numbers = _numbers(batch)
         texts = [unwrapped(text) for text in batch.column(TEXT_COLUMN).to_pylist()]
@@ -243,7 +243,7 @@ class _Ingest:
         type_ = self._types[key]
         if not any(prop.type.is_blob for prop in type_.property_list):
             return rows, numbers
-        from omnigraph.engine.bulk.external_cells import admitted_blobs
+        from omnigraph.engine.bulk.executor import admitted_blobs
         from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 
         policy = self._task.external_blobs or DENY_EXTERNAL_BLOBS

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from omnigraph.engine.rows.export_form import blob_text, graph_record
-from omnigraph.engine.rows.kernels.loose import coerce_arrow
+from omnigraph.engine.rows.kernels.source_values import coerce_arrow
 from omnigraph.language.catalog import Property, TableType
 from omnigraph.language.types import NUMERIC, Scalar
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.api.service.pipeline import RejectedSample, RowProblem
-from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.engine.bulk.executor import EntityRecords
 from omnigraph.errors import ConstraintError, ConstraintRule, RowsRejectedError
 from omnigraph.pipeline.execution.ingest import TooManyRejectedError
 from omnigraph.pipeline.sources.sources import RowIndex

@@ -23,9 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode, PolicyAction
 from omnigraph.api.service.pipeline import PipelineReport, Progress, RejectedSample, TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.run_keys import new_run_id
-from omnigraph.engine.bulk.staged_run import WrittenFragments
-from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.bulk.staged_run import WrittenFragments, new_run_id
+from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn, already_published
 from omnigraph.errors import BadRequestError, BranchNotFoundError

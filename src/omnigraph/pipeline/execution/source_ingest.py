@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.service.pipeline import TypeCounts
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.bulk.staged_run import WrittenFragment, WrittenFragments, remote_tables
-from omnigraph.engine.schema.declared_indexes import table_types
+from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.language.catalog import Catalog

@@ -9,9 +9,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from omnigraph.engine.bulk.pinned_table import PinnedTable
-from omnigraph.engine.bulk.places import OFFSET_BITS, PLACE, by_fragment
-from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, RemoteTable, by_fragment
+from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.bulk.staged_run import StagedRun
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.pipeline.checks.table_frames import TableScan, scan_frame

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.service.pipeline import PipelineReport, Progress
-from omnigraph.engine.rows.kernels.rows_of_type import ends_of
+from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace
 from omnigraph.engine.write.load import load_mode

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.api.enums import Dates, PolicyAction
 from omnigraph.api.queries import ExportedFile
 from omnigraph.api.service.pipeline import Progress
-from omnigraph.engine.bulk.entity_records import EntityRecords
+from omnigraph.engine.bulk.executor import EntityRecords
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError

@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.maintenance import OptimizeReport, PendingIndex, TableOptimized
 from omnigraph.api.service.pipeline import Progress
-from omnigraph.engine.bulk.compaction import BulkCompaction, same_content_plan
-from omnigraph.engine.bulk.index_build import waiting_indexes
-from omnigraph.engine.schema.declared_indexes import table_types
-from omnigraph.engine.upkeep.topologies import refresh_topologies
+from omnigraph.engine.bulk.jobs import BulkCompaction, same_content_plan, waiting_indexes
+from omnigraph.engine.maintenance.declared_indexes import table_types
+from omnigraph.engine.maintenance.optimize import refresh_topologies
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.engine.write.publish import Intent
 from omnigraph.engine.write.receipts import receipt_of

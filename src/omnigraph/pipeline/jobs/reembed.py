@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.service.pipeline import ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig
-from omnigraph.engine.bulk.column_rewrite import ColumnRewrite
-from omnigraph.engine.bulk.predicates import all_of, is_not_blank, is_null
-from omnigraph.engine.bulk.remote_table import RemoteTable
+from omnigraph.engine.bulk.executor import RemoteTable
+from omnigraph.engine.bulk.jobs import ColumnRewrite
+from omnigraph.engine.bulk.scan_plans import all_of, is_not_blank, is_null
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.write.receipts import receipt_of

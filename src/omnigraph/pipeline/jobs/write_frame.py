@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.api.service.pipeline import PipelineReport, Progress
-from omnigraph.engine.bulk.run_keys import new_run_id
+from omnigraph.engine.bulk.staged_run import new_run_id
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.engine.write.load import load_mode

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.engine.bulk.pinned_table import ForeignDataset, foreign_dataset
+from omnigraph.engine.bulk.scan_plans import ForeignDataset, foreign_dataset
 from omnigraph.pipeline.checks.table_frames import TableScan, scan_frame
 
 

@@ -20,8 +20,7 @@ from omnigraph.api.history import ChangePoll
 from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.http import ChangeFeedParameters, CommitChangesParameters, DiffParameters
 from omnigraph.api.service.routes import Media
-from omnigraph.engine.history.changes import commit_changes_page
-from omnigraph.engine.history.diff_pages import diff_page
+from omnigraph.engine.history.changes import commit_changes_page, diff_page
 from omnigraph.engine.history.log_walk import could_be_commit
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import NotFoundError, OmniGraphError

@@ -43,11 +43,10 @@ from omnigraph.api.service.routes import QUERY_HEADER, Media
 from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.commits import summary
 from omnigraph.engine.history.feed import begin_baseline
-from omnigraph.engine.listing import listing
-from omnigraph.engine.query.entity import count_entities as count_entities_of
-from omnigraph.engine.query.entity import read_entity
 from omnigraph.engine.query.read import Asked, explain_query, profile_query, stream_query
 from omnigraph.engine.query.result import QueryStream
+from omnigraph.engine.query.visibility import count_entities as count_entities_of
+from omnigraph.engine.query.visibility import listing, read_entity
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import EntityNotFoundError

@@ -17,10 +17,9 @@ from omnigraph.api.service.http import LoadParameters, RowsParameters
 from omnigraph.api.service.routes import COMMIT_HEADER, IF_COMMIT_HEADER, Media
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.write.load import HOW_TO_CREATE
-from omnigraph.engine.write.mutate import MutationRequest, earlier_receipt
-from omnigraph.engine.write.mutate import mutate as run_mutation
-from omnigraph.engine.write.row_files import RowFormat, format_named, format_of
-from omnigraph.engine.write.row_input import received_rows
+from omnigraph.engine.write.mutation import MutationRequest, earlier_receipt
+from omnigraph.engine.write.mutation import mutate as run_mutation
+from omnigraph.engine.write.row_input import RowFormat, format_named, format_of, received_rows
 from omnigraph.errors import (
     BadRequestError,
     BranchNotFoundError,

@@ -13,10 +13,10 @@ from omnigraph.api.governance import AccessRequest, Decision, Gate
 from omnigraph.api.queries import ReadPoint
 from omnigraph.api.service.routes import COMMIT_HEADER, IDEMPOTENCY_HEADER, MIN_COMMIT_HEADER, Media, Route
 from omnigraph.engine.history.log_walk import is_on_line
-from omnigraph.engine.lens import OPEN, Lens
 from omnigraph.engine.query.limits import Cancellation
 from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.sources import OPEN, Lens
 from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
 from omnigraph.policy.access import require
 from omnigraph.policy.gate import PolicyGate

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from omnigraph.api.governance import AccessRequest, Decision
-from omnigraph.engine.audit import FIELDS
+from omnigraph.engine.observers import FIELDS
 from omnigraph.server.admission import Admission
 from omnigraph.server.runtime import logs
 from omnigraph.server.runtime.metrics import UNMATCHED, Metrics, method_label

@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from omnigraph.engine.audit import FIELDS
+from omnigraph.engine.observers import FIELDS
 from omnigraph.errors import IntegrityError
 
 REQUESTS: Final = logging.getLogger("omnigraph.server.request")

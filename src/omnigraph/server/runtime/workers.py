@@ -41,7 +41,7 @@ from omnigraph.server.runtime.metrics import Metrics, discard
 from omnigraph.server.settings import Settings
 
 if TYPE_CHECKING:
-    from omnigraph.engine.upkeep.maintainer import Maintainer
+    from omnigraph.engine.maintenance.maintainer import Maintainer
     from omnigraph.server.catalog import Serving
 
 
@@ -243,7 +243,7 @@ class Keepers:
 
     def look_after(self, serving: Serving) -> Mapping[str, Maintainer]:
         """Have every graph that is served looked after; those that were open before keep their keepers."""
-        from omnigraph.engine.upkeep.maintainer import Maintainer
+        from omnigraph.engine.maintenance.maintainer import Maintainer
 
         before, self._keepers = self._keepers, {}
         for graph_id, served in serving.graphs.items():

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.bindings import Bindings, Counts, Indices, added_up, readable, total
 from omnigraph.engine.query.context import ReadContext
 from omnigraph.engine.query.limits import MemoryBudget
-from omnigraph.engine.query.values.bindings import Bindings, Indices
-from omnigraph.engine.query.values.counting import Counts, added_up, readable, total
-from omnigraph.engine.query.values.properties import Located
-from omnigraph.engine.query.values.values import evaluate, gathered_in_parts, load_together
+from omnigraph.engine.query.operators.values import evaluate, gathered_in_parts, load_together
+from omnigraph.engine.query.properties import Located
 from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir

@@ -12,13 +12,11 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 from numpy.typing import NDArray
 
+from omnigraph.engine.query.bindings import Bindings, Counts, Indices, Mask, RowSpace, added_up
 from omnigraph.engine.query.context import ReadContext
-from omnigraph.engine.query.operators.filter import filtered
-from omnigraph.engine.query.traversal.adjacency import Adjacency, cumulated
-from omnigraph.engine.query.traversal.layered import Neighbours
+from omnigraph.engine.query.operators.scan import filtered
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, cumulated
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
-from omnigraph.engine.query.values.bindings import Bindings, Indices, Mask, RowSpace
-from omnigraph.engine.query.values.counting import Counts, added_up
 from omnigraph.language.query import ir
 from omnigraph.storage.ordered import distinct, merged, numbered
 from omnigraph.storage.tables.rows import RowIds

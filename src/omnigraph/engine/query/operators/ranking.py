@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query import search
+from omnigraph.engine.query.bindings import Bindings, RowSpace, concatenated
 from omnigraph.engine.query.context import NodeScores, ReadContext
 from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.engine.query.search.embedder import query_vector
-from omnigraph.engine.query.values.bindings import Bindings, RowSpace, concatenated
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
 from omnigraph.storage.ordered import numbered

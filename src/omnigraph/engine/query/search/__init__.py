@@ -6,8 +6,14 @@ indexes cover them; nothing here decides where in a plan a search stands, and no
 
 from __future__ import annotations
 
-from omnigraph.engine.query.search.fusion import DEFAULT_FUSION_K, FusedRows, fuse
-from omnigraph.engine.query.search.ranked_rows import EVERY_ROW, Candidates, RankedRows
+from omnigraph.engine.query.search.ranked_rows import (
+    DEFAULT_FUSION_K,
+    EVERY_ROW,
+    Candidates,
+    FusedRows,
+    RankedRows,
+    fuse,
+)
 from omnigraph.engine.query.search.text import DEFAULT_MAX_EDITS, bm25, text_match
 from omnigraph.engine.query.search.vectors import nearest
 

@@ -2,20 +2,26 @@
 
 Made from endpoint pairs, whether those come from a whole edge table or from a few lookups, so both ways of
 traversing run on the same structure and can't disagree. Immutable; knows no table and no query.
+
+An adjacency after a small change: an immutable base that is shared, and the neighbour lists that differ beside it.
+
+The first read after a commit of one edge pays for the lists of its two ends and not for the graph. The layer stays
+small (`is_due_for_folding`), so what it costs a reader is a search among few nodes. Answers like the `Adjacency` that
+it folds to, entry for entry. Neighbour lists only: entries of single edges are never layered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.values.bindings import Indices, Mask, RowSpace
-from omnigraph.engine.query.values.counting import Counts, added_up
-from omnigraph.storage.ordered import is_ascending
+from omnigraph.engine.query.bindings import Counts, GrownRowSpace, Indices, Mask, RowSpace, added_up
+from omnigraph.storage.ordered import contained, distinct, is_ascending, merged, places
 from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]
@@ -209,3 +215,224 @@ def _offsets(owner: Indices, size: int) -> NDArray[np.int64]:
 def cumulated(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Where lists of these lengths begin, and behind them where the last one ends."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+
+
+# A layer is copied by every commit and searched by every hop; folding it copies the base. So it may hold a share of
+# the entries of the base, more of a small one than of a large one.
+_SMALLEST_FOLDED: Final = 1 << 10
+_LARGEST_LAYER: Final = 1 << 16
+_LARGEST_SHARE: Final = 64
+_SMALL_BASE_SHARE: Final = 4
+# Reading this share of all entries in sequence, folding first costs less than gathering them.
+_FOLDING_SHARE: Final = 4
+
+
+class Pairs(NamedTuple):
+    """Sources and ends of edges by position, one beside the other."""
+
+    sources: Indices
+    ends: Indices
+
+    def reversed(self) -> Pairs:
+        return Pairs(self.ends, self.sources)
+
+
+class Lists(NamedTuple):
+    """Neighbour lists of a few nodes, ascending: that of `nodes[i]` is `targets[offsets[i]:offsets[i + 1]]`."""
+
+    nodes: Indices
+    offsets: NDArray[np.int64]
+    targets: Positions
+
+    @property
+    def nbytes(self) -> int:
+        return self.nodes.nbytes + self.offsets.nbytes + self.targets.nbytes
+
+
+class _Spans(NamedTuple):
+    """Where lists begin and how long they are. Entries of the layer are numbered on behind those of the base."""
+
+    starts: Indices
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LayeredAdjacency:
+    """`base` with the lists of some nodes replaced. Its nodes keep their numbers; later ones follow them."""
+
+    sources: RowSpace
+    ends: RowSpace
+    base: Adjacency
+    layer: Lists
+    reverse: Counting | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Of its own, without what it shares with the base."""
+        folded = self.__dict__.get("folded")
+        own = self.layer.nbytes + 8 * (_late(self.sources) + _late(self.ends))
+        return own + (0 if folded is None else folded.offsets.nbytes + folded.targets.nbytes)
+
+    @property
+    def is_due_for_folding(self) -> bool:
+        size = len(self.base.targets)
+        most = max(_SMALLEST_FOLDED, min(size // _SMALL_BASE_SHARE, max(_LARGEST_LAYER, size // _LARGEST_SHARE)))
+        held = len(self.layer.targets) + len(self.layer.nodes)
+        return max(held, _late(self.sources), _late(self.ends)) > most
+
+    @cached_property
+    def folded(self) -> Adjacency:
+        """The same as one adjacency. Copies the base, so only who reads most of it asks for this."""
+        base, layer = self.base, self.layer
+        at = np.minimum(layer.nodes, len(base.offsets) - 1)
+        starts, stops = base.offsets[at], base.offsets[np.minimum(at + 1, len(base.offsets) - 1)]
+        pieces, copied = [], 0
+        own = zip(layer.offsets[:-1].tolist(), layer.offsets[1:].tolist(), strict=True)
+        for start, stop, (first, end) in zip(starts.tolist(), stops.tolist(), own, strict=True):
+            pieces += [base.targets[copied:start], layer.targets[first:end]]
+            copied = stop
+        targets = np.concatenate([*pieces, base.targets[copied:]]).astype(position_type(self.ends), copy=False)
+        return Adjacency(self.sources, self.ends, cumulated(self.all_counts()), targets, reverse=self.reverse)
+
+    @cached_property
+    def size(self) -> int:
+        """How many entries there are."""
+        replaced = self.layer.nodes[self.layer.nodes < len(self.base.sources)]
+        lost = self.base.offsets[replaced + 1] - self.base.offsets[replaced]
+        return len(self.base.targets) - int(lost.sum()) + len(self.layer.targets)
+
+    def all_counts(self) -> NDArray[np.int64]:
+        return self._counts_between(0, len(self.sources))
+
+    def counts(self, nodes: RowIds) -> NDArray[np.int64]:
+        return self.counts_of(self.sources.positions(nodes))
+
+    def entries(self, nodes: RowIds) -> Entries:
+        return self.entries_of(self.sources.positions(nodes))
+
+    def entries_of(self, positions: Indices) -> Entries:
+        """Slices are of the folded adjacency: they stand for many entries, and often nobody looks at them."""
+        if len(positions) and is_ascending(positions):
+            counts = self.counts_of(positions)
+            total = int(counts.sum())
+            if total == self.size:
+                return Entries(counts, slice(0, total))
+            if side_by_side(positions) and total * _FOLDING_SHARE > self.size:
+                return self.folded.entries_of(positions)
+        spans = self._spans(positions)
+        return Entries(spans.counts, spread(*spans))
+
+    def counts_of(self, positions: Indices) -> NDArray[np.int64]:
+        """How many neighbours the nodes at these positions have."""
+        if len(positions) and side_by_side(positions):
+            return self._counts_between(int(positions[0]), int(positions[-1]) + 1)
+        return self._spans(positions).counts
+
+    def _counts_between(self, first: int, stop: int) -> NDArray[np.int64]:
+        early = np.diff(self.base.offsets[first : stop + 1])
+        counts = (
+            early if len(early) == stop - first else np.append(early, np.zeros(stop - first - len(early), np.int64))
+        )
+        low, high = np.searchsorted(self.layer.nodes, (first, stop))
+        counts[self.layer.nodes[low:high] - first] = np.diff(self.layer.offsets[low : high + 1])
+        return counts
+
+    def _spans(self, positions: Indices) -> _Spans:
+        base, layer = self.base, self.layer
+        early = (positions >= 0) & (positions < len(base.sources))
+        at = np.where(early, positions, 0)
+        starts = base.offsets[at]
+        counts = np.where(early, base.offsets[np.minimum(at + 1, len(base.offsets) - 1)] - starts, 0)
+        slots, changed = places(layer.nodes, positions)
+        if changed.any():
+            slots = slots[changed]
+            starts[changed] = len(base.targets) + layer.offsets[slots]
+            counts[changed] = layer.offsets[slots + 1] - layer.offsets[slots]
+        return _Spans(starts, counts)
+
+    def targets_at(self, at: Indices | slice) -> Positions:
+        if isinstance(at, slice):
+            return self.folded.targets[at]
+        beyond = at >= len(self.base.targets)
+        if not beyond.any():
+            return self.base.targets[at]
+        found = np.empty(len(at), self.layer.targets.dtype)
+        found[~beyond] = self.base.targets[at[~beyond]]
+        found[beyond] = self.layer.targets[at[beyond] - len(self.base.targets)]
+        return found
+
+    def rows_at(self, at: Indices | slice) -> RowIds:
+        return self.ends.rows_at(self.targets_at(at))
+
+    def edges_at(self, at: Indices | slice) -> RowIds:
+        raise AssertionError("a topology of single edges is never layered")
+
+    def times_met(self, at: Indices | slice, weights: Counts | None) -> Counts:
+        everything = isinstance(at, slice) and (at.start, at.stop) == (0, self.size)
+        if everything and weights is None and self.reverse is not None:
+            return self.reverse.all_counts()
+        return added_up(self.targets_at(at), weights, len(self.ends))
+
+    def joined(self, nodes: RowIds, others: RowIds) -> Mask:
+        targets = self.ends.positions(others)
+        if not self.size:
+            return np.zeros(len(targets), dtype=bool)
+        starts, counts = self._spans(self.sources.positions(nodes))
+        return stands_between(starts, starts + counts, targets, self.targets_at)
+
+
+Neighbours: TypeAlias = Adjacency | LayeredAdjacency
+
+
+def changed(older: Neighbours, sources: RowSpace, ends: RowSpace, lost: Pairs, added: Pairs) -> LayeredAdjacency:
+    """The adjacency without the lost pairs and with the added ones, some of which it may have.
+
+    `sources` and `ends` hold the nodes of the older one under their numbers and perhaps later ones.
+    """
+    base, layer = (older, _NO_LISTS) if isinstance(older, Adjacency) else (older.base, older.layer)
+    nodes = distinct(np.concatenate((lost.sources, added.sources)))
+    before = LayeredAdjacency(sources, ends, base, layer)
+    spans = before._spans(nodes)
+    bits = max(1, len(ends)).bit_length()
+
+    def keys(slots: Indices, targets: Positions) -> Indices:
+        return (slots << bits) | targets
+
+    held = keys(np.repeat(np.arange(len(nodes)), spans.counts), before.targets_at(spread(*spans)))
+    gone = distinct(keys(places(nodes, lost.sources)[0], lost.ends))
+    fresh = distinct(keys(places(nodes, added.sources)[0], added.ends))
+    held = merged(held[~contained(held, gone)], fresh)
+    counts = np.bincount(held >> bits, minlength=len(nodes))
+    targets = (held & ((1 << bits) - 1)).astype(position_type(ends))
+    return LayeredAdjacency(sources, ends, base, _replaced(layer, Lists(nodes, cumulated(counts), targets)))
+
+
+def either_way_layered(base: Adjacency, out: LayeredAdjacency, back: LayeredAdjacency) -> LayeredAdjacency:
+    """Neighbours along or against the edges, over the `base` that holds those of the two bases."""
+    nodes = merged(out.layer.nodes, back.layer.nodes)
+    plain = LayeredAdjacency(out.sources, out.ends, base, Lists(nodes, np.zeros(len(nodes) + 1, np.int64), _NO_TARGETS))
+    pairs = []
+    for way in (out, back):
+        spans = way._spans(nodes)
+        pairs.append(Pairs(np.repeat(nodes, spans.counts), way.targets_at(spread(*spans)).astype(np.int64)))
+    both = Pairs(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
+    return changed(plain, out.sources, out.ends, Pairs(nodes[:0], nodes[:0]), both)
+
+
+def _replaced(layer: Lists, newer: Lists) -> Lists:
+    """The lists of both, the newer one's where both have them."""
+    keep = ~contained(layer.nodes, newer.nodes)
+    nodes = np.concatenate((layer.nodes[keep], newer.nodes))
+    starts = np.concatenate((layer.offsets[:-1][keep], newer.offsets[:-1] + len(layer.targets)))
+    counts = np.concatenate((np.diff(layer.offsets)[keep], np.diff(newer.offsets)))
+    order = np.argsort(nodes)
+    targets = np.concatenate((layer.targets, newer.targets))[spread(starts[order], counts[order])]
+    return Lists(nodes[order], cumulated(counts[order]), targets.astype(newer.targets.dtype, copy=False))
+
+
+def _late(space: RowSpace) -> int:
+    return len(space.late) if isinstance(space, GrownRowSpace) else 0
+
+
+_NO_TARGETS: Final = np.empty(0, np.int32)
+_NO_LISTS: Final = Lists(np.empty(0, np.int64), np.zeros(1, np.int64), _NO_TARGETS)

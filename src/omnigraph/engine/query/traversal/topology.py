@@ -18,11 +18,15 @@ from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
-from omnigraph.engine.query.traversal.adjacency import Adjacency, either_way
-from omnigraph.engine.query.traversal.layered import LayeredAdjacency, Neighbours, either_way_layered
-from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, built
-from omnigraph.engine.query.traversal.topology_change import derived, rows_to_read
-from omnigraph.engine.query.values.bindings import RowSpace
+from omnigraph.engine.query.bindings import RowSpace
+from omnigraph.engine.query.traversal.adjacency import (
+    Adjacency,
+    LayeredAdjacency,
+    Neighbours,
+    either_way,
+    either_way_layered,
+)
+from omnigraph.engine.query.traversal.topology_build import Tables, TwoWays, built, derived, rows_to_read
 from omnigraph.engine.shared_memory import SHARED_MEMORY, Lookups
 from omnigraph.errors import HistoricalVersionReclaimedError, IntegrityError
 from omnigraph.language.query.ir import Direction

@@ -4,10 +4,9 @@ Pure functions of their arguments: no store, no snapshot, no global state, so th
 executors run the same code. Rules that span rows (uniqueness, endpoints, cardinality) are checked elsewhere.
 """
 
-from omnigraph.engine.rows.kernels.decode import decode, decode_collecting
-from omnigraph.engine.rows.kernels.rows import DecodedInput, RejectedRow, Stage, TypedRows
-from omnigraph.engine.rows.kernels.typed import type_batch, type_records
-from omnigraph.engine.rows.kernels.values import check_values
+from omnigraph.engine.rows.kernels.decoder import decode, decode_collecting
+from omnigraph.engine.rows.kernels.records import type_batch, type_records
+from omnigraph.engine.rows.kernels.typed_rows import DecodedInput, RejectedRow, Stage, TypedRows, check_values
 
 __all__ = [
     "DecodedInput",

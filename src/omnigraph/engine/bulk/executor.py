@@ -1,0 +1,260 @@
+"""A table version as other processes work on it: what they read of it, and the files they make for it.
+
+It is pickled into tasks, so it is plain data, and Lance is imported by its methods, after the fork. What they return is
+text for the driver, which alone turns it into versions; a file whose maker died is named by nothing.
+
+Work on tables that a driver plans and an executor does: plain data, and light to import where it is run.
+
+Places: where a row of one table version stands, as one number that orders rows as the table does.
+
+What the reader of a snapshot sees of a table, as executors are told: plain data, settled by the driver.
+
+Where a text of Lance's filter language says which rows are seen, the scan applies it. Otherwise, as for edges whose
+ends decide, the places of the seen rows travel to the tasks.
+
+Entities of some fragments as lines of an export, made by executors with the engine's own code.
+
+External blob references on their way in, judged row by row on executors by the policy of the driver's handle.
+
+The same admission as for a load: what is not admitted is refused, what is admitted is copied into the graph, or kept
+as a reference where the run replaces the whole type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.api.enums import Dates
+from omnigraph.engine.rows.columns import BLOB_CELL
+from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
+from omnigraph.errors import OmniGraphError
+from omnigraph.language.catalog import TableType
+from omnigraph.storage.external import ExternalObjects
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from omnigraph.engine.resources import Resources
+    from omnigraph.engine.snapshot import Snapshot
+    from omnigraph.storage.location import Location
+    from omnigraph.storage.models import TableState
+    from omnigraph.storage.tables.indexes import IndexSpec
+
+
+PLACE: Final = "_place"
+"""The fragment of a row in the upper half, its physical offset there in the lower."""
+
+OFFSET_BITS: Final = 32
+_OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
+
+
+def by_fragment(places: Iterable[int]) -> dict[int, list[int]]:
+    """The offsets of each fragment, ascending and each once; fragments in order."""
+    found: dict[int, set[int]] = {}
+    for place in places:
+        found.setdefault(place >> OFFSET_BITS, set()).add(place & _OFFSET_MASK)
+    return {fragment: sorted(offsets) for fragment, offsets in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTable:
+    """Where another process finds one table version. The options of the store may hold credentials."""
+
+    uri: str
+    version: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, resources: Resources, state: TableState) -> RemoteTable:
+        location = resources.root.location
+        return cls(location.child(state.path), state.version, dict(location.options))
+
+    def scan(
+        self,
+        fragment_ids: Sequence[int],
+        columns: Sequence[str],
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        places: bool = False,
+        blobs_as_bytes: bool = False,
+        batch_rows: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of some fragments; `places` adds where each stands, as `PLACE`."""
+        from omnigraph.storage.tables.fragments import scan_fragments
+
+        return scan_fragments(
+            self,
+            fragment_ids,
+            columns,
+            filter=filter,
+            limit=limit,
+            addresses=PLACE if places else None,
+            blobs_as_bytes=blobs_as_bytes,
+            batch_rows=batch_rows,
+        )
+
+    def write(self, rows: pa.Table, schema: pa.Schema, *, replaces: bool) -> list[str]:
+        """New fragments with these rows, for a run that adds to the table or replaces what it holds."""
+        from omnigraph.storage.tables.fragments import write_new_fragments
+
+        return write_new_fragments(self, rows, schema, replaces=replaces)
+
+    def without_rows(self, fragment_id: int, offsets: Sequence[int]) -> str | None:
+        """A fragment without some of its rows; None when none is left."""
+        from omnigraph.storage.tables.fragments import delete_rows
+
+        return delete_rows(self, fragment_id, offsets)
+
+    def with_column(
+        self,
+        fragment_id: int,
+        target: str,
+        columns: Sequence[str],
+        filter: str,
+        compute: Callable[[pa.Table, pa.DataType], pa.Array],
+    ) -> str | None:
+        """A fragment with new values of one column for the rows of a filter; None when no row matches."""
+        from omnigraph.storage.tables.fragments import rewrite_column
+
+        return rewrite_column(self, fragment_id, target, columns, filter, compute)
+
+    def index_segment(self, spec: IndexSpec, fragment_ids: Sequence[int]) -> str:
+        """One segment of an index over some fragments; an empty text when its vectors can't have one."""
+        from omnigraph.storage.tables.fragments import build_index_segment
+
+        return build_index_segment(self, spec, fragment_ids)
+
+    def compacted(self, task: str) -> str:
+        """What one planned rewrite of fragments made."""
+        from omnigraph.storage.tables.fragments import run_compaction
+
+        return run_compaction(self, task)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """One segment of an index, over some fragments."""
+
+    table: RemoteTable
+    spec: IndexSpec
+    fragment_ids: tuple[int, ...]
+
+    def run(self) -> str:
+        return self.table.index_segment(self.spec, self.fragment_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """One planned rewrite of fragments into fewer."""
+
+    table: RemoteTable
+    plan: str
+
+    def run(self) -> str:
+        return self.table.compacted(self.plan)
+
+
+_MOST_PLACES: Final = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """`places` are ascending; with neither a filter nor places every row is seen. `hidden` columns are null."""
+
+    hidden: frozenset[str]
+    filter: str | None = None
+    places: NDArray[np.int64] | None = None
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The seen rows of a batch that has its `PLACE`."""
+        if self.places is None:
+            return batch
+        from omnigraph.storage.ordered import contained
+
+        return batch.filter(pa.array(contained(batch.column(PLACE).to_numpy(), self.places)))
+
+
+def seen_table(snapshot: Snapshot, type_: TableType) -> SeenTable | None:
+    """None when everything is seen."""
+    if snapshot.lens.is_open:
+        return None
+    from omnigraph.engine.query.visibility import seen_filter, seen_places
+    from omnigraph.errors import PolicyError
+
+    hidden = frozenset(type_.properties[name].column for name in snapshot.lens.of(type_).hidden)
+    text = seen_filter(snapshot, type_)
+    if text is not None:
+        return SeenTable(hidden, text or None)
+    if snapshot.entry.tables[type_.type_key].rows > _MOST_PLACES:
+        raise PolicyError(f"policy: {type_.name} has too many rows to tell Spark which of them you see")
+    return SeenTable(hidden, places=seen_places(snapshot, type_))
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRecords:
+    """One type in one version of its table; plain data for tasks."""
+
+    location: Location
+    type: TableType
+    state: TableState
+    dates: Dates = Dates.EPOCH
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, type_: TableType, state: TableState | None = None, dates: Dates = Dates.EPOCH
+    ) -> EntityRecords:
+        """As a snapshot has them, or in a staged version."""
+        return cls(snapshot.root.location, type_, state or snapshot.table(type_.type_key).state, dates)
+
+    def lines(self, fragment_ids: Sequence[int], offsets: NDArray[np.int64] | None = None) -> Iterator[bytes]:
+        """One line per entity, in the order of the table. Offsets choose rows of one fragment that has lost none."""
+        return (line for _, line in self.by_id(fragment_ids, offsets))
+
+    def by_id(
+        self, fragment_ids: Sequence[int], offsets: NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[str, bytes]]:
+        """The same lines, each with the id of its entity."""
+        from omnigraph.engine.export import entity_batches
+        from omnigraph.engine.rows.export_form import record_lines
+        from omnigraph.engine.rows.type_state import TypeState
+        from omnigraph.storage.tables import TableReader
+        from omnigraph.storage.tables.fragments import fragment_row_ids
+
+        entities = TypeState(TableReader(self.location), self.type, self.state)
+        row_ids = fragment_row_ids(entities.table, fragment_ids)
+        for rows in entity_batches(entities, row_ids if offsets is None else row_ids[offsets]):
+            yield from zip(rows.column("id").to_pylist(), record_lines(self.type, rows, self.dates), strict=True)
+
+
+def admitted_blobs(
+    type_: TableType, rows: pa.Table, policy: ExternalBlobPolicy, *, keeps_references: bool
+) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
+    """Rows with their external cells admitted, and the rows to refuse: row -> property and reason."""
+    refused: dict[int, tuple[str, str]] = {}
+    for prop in type_.property_list:
+        if not prop.type.is_blob:
+            continue
+        index = rows.column_names.index(prop.column)
+        uris = pc.struct_field(rows.column(index), "uri")
+        if uris.null_count == len(uris):
+            continue
+        objects = ExternalObjects()
+        cells = rows.column(index).to_pylist()
+        for row, uri in enumerate(uris.to_pylist()):
+            if uri is not None:
+                try:
+                    normal = policy.admit(uri)
+                    objects.size(normal)
+                    kept = keeps_references
+                    cells[row] = {"data": None if kept else objects.read(normal), "uri": normal if kept else None}
+                except OmniGraphError as error:
+                    refused.setdefault(row, (prop.name, str(error)))
+        rows = rows.set_column(index, rows.schema.field(index), pa.array(cells, BLOB_CELL))
+    return rows, refused

@@ -1,0 +1,297 @@
+"""Merging one branch into another: by entity, all or nothing, as one commit with two parents.
+
+`merge` and `preview` are what `Graph` calls. `decision` holds the three-way table, `planning` applies it to every
+type, `validation` judges the result, `schema` settles whose schema it has, `resolution` is what a person decided.
+
+A merge from two branch heads to one commit: how the heads are related, what follows from it, and the publish.
+
+When the target has nothing of its own, its next entry names the source's versions: no data is read or copied, and
+nothing needs validation, because the result is a state that the source's own commits have validated. Otherwise the
+plan is staged and published; the publish machine refuses it if the target moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from msgspec import structs
+
+from omnigraph.api.branches import MergeConflict, MergePreview, MergeRequest, MergeResult
+from omnigraph.api.enums import MergeOutcome, PolicyAction
+from omnigraph.api.history import EntityChange
+from omnigraph.engine.history import log_walk
+from omnigraph.engine.history.branches import key_use
+from omnigraph.engine.history.diff import diff
+from omnigraph.engine.history.merge_plan import MergePlan, ThreeStates, plan_merge
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.publish import (
+    HeldSource,
+    Intent,
+    PublishedCommit,
+    PublishPlan,
+    ReadSet,
+    WriteTxn,
+    already_published,
+    held_source,
+)
+from omnigraph.engine.write.receipts import RequestDigest, receipt_of
+from omnigraph.errors import (
+    BadRequestError,
+    BranchNotFoundError,
+    ConflictError,
+    MergeConflictsError,
+    OmniGraphError,
+    ReadSetChangedError,
+)
+from omnigraph.storage.identifiers import checked_branch_name
+from omnigraph.storage.log.branch_keys import earlier_use
+from omnigraph.storage.log.branches import BranchHead
+from omnigraph.storage.models import KeyUse, LogEntry, TableState
+from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.tables import StagedTable
+
+_TOLD = "merge"
+
+
+def merge(workspace: Workspace, request: MergeRequest) -> MergeResult:
+    """Merge the source's head, as it is now, into the target; then delete the source if that was asked for."""
+    request = _checked(request)
+    workspace.require(request.actor, PolicyAction.BRANCH_MERGE, request.source, request.target)
+    workspace.refuse_narrowed("a merge")
+    intent = _intent(request)
+    key = _key_of_deletion(workspace, request, intent)
+    published = _earlier(workspace, request, intent)
+    if published is None:
+        try:
+            with _discreet(workspace, request), held_source(workspace.root, request.source) as held:
+                if earlier_use(held.ref.earlier_keys, key) is not None:
+                    raise BranchNotFoundError(request.source, "it was deleted, and a new branch has its name")
+                published = _publish(workspace, request, held, intent)
+        except BranchNotFoundError:
+            # A merge that had nothing to commit is known by the deletion of its source.
+            if workspace.root.branches.earlier_use(request.source, key) is None:
+                raise
+            return _deleted_before(request)
+    if published is None:
+        outcome, commit = MergeOutcome.ALREADY_UP_TO_DATE, None
+    else:
+        outcome, commit = _told(published.entry), receipt_of(published.entry)
+    deleted, failure = _delete_source(workspace, request, published, key) if request.delete_branch else (None, None)
+    replayed = published is not None and published.replayed
+    return MergeResult(request.source, request.target, outcome, request.actor, deleted, failure, replayed, commit)
+
+
+def _key_of_deletion(workspace: Workspace, request: MergeRequest, intent: Intent) -> KeyUse | None:
+    """What the deletion of the source is known by where nothing was to be merged: all that such a merge leaves."""
+    if intent.request_digest is None or not request.delete_branch:
+        return None
+    return key_use(workspace, request.idempotency_key, request.actor, intent.kind, intent.request_digest)
+
+
+def _deleted_before(request: MergeRequest) -> MergeResult:
+    """An earlier merge with this key made no commit and deleted its source."""
+    outcome = MergeOutcome.ALREADY_UP_TO_DATE
+    return MergeResult(request.source, request.target, outcome, request.actor, branch_deleted=True, replayed=True)
+
+
+@contextmanager
+def _discreet(workspace: Workspace, request: MergeRequest) -> Iterator[None]:
+    """Conflicts name entities. Who sees a part of the branches learns that there are some, and no more."""
+    try:
+        yield
+    except MergeConflictsError:
+        if all(workspace.sees_all(request.actor, branch) for branch in (request.source, request.target)):
+            raise
+        raise ConflictError(
+            f"'{request.source}' can't be merged into '{request.target}' as it is: there are conflicts, which are not "
+            "listed because you do not see all of both branches"
+        ) from None
+
+
+def _checked(request: MergeRequest) -> MergeRequest:
+    source, target = checked_branch_name(request.source), checked_branch_name(request.target)
+    if source == target:
+        raise BadRequestError(f"a merge needs distinct source and target branches, got '{source}' twice")
+    return structs.replace(request, source=source, target=target)
+
+
+def preview(workspace: Workspace, request: MergeRequest) -> MergePreview:
+    """The same decisions as `merge`, without any effect."""
+    workspace.refuse_narrowed("the preview of a merge")
+    request = _checked(request)
+    root = workspace.root
+    source, target = root.branches.head(request.source), root.branches.head(request.target)
+    outcome, base = _relation(root, source, target)
+    base_id = None if base is None else base.commit.id
+
+    def told(changes: tuple[EntityChange, ...], conflicts: tuple[MergeConflict, ...] = ()) -> MergePreview:
+        return MergePreview.of(request.source, request.target, outcome, base_id, changes, conflicts)
+
+    if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+        return told(())
+    if outcome is MergeOutcome.FAST_FORWARD:
+        before = Snapshot(workspace, target.ref.branch, target.entry)
+        return told(diff(before, Snapshot(workspace, source.ref.branch, source.entry)).changes)
+    plan = _plan(workspace, request, source, target, base, _intent(request))
+    return told(tuple(plan.gained()), tuple(plan.conflicts))
+
+
+def _earlier(workspace: Workspace, request: MergeRequest, intent: Intent) -> PublishedCommit | None:
+    """What an earlier merge with this idempotency key made. Its source may be gone since."""
+    return None if request.idempotency_key is None else already_published(workspace.begin(request.target, intent))
+
+
+def _publish(workspace: Workspace, request: MergeRequest, held: HeldSource, intent: Intent) -> PublishedCommit | None:
+    captured: list[str] = []
+    source = BranchHead(held.ref, held.entry)
+
+    def prepare(txn: WriteTxn) -> PublishPlan | None:
+        captured.append(txn.base.commit.id)
+        target = BranchHead(txn.ref, txn.base)
+        outcome, base = _relation(txn.root, source, target)
+        if outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+            return None
+        if outcome is MergeOutcome.FAST_FORWARD:
+            plan = _fast_forward(source, target)
+        else:
+            plan = _three_way(source, target, _plan(workspace, request, source, target, base, txn.intent))
+        _refuse_ended_source(txn.root, source)
+        return replace(plan, held_since=held.age)
+
+    try:
+        return workspace.commit(request.target, prepare, intent, strict=True)
+    except BranchNotFoundError:
+        if not captured:
+            raise
+        raise ReadSetChangedError(f"graph_head:{request.target}", captured[0], "a deleted branch") from None
+
+
+def _intent(request: MergeRequest) -> Intent:
+    decided = request.resolutions
+    parts = sorted(decided.kinds.items()), sorted(decided.by_entity.items())
+    return Intent(
+        kind="merge",
+        actor=request.actor,
+        message=request.message,
+        idempotency_key=request.idempotency_key,
+        request_digest=RequestDigest("merge", request.source, request.target, *parts).text,
+    )
+
+
+def _relation(root: GraphRoot, source: BranchHead, target: BranchHead) -> tuple[MergeOutcome, LogEntry | None]:
+    """What a merge amounts to, and the base. A head on the other branch's own line needs no walk through history."""
+    if _is_on_line(source.entry, target):
+        return MergeOutcome.ALREADY_UP_TO_DATE, source.entry
+    if _is_on_line(target.entry, source):
+        return MergeOutcome.FAST_FORWARD, target.entry
+    base = log_walk.merge_base(root, source.entry, target.entry)
+    if base is not None and base.commit.id == source.entry.commit.id:
+        return MergeOutcome.ALREADY_UP_TO_DATE, base
+    if base is not None and base.commit.id == target.entry.commit.id:
+        return MergeOutcome.FAST_FORWARD, base
+    return MergeOutcome.MERGED, base
+
+
+def _is_on_line(entry: LogEntry, head: BranchHead) -> bool:
+    """Whether a commit is in the first-parent history of a head, inherited part included."""
+    if entry.version > head.entry.version:
+        return False
+    place = head.ref.locate(entry.version)
+    return (place.branch_id, place.version) == (entry.branch_id, entry.version)
+
+
+def _fast_forward(source: BranchHead, target: BranchHead) -> PublishPlan:
+    """The target's next entry names the source's versions: no data is touched, whatever the size of the graph."""
+    theirs = source.entry.tables
+    return _merge_plan(source, MergeOutcome.FAST_FORWARD, {}, theirs, target, source.entry.schema)
+
+
+def _three_way(source: BranchHead, target: BranchHead, plan: MergePlan) -> PublishPlan:
+    if plan.conflicts:
+        raise MergeConflictsError(source.ref.branch, target.ref.branch, plan.conflicts)
+    tables = plan.staged()
+    ours = target.entry.tables
+    changed = {key: table for key, table in tables.items() if ours.get(key) != table.state}
+    states = {key: table.state for key, table in tables.items()}
+    return _merge_plan(source, MergeOutcome.MERGED, changed, states, target, plan.schema)
+
+
+def _plan(
+    workspace: Workspace,
+    request: MergeRequest,
+    source: BranchHead,
+    target: BranchHead,
+    base: LogEntry | None,
+    intent: Intent,
+) -> MergePlan:
+    if base is None:
+        raise ConflictError(f"branches '{request.source}' and '{request.target}' have no commit in common")
+    common = Snapshot(workspace, base.branch, base)
+    states = ThreeStates(common, source, target, intent)
+    return plan_merge(states, request.resolutions)
+
+
+def _merge_plan(
+    source: BranchHead,
+    outcome: MergeOutcome,
+    staged: Mapping[str, StagedTable],
+    tables: Mapping[str, TableState],
+    target: BranchHead,
+    schema: str,
+) -> PublishPlan:
+    return PublishPlan(
+        staged=staged,
+        added={key: state for key, state in tables.items() if key not in staged},
+        dropped=frozenset(target.entry.tables.keys() - tables.keys()),
+        read_set=ReadSet(everything=True),
+        schema=schema,
+        merged=source.entry.link,
+        strict=True,
+        details={_TOLD: json.dumps({"source": source.ref.branch, "outcome": outcome.value})},
+    )
+
+
+def _told(entry: LogEntry) -> MergeOutcome:
+    told = json.loads(entry.commit.details.get(_TOLD, "null"))
+    if told is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a merge; choose another key")
+    return MergeOutcome(told["outcome"])
+
+
+def _refuse_ended_source(root: GraphRoot, source: BranchHead) -> None:
+    """A source that was deleted meanwhile is nobody's branch any more; one that only advanced is fine."""
+    try:
+        root.log.head(source.ref)
+    except BranchNotFoundError:
+        name = source.ref.branch
+        raise ReadSetChangedError(f"graph_head:{name}", source.entry.commit.id, "a deleted branch") from None
+
+
+def _delete_source(
+    workspace: Workspace, request: MergeRequest, published: PublishedCommit | None, key: KeyUse | None
+) -> tuple[bool, str | None]:
+    try:
+        if published is not None and published.replayed and not _is_as_merged(workspace, request, published):
+            return False, f"branch '{request.source}' is no longer the one that was merged"
+        workspace.require(request.actor, PolicyAction.BRANCH_DELETE, target_branch=request.source)
+        # A commit holds the key already, beside what it did.
+        key = key if published is None else None
+        workspace.root.branches.delete(request.source, actor=request.actor, key=key)
+    except BranchNotFoundError as error:
+        return (True, None) if published is not None and published.replayed else (False, str(error))
+    except OmniGraphError as error:
+        return False, str(error)
+    return True, None
+
+
+def _is_as_merged(workspace: Workspace, request: MergeRequest, published: PublishedCommit) -> bool:
+    """Whether the source still stands where an earlier merge found it: its name may have a new life by now."""
+    merged = published.entry.commit.parents[-1]
+    return workspace.root.branches.head(request.source).entry.link == merged
+
+
+__all__ = ["merge", "preview"]

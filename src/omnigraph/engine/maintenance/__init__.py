@@ -1,0 +1,1 @@
+"""Maintenance: compaction, indexes, cleanup, verification and repair. None of it changes content."""

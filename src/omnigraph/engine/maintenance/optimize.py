@@ -1,0 +1,193 @@
+"""Optimize: compaction and whole indexes for the tables of a branch, as one commit that changes no content.
+
+The files are written without the lock of the branch, so writers are never held up. When they moved the branch on
+meanwhile, the finished work is replayed on the new head, which is quick; only what a writer made void is done again,
+a few times, and then left for the next run. `ensure_indices` is the same without the compaction. Nothing is removed:
+earlier versions keep their files, and the rewritten ones come on top, until cleanup releases those versions.
+
+Keeping stored topologies ready: `optimize` renews those that somebody used and forgets those that are behind.
+
+Only edge types that were traversed densely enough to be built once are kept up; nobody pays for the others. Deleting
+any of this changes speed and no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from omnigraph.api.maintenance import OptimizeReport, PendingIndex, PendingProperty, TableOptimized
+from omnigraph.engine.maintenance.declared_indexes import declared_indexes, pending_properties, table_types
+from omnigraph.engine.observers import Progress, Tally
+from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape, TopologyKey, shape_of
+from omnigraph.engine.snapshot import Snapshot
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
+from omnigraph.engine.write.receipts import receipt_of
+from omnigraph.errors import BadRequestError, ReadSetChangedError
+from omnigraph.language.catalog import TableType
+from omnigraph.language.source import did_you_mean
+from omnigraph.storage.tables.upkeep import UpkeepWork
+from omnigraph.storage.topology import TopologyFiles
+
+KEPT_BUILDS: Final = 2
+"""Per edge table and shape: the newest, and one that a reader of another branch may still derive from."""
+
+
+def refresh_topologies(snapshot: Snapshot) -> None:
+    """Build what is stored for earlier versions at the versions of this snapshot, and drop old builds."""
+    root = snapshot.root
+    files = TopologyFiles(root.objects)
+    tables = snapshot.entry.tables
+    for edge in snapshot.catalog.edges.values():
+        state = tables[edge.type_key]
+        ends = tables[f"node:{edge.from_type}"], tables[f"node:{edge.to_type}"]
+        builds: dict[Shape, list[str]] = {}
+        for folder in files.folders(state.table_id):
+            # By its name: a build of an earlier version was used too, and is made again.
+            builds.setdefault(shape_of(folder), []).append(folder)
+        for shape, folders in builds.items():
+            key = TopologyKey(root.identity.graph_id, shape, state, *ends)
+            PROCESS_TOPOLOGIES.store(root, key)
+            outdated = [folder for folder in folders if folder != key.folder]
+            for folder in outdated[KEPT_BUILDS - 1 :]:
+                files.remove(folder)
+
+
+_TABLES_AT_ONCE: Final = 4
+_ROUNDS: Final = 6
+
+
+def optimize(
+    workspace: Workspace,
+    branch: str,
+    *,
+    types: Collection[str] | None = None,
+    actor: str | None = None,
+    progress: Progress | None = None,
+) -> OptimizeReport:
+    """Tidy every table of a branch, or those of some type keys; then renew the topologies that readers use."""
+    report = _Upkeep(workspace, branch, Intent(kind="optimize", actor=actor), types, progress, compacts=True).run()
+    refresh_topologies(workspace.snapshot(branch))
+    return report
+
+
+def ensure_indices(workspace: Workspace, branch: str, *, actor: str | None = None) -> list[PendingProperty]:
+    """Build what is declared and buildable; returns what has to wait, with the reason."""
+    upkeep = _Upkeep(workspace, branch, Intent(kind="ensure_indices", actor=actor), None, None, compacts=False)
+    rows = upkeep.run().datasets
+    return [PendingProperty(row.type_key, each.property, each.reason) for row in rows for each in row.pending_indexes]
+
+
+class _WorkVoidError(Exception):
+    """A writer changed what finished work rests on; raised through the publish machine, which then does nothing."""
+
+
+@dataclass
+class _Upkeep:
+    """One run over all its rounds. `works` is what is finished, by type key, on whatever version it was done."""
+
+    workspace: Workspace
+    branch: str
+    intent: Intent
+    only: Collection[str] | None
+    progress: Progress | None
+    compacts: bool
+
+    def run(self) -> OptimizeReport:
+        works: dict[str, UpkeepWork] = {}
+        for last in (False,) * (_ROUNDS - 1) + (True,):
+            txn = self.workspace.begin(self.branch, self.intent)
+            types = self._types(txn)
+            works = self._round(txn, types, works)
+            if not any(work.changed for work in works.values()):
+                return self._report(types, works, None)
+            outcome = _Outcome(txn, works, gives_up=last)
+            try:
+                published = self.workspace.publish(txn, outcome.plan(), outcome.again)
+            except _WorkVoidError:
+                works = outcome.works
+                continue
+            except ReadSetChangedError:
+                if last:
+                    return self._report(types, works, None)
+                continue
+            return self._report(types, outcome.works, published)
+        return self._report(types, works, None)
+
+    def _types(self, txn: WriteTxn) -> dict[str, TableType]:
+        known = table_types(txn.snapshot.catalog)
+        if self.only is None:
+            return known
+        if unknown := sorted(set(self.only) - known.keys()):
+            hint = did_you_mean(unknown[0], known) or "write node:<Type> or edge:<Type>"
+            raise BadRequestError(f"unknown type '{unknown[0]}'; {hint}")
+        return {key: type_ for key, type_ in known.items() if key in self.only}
+
+    def _round(
+        self, txn: WriteTxn, types: Mapping[str, TableType], finished: Mapping[str, UpkeepWork]
+    ) -> dict[str, UpkeepWork]:
+        """Work for every table on the captured head, finished work replayed where that is possible."""
+        upkeep, tally = txn.root.upkeep, Tally(self.progress, "tables", len(types))
+
+        def work(item: tuple[str, TableType]) -> UpkeepWork:
+            type_key, type_ = item
+            state, before = txn.base.tables[type_key], finished.get(type_key)
+            made = upkeep.replay(before, state) if before is not None else None
+            if made is None:
+                specs = declared_indexes(type_)
+                made = upkeep.tidy(state, specs) if self.compacts else upkeep.only_index(state, specs)
+            tally.add(what=type_key)
+            return made
+
+        with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="omnigraph-upkeep") as workers:
+            return dict(zip(types, workers.map(work, types.items()), strict=True))
+
+    def _report(
+        self, types: Mapping[str, TableType], works: Mapping[str, UpkeepWork], published: PublishedCommit | None
+    ) -> OptimizeReport:
+        tables = {} if published is None else published.entry.tables
+        rows = [
+            TableOptimized(
+                type_key=key,
+                fragments_removed=work.fragments_removed,
+                fragments_added=work.fragments_added,
+                committed=work.changed and tables.get(key) == work.staged.state,
+                pending_indexes=tuple(
+                    PendingIndex(each.property, each.reason) for each in pending_properties(types[key], work.pending)
+                ),
+            )
+            for key, work in works.items()
+        ]
+        commit = None if published is None else receipt_of(published.entry)
+        return OptimizeReport.of(self.workspace.uri, self.branch, tuple(rows), commit)
+
+
+@dataclass
+class _Outcome:
+    """Finished work on its way through the publish machine."""
+
+    txn: WriteTxn
+    works: dict[str, UpkeepWork]
+    gives_up: bool
+
+    def plan(self) -> PublishPlan:
+        return PublishPlan({key: work.staged for key, work in self.works.items() if work.changed})
+
+    def again(self, txn: WriteTxn) -> PublishPlan:
+        """The branch moved: replay. In the last round, what can't be replayed is left out; else it is done again."""
+        if txn.base.schema != self.txn.base.schema:
+            raise _WorkVoidError
+        for key, work in [(key, work) for key, work in self.works.items() if work.changed]:
+            replayed = txn.root.upkeep.replay(work, txn.base.tables[key])
+            if replayed is not None:
+                self.works[key] = replayed
+            elif self.gives_up:
+                self.works[key] = UpkeepWork(work.base, work.staged, pending=work.pending)
+            else:
+                raise _WorkVoidError
+        if not any(work.changed for work in self.works.values()):
+            raise _WorkVoidError
+        return self.plan()

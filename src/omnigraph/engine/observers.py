@@ -1,0 +1,59 @@
+"""How work over a whole graph tells somebody who watches how far it is.
+
+The audit trail of handles that act for somebody: one structured line per decision, without data of any row.
+
+A server keeps its own, with the ids of requests; a program that opens a graph with a policy sends this logger where it
+wants.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from omnigraph.api.governance import AccessRequest, Decision
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Told as a step of the work goes on: what is being done, how much of it is done, and of how much."""
+
+
+class Tally:
+    """One step, counted from any thread; for nobody when nobody watches."""
+
+    def __init__(self, progress: Progress | None, what: str, total: int) -> None:
+        self._progress = progress
+        self._what = what
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
+        self.add(0)
+
+    def add(self, count: int = 1, what: str | None = None) -> None:
+        """That so much more is done, and what it was."""
+        if self._progress is not None:
+            with self._lock:
+                self._done += count
+                self._progress(what or self._what, self._done, self._total)
+
+
+AUDIT: Final = logging.getLogger("omnigraph.policy")
+FIELDS: Final = "fields"
+"""The attribute of a log record that holds what is told, by name."""
+
+
+def audited(graph_id: str, actor: str | None, request: AccessRequest, decision: Decision) -> None:
+    """A gate was asked."""
+    if AUDIT.isEnabledFor(logging.INFO):
+        fields = {
+            "graph_id": graph_id,
+            "actor": actor,
+            "action": request.action.value,
+            "branch": request.branch,
+            "target_branch": request.target_branch,
+            "allowed": decision.allowed,
+            "rule": decision.matched_rule_id,
+        }
+        told = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        AUDIT.info("decision %s", told, extra={FIELDS: fields})

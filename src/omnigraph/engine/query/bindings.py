@@ -1,0 +1,326 @@
+"""Rows of a running query: one column of stable row ids per variable, and the numbering of a set of row ids.
+
+Every operator takes `Bindings` and returns new ones; property values are fetched from the tables only when something
+needs them.
+
+How many rows a row stands for: exact 64-bit counts that know when they do not fit.
+
+Counts are multiplied and added while rows are folded, long before anybody knows whether they will be read: a negation
+or a `max` never looks at them. So a count that outgrows 64 bits becomes `UNCOUNTABLE` and stays it, and only whoever
+reads it gets the error. Nothing here ever rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from omnigraph.errors import ResourceLimitError
+from omnigraph.storage.ordered import distinct
+from omnigraph.storage.tables.rows import RowIds
+
+Counts: TypeAlias = NDArray[np.int64]
+"""Each at least 0, or `UNCOUNTABLE`."""
+
+UNCOUNTABLE: Final = -1
+LARGEST_COUNT: Final = 2**63 - 1
+
+_EXACT_IN_FLOAT: Final = 2.0**53
+_HALF_BITS: Final = 32
+_HALF: Final = np.int64(2**_HALF_BITS - 1)
+
+
+def multiplied(counts: Counts, factors: Counts) -> Counts:
+    """Count by count. Nothing times anything is nothing."""
+    if not len(counts):
+        return counts
+    if min(int(counts.min()), int(factors.min())) >= 0 and int(counts.max()) * int(factors.max()) <= LARGEST_COUNT:
+        return counts * factors
+    none = (counts == 0) | (factors == 0)
+    known = (counts > 0) & (factors > 0)
+    fits = known & (counts <= LARGEST_COUNT // np.where(known, factors, 1))
+    product = np.where(fits, counts, 0) * np.where(fits, factors, 0)
+    return np.where(none | fits, product, UNCOUNTABLE)
+
+
+def added_up(places: NDArray[Any], counts: Counts | None, size: int) -> Counts:
+    """The sum of the counts at each place below `size`, each being 1 when there are none."""
+    if counts is None or not len(counts):
+        return np.bincount(places, minlength=size)
+    # A float sum of whole numbers is exact as long as it stays below 2^53, and much the fastest.
+    rough = np.bincount(places, counts, minlength=size)
+    if int(counts.min()) >= 0 and float(rough.max()) < _EXACT_IN_FLOAT:
+        return rough.astype(np.int64)
+    low, high, unknown = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    np.add.at(low, places, counts & _HALF)
+    np.add.at(high, places, counts >> _HALF_BITS)
+    unknown[places[counts < 0]] = True
+    high += low >> _HALF_BITS
+    fits = ~unknown & (high <= LARGEST_COUNT >> _HALF_BITS)
+    return np.where(fits, (np.where(fits, high, 0) << _HALF_BITS) | (low & _HALF), UNCOUNTABLE)
+
+
+def total(counts: Counts) -> int:
+    """The sum of all counts."""
+    if not len(counts):
+        return 0
+    if int(counts.min()) < 0:
+        return UNCOUNTABLE
+    summed = (int((counts >> _HALF_BITS).sum()) << _HALF_BITS) + int((counts & _HALF).sum())
+    return summed if summed <= LARGEST_COUNT else UNCOUNTABLE
+
+
+def readable(counts: Counts) -> Counts:
+    """The counts, checked before they are read."""
+    if len(counts) and int(counts.min()) < 0:
+        raise ResourceLimitError(
+            "counted rows",
+            LARGEST_COUNT,
+            LARGEST_COUNT + 1,
+            "the match has more rows than a 64-bit count can tell; narrow it with pins, filters or fewer hops",
+        )
+    return counts
+
+
+Indices: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+# A lookup table may be this many times larger than what it looks up before binary search takes over.
+_SPARSEST_TABLE = 8
+# Numbers that are copied between two questions whether to go on.
+_COPIED_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """`length` rows. `weights` says how many rows each stands for, None that it is one.
+
+    Weights appear only where a consumer counts rows without looking at them (an aggregate, a negation), in place of
+    expanding to a variable that nobody reads.
+    """
+
+    rows: Mapping[str, RowIds]
+    length: int
+    weights: Counts | None = None
+
+    def take(self, indices: Indices) -> Bindings:
+        return Bindings(
+            {variable: column[indices] for variable, column in self.rows.items()},
+            len(indices),
+            None if self.weights is None else self.weights[indices],
+        )
+
+    def each(self, counts: NDArray[np.int64], check: Callable[[], None]) -> Bindings:
+        """Every row as often as it counts, one after the other. Asks often whether to go on."""
+        length = int(counts.sum())
+        columns = {variable: _repeated(column, counts, length, check) for variable, column in self.rows.items()}
+        weights = None if self.weights is None else _repeated(self.weights, counts, length, check)
+        return Bindings(columns, length, weights)
+
+    def times(self, count: int, check: Callable[[], None]) -> Bindings:
+        """All rows, so often."""
+        columns = {variable: _tiled(column, count, check) for variable, column in self.rows.items()}
+        weights = None if self.weights is None else _tiled(self.weights, count, check)
+        return Bindings(columns, self.length * count, weights)
+
+    def where(self, mask: Mask) -> Bindings:
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Bindings:
+        stop = min(stop, self.length)
+        return Bindings(
+            {variable: column[start:stop] for variable, column in self.rows.items()},
+            max(0, stop - start),
+            None if self.weights is None else self.weights[start:stop],
+        )
+
+    def only(self, variables: Iterable[str]) -> Bindings:
+        """The same rows, fewer columns."""
+        wanted = set(variables)
+        return Bindings({v: column for v, column in self.rows.items() if v in wanted}, self.length, self.weights)
+
+    def binding(self, columns: Mapping[str, RowIds]) -> Bindings:
+        """The same rows with more columns."""
+        return Bindings({**self.rows, **columns}, self.length, self.weights)
+
+    def weighted(self, factors: Counts) -> Bindings:
+        """Each row standing for `factors` times as many; rows that stand for none are gone."""
+        weights = factors if self.weights is None else multiplied(self.weights, factors)
+        return Bindings(self.rows, self.length, weights).where(factors != 0)
+
+    @property
+    def total(self) -> int:
+        """How many rows these stand for, perhaps `UNCOUNTABLE`."""
+        return self.length if self.weights is None else total(self.weights)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.rows.values()) + (
+            0 if self.weights is None else self.weights.nbytes
+        )
+
+
+def concatenated(parts: Sequence[Bindings]) -> Bindings:
+    """The rows of all parts, which bind the same variables, in order. Nobody concatenates weighted rows."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    return Bindings(
+        {variable: np.concatenate([part.rows[variable] for part in parts]) for variable in first.rows},
+        sum(part.length for part in parts),
+    )
+
+
+def _repeated(
+    column: NDArray[np.int64], counts: NDArray[np.int64], length: int, check: Callable[[], None]
+) -> NDArray[np.int64]:
+    check()
+    if length <= _COPIED_AT_ONCE:
+        return np.repeat(column, counts)
+    found = np.empty(length, column.dtype)
+    ends = np.cumsum(counts)
+    start = at = 0
+    while start < len(column):
+        check()
+        stop = max(start + 1, int(np.searchsorted(ends, at + _COPIED_AT_ONCE, side="right")))
+        found[at : ends[stop - 1]] = np.repeat(column[start:stop], counts[start:stop])
+        start, at = stop, int(ends[stop - 1])
+    return found
+
+
+def _tiled(column: NDArray[np.int64], count: int, check: Callable[[], None]) -> NDArray[np.int64]:
+    found = np.empty((count, len(column)), column.dtype)
+    step = max(1, _COPIED_AT_ONCE // max(1, len(column)))
+    for start in range(0, count, step):
+        check()
+        found[start : start + step] = column
+    return found.reshape(-1)
+
+
+class RowSpace:
+    """A set of row ids, numbered 0, 1, 2… in ascending order."""
+
+    def __init__(self, rows: RowIds) -> None:
+        """`rows` are ascending and distinct."""
+        self._rows = rows
+
+    @classmethod
+    def of(cls, rows: RowIds) -> RowSpace:
+        """From any row ids, in any order, repeated or not."""
+        return cls(distinct(rows))
+
+    @property
+    def rows(self) -> RowIds:
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Of its own, without what it shares."""
+        return self._rows.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        return len(self._rows) > 0 and int(self._rows[-1]) - int(self._rows[0]) + 1 == len(self._rows)
+
+    @cached_property
+    def _table(self) -> NDArray[np.int64] | None:
+        if not len(self._rows):
+            return None
+        span = int(self._rows[-1]) - int(self._rows[0]) + 1
+        if span > _SPARSEST_TABLE * len(self._rows):
+            return None
+        table = np.full(span, -1, np.int64)
+        table[self._rows - self._rows[0]] = np.arange(len(self._rows))
+        return table
+
+    def rows_at(self, positions: NDArray[Any]) -> RowIds:
+        """The row ids with these numbers."""
+        rows: RowIds = self._rows[positions]
+        return rows
+
+    def positions(self, rows: RowIds) -> Indices:
+        """The number of each row id, -1 for one that is not in the set."""
+        if not len(self._rows):
+            return np.full(len(rows), -1, np.int64)
+        if rows is self._rows:
+            return np.arange(len(rows))
+        if self.is_contiguous or (len(rows) * _SPARSEST_TABLE > len(self._rows) and self._table is not None):
+            return self._by_table(rows)
+        found = np.searchsorted(self._rows, rows)
+        found[found == len(self._rows)] = 0
+        found[self._rows[found] != rows] = -1
+        return found
+
+    def _by_table(self, rows: RowIds) -> Indices:
+        first, last = int(self._rows[0]), int(self._rows[-1])
+        offsets = rows - first
+        inside = (rows >= first) & (rows <= last)
+        if self.is_contiguous:
+            return offsets if inside.all() else np.where(inside, offsets, -1)
+        assert self._table is not None
+        if inside.all():
+            return self._table[offsets]
+        return np.where(inside, self._table[np.where(inside, offsets, 0)], -1)
+
+    def contains(self, rows: RowIds) -> Mask:
+        return self.positions(rows) >= 0
+
+
+class GrownRowSpace(RowSpace):
+    """A set and a few later row ids beside it: what it grew from is shared and not copied."""
+
+    def __init__(self, early: RowSpace, late: RowIds) -> None:
+        """`late` are ascending and all beyond those of `early`."""
+        super().__init__(late)
+        self.early = early
+        self._whole: RowIds | None = None
+
+    @property
+    def late(self) -> RowIds:
+        return self._rows
+
+    @property
+    def rows(self) -> RowIds:
+        if self._whole is None:
+            self._whole = np.concatenate((self.early.rows, self.late))
+        return self._whole
+
+    def __len__(self) -> int:
+        return len(self.early) + len(self.late)
+
+    def rows_at(self, positions: NDArray[Any]) -> RowIds:
+        beyond = positions >= len(self.early)
+        if not beyond.any():
+            return self.early.rows_at(positions)
+        found = np.empty(len(positions), np.int64)
+        found[~beyond] = self.early.rows_at(positions[~beyond])
+        found[beyond] = self.late[positions[beyond] - len(self.early)]
+        return found
+
+    def positions(self, rows: RowIds) -> Indices:
+        found = self.early.positions(rows)
+        absent = np.flatnonzero(found < 0)
+        if len(absent):
+            late = super().positions(rows[absent])
+            found[absent] = np.where(late < 0, -1, late + len(self.early))
+        return found
+
+
+def grown(space: RowSpace, rows: RowIds) -> RowSpace | None:
+    """The set with more row ids, ascending, some of which it may hold. None when that would renumber those it has."""
+    fresh = rows[~space.contains(rows)]
+    if not len(fresh):
+        return space
+    early, late = (space.early, space.late) if isinstance(space, GrownRowSpace) else (space, rows[:0])
+    held = late if len(late) else early.rows
+    if len(held) and fresh[0] < held[-1]:
+        return None
+    return GrownRowSpace(early, np.concatenate((late, fresh)))

@@ -1,0 +1,270 @@
+"""What a value of the plan is for the rows at hand: one constant, or a column that several rows may share.
+
+Called by filters, ordering, aggregates and projection; the only place that knows how each kind of value comes about.
+
+Testing columns of values against each other, exactly.
+
+Numbers of different types compare by value: nothing is truncated, wrapped or rounded to make two types meet. Every
+function answers with a plain mask that is False where an operand is null. Called by `filter`; knows no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.engine.query.operators.ranking import matching_rows, scores_of
+from omnigraph.engine.query.properties import Located
+from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.query import ir
+from omnigraph.language.query.ir import Operator
+
+Evaluated: TypeAlias = "Located | pa.Scalar"
+
+_ID = "id"
+
+
+def evaluate(value: ir.Value, rows: Bindings, context: ReadContext) -> Evaluated:
+    """The value for every row."""
+    match value:
+        case ir.PropertyValue():
+            if not context.has_column(value):
+                return pa.scalar(None, arrow_type(value.type))
+            table = context.table(value.owner)
+            return context.properties.located(table, value.variable, value.prop.column, rows.rows[value.variable])
+        case ir.NodeId():
+            return entity_ids(value.variable, value.owner, rows, context)
+        case ir.TextMatch():
+            bound = rows.rows[value.field.variable]
+            candidates = RowSpace.of(bound)
+            matching = RowSpace(matching_rows(value, candidates.rows, context))
+            flags = matching.contains(candidates.rows)
+            return Located(pa.array(flags), candidates.positions(bound))
+        case ir.Score():
+            variable = next(ir.variables_of(value))
+            bound = rows.rows[variable]
+            scores = scores_of(value.rank, bound, context)
+            positions = scores.space.positions(bound)
+            values = pa.array(
+                np.append(scores.values, 0.0), mask=np.arange(len(scores.values) + 1) == len(scores.values)
+            )
+            return Located(values, np.where(positions < 0, len(scores.values), positions))
+        case ir.OutputValue():
+            raise AssertionError("an output column is sorted by its aggregate")
+        case _:
+            return context.scalar(value)
+
+
+def entity_ids(variable: str, owner: NodeType | EdgeType, rows: Bindings, context: ReadContext) -> Located:
+    """The `id` of the node or edge bound to a variable."""
+    return context.properties.located(context.table(owner), variable, _ID, rows.rows[variable])
+
+
+def gathered(evaluated: Evaluated, length: int) -> pa.Array:
+    """One value per row."""
+    return evaluated.gathered() if isinstance(evaluated, Located) else pa.repeat(evaluated, length)
+
+
+def gathered_in_parts(evaluated: Evaluated, length: int, budget: MemoryBudget) -> pa.ChunkedArray:
+    """The same in chunks, within the budget."""
+    if not isinstance(evaluated, Located):
+        evaluated = Located(pa.repeat(evaluated, 1), np.zeros(length, np.int64))
+    return evaluated.in_parts(budget)
+
+
+def load_together(values: Iterable[ir.Value], rows: Bindings, context: ReadContext) -> None:
+    """Read the stored columns of several values with one request per variable instead of one per value."""
+    wanted: dict[str, dict[str, None]] = {}
+    owners: dict[str, NodeType | EdgeType] = {}
+    for value in values:
+        match value:
+            case ir.PropertyValue() if context.has_column(value):
+                wanted.setdefault(value.variable, {})[value.prop.column] = None
+            case ir.NodeId():
+                wanted.setdefault(value.variable, {})[_ID] = None
+            case _:
+                continue
+        owners[value.variable] = value.owner
+    for variable, columns in wanted.items():
+        context.properties.load(context.table(owners[variable]), variable, list(columns), rows.rows[variable])
+
+
+ARROW_TESTS: Final[dict[Operator, Callable[..., Any]]] = {
+    Operator.EQUAL: pc.equal,
+    Operator.NOT_EQUAL: pc.not_equal,
+    Operator.LESS: pc.less,
+    Operator.LESS_OR_EQUAL: pc.less_equal,
+    Operator.GREATER: pc.greater,
+    Operator.GREATER_OR_EQUAL: pc.greater_equal,
+}
+_SIGN: Final[dict[Operator, Callable[[NDArray[np.int8]], Mask]]] = {
+    Operator.EQUAL: lambda sign: sign == 0,
+    Operator.NOT_EQUAL: lambda sign: sign != 0,
+    Operator.LESS: lambda sign: sign < 0,
+    Operator.LESS_OR_EQUAL: lambda sign: sign <= 0,
+    Operator.GREATER: lambda sign: sign > 0,
+    Operator.GREATER_OR_EQUAL: lambda sign: sign >= 0,
+}
+_INT64_END = 2.0**63
+
+
+def compared(left: pa.Array, operator: Operator, right: pa.Array) -> Mask:
+    """`left operator right`, position by position."""
+    match operator:
+        case Operator.MEMBER:
+            return _member(left, right)
+        case Operator.SUBSTRING:
+            return _each(left, right, lambda text, part: part in text)
+        case Operator.PREFIX:
+            return _each(left, right, lambda text, part: text.startswith(part))
+    if _is_number(left.type) and left.type != right.type:
+        valid = as_mask(pc.and_(left.is_valid(), right.is_valid()))
+        return valid & _SIGN[operator](_sign(_numbers(left), _numbers(right)))
+    return as_mask(ARROW_TESTS[operator](left, right))
+
+
+def compared_sides(left: pa.Array | pa.Scalar, operator: Operator, right: pa.Array | pa.Scalar, length: int) -> Mask:
+    """`left operator right` for so many rows; a scalar is the same value for all of them."""
+    for side in (left, right):
+        if isinstance(side, pa.Scalar) and not side.is_valid:
+            return np.zeros(length, dtype=bool)
+    if isinstance(left, pa.Scalar) and isinstance(right, pa.Scalar):
+        return np.repeat(_constant_compared(left, operator, pa.repeat(right, 1)), length)
+    if isinstance(left, pa.Scalar):
+        return _constant_compared(left, operator, right)
+    return (
+        _compared_with_constant(left, operator, right)
+        if isinstance(right, pa.Scalar)
+        else compared(left, operator, right)
+    )
+
+
+def _compared_with_constant(left: pa.Array, operator: Operator, right: pa.Scalar) -> Mask:
+    """`left operator right` where `right` is one non-null value."""
+    match operator:
+        case Operator.SUBSTRING:
+            return as_mask(pc.match_substring(left, right.as_py()))
+        case Operator.PREFIX:
+            return as_mask(pc.starts_with(left, right.as_py()))
+        case Operator.MEMBER:
+            parents = pc.list_parent_indices(left)
+            return _marked(len(left), parents, _compared_with_constant(pc.list_flatten(left), Operator.EQUAL, right))
+    if _is_number(left.type) and left.type != right.type:
+        return compared(left, operator, pa.repeat(right, len(left)))
+    return as_mask(ARROW_TESTS[operator](left, right))
+
+
+def _constant_compared(left: pa.Scalar, operator: Operator, right: pa.Array) -> Mask:
+    """`left operator right` where `left` is one non-null value: a long text or list is not repeated for every row."""
+    match operator:
+        case Operator.MEMBER:
+            return _one_of(right, left.values)
+        case Operator.SUBSTRING | Operator.PREFIX:
+            text = str(left.as_py())
+            test = text.__contains__ if operator is Operator.SUBSTRING else text.startswith
+            parts = right.to_pylist()
+            return np.fromiter((part is not None and test(part) for part in parts), bool, len(parts))
+    if _is_number(right.type) and left.type != right.type:
+        return compared(pa.repeat(left, len(right)), operator, right)
+    return as_mask(ARROW_TESTS[operator](left, right))
+
+
+def as_mask(flags: pa.BooleanArray) -> Mask:
+    """Null becomes False: a predicate that is not known to be true drops its row."""
+    filled = pc.fill_null(flags, False) if flags.null_count else flags
+    return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def _numbers(column: pa.Array) -> NDArray[Any]:
+    """The values, with something harmless where they are null. Narrow types widen to the one of their family."""
+    if column.null_count:
+        column = pc.fill_null(column, 0)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        return values.astype(np.float64, copy=False)
+    return values if column.type == pa.uint64() else values.astype(np.int64, copy=False)
+
+
+def _sign(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
+    """-1, 0 or 1 for less, equal and greater."""
+    if left.dtype == right.dtype:
+        return _ordered(left, right)
+    if left.dtype == np.float64:
+        return np.negative(_sign(right, left))
+    if right.dtype == np.float64:
+        return _integer_with_float(left, right)
+    if left.dtype == np.uint64:
+        return np.negative(_sign(right, left))
+    # int64 with uint64: a negative number is less, any other one fits.
+    return np.where(left < 0, np.int8(-1), _ordered(left.astype(np.uint64), right)).astype(np.int8)
+
+
+def _ordered(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.int8]:
+    return (left > right).astype(np.int8) - (left < right).astype(np.int8)
+
+
+def _integer_with_float(left: NDArray[Any], right: NDArray[np.float64]) -> NDArray[np.int8]:
+    """Compare with the whole part first; where that is equal, a fraction makes the float the larger one."""
+    if left.dtype == np.uint64:
+        low, high, kind = 0.0, 2.0**64, np.uint64
+    else:
+        low, high, kind = -_INT64_END, _INT64_END, np.int64  # type: ignore[assignment]
+    whole = np.floor(right)
+    inside = (whole >= low) & (whole < high)
+    sign = _ordered(left, np.where(inside, whole, 0.0).astype(kind))
+    sign = np.where((sign == 0) & (right > whole), np.int8(-1), sign)
+    return np.where(inside, sign, np.where(right < low, np.int8(1), np.int8(-1))).astype(np.int8)
+
+
+def _member(lists: pa.Array, items: pa.Array) -> Mask:
+    """Whether each list holds the item beside it."""
+    parents, held = pc.list_parent_indices(lists), pc.list_flatten(lists)
+    if pa.types.is_string(held.type) or pa.types.is_large_string(held.type):
+        # Texts are compared by number: a long one is not copied for every item of its list.
+        known = items.drop_null().unique()
+        held, items = (pc.index_in(side, value_set=known.cast(side.type)) for side in (held, items))
+    return _marked(len(lists), parents, compared(held, Operator.EQUAL, items.take(parents)))
+
+
+def _marked(length: int, parents: pa.Array, equal: Mask) -> Mask:
+    """The lists that have an item which is equal."""
+    found = np.zeros(length, dtype=bool)
+    found[parents.to_numpy(zero_copy_only=False)[equal]] = True
+    return found
+
+
+def _one_of(values: pa.Array, items: pa.Array) -> Mask:
+    """Which values are in a list. Items of another number type count where the type of the values holds them exactly;
+    the two zeros of a float are one."""
+    if _is_number(values.type):
+        items = pa.array(_exactly(items.drop_null().to_pylist(), values.type), values.type)
+        if pa.types.is_floating(values.type):
+            values, items = (pc.add(side, pa.scalar(0.0, side.type)) for side in (values, items))
+    return as_mask(pc.and_(pc.is_in(values, value_set=items), values.is_valid()))
+
+
+def _exactly(numbers: list[int | float], type_: pa.DataType) -> list[int | float]:
+    if pa.types.is_integer(type_):
+        bounds = np.iinfo(type_.to_pandas_dtype())
+        return [int(n) for n in numbers if bounds.min <= n <= bounds.max and n == int(n)]
+    kind = type_.to_pandas_dtype()
+    with np.errstate(over="ignore"):
+        return [float(kind(n)) for n in numbers if float(kind(n)) == n]
+
+
+def _each(left: pa.Array, right: pa.Array, test: Callable[[str, str], bool]) -> Mask:
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), bool, len(left))

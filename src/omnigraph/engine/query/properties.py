@@ -1,0 +1,278 @@
+"""Property values of bound rows, read as late as possible and at most once.
+
+A column is read whole when that is cheaper than picking rows out of it, and then shared by every variable of its
+type; otherwise only the rows asked for are read. Called by everything that needs a value; never filters anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.engine.query.bindings import Indices, RowSpace
+from omnigraph.engine.query.limits import MemoryBudget
+from omnigraph.errors import ResourceLimitError
+from omnigraph.storage.ordered import distinct, numbered
+from omnigraph.storage.tables import Table
+from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
+
+# Measured on a local disk: picking a row costs about as much as reading this many bytes in sequence.
+_BYTES_PER_PICK = 10_000
+_STRING_BYTES = 24
+_LIST_BYTES = 64
+_INT32_OFFSETS = 1 << 31
+# What is gathered at a time: enough for the cost of a call not to matter, little beside any budget.
+_GATHERED_BYTES = 16 << 20
+# What is gathered is compared, cast or made into Python values: so many copies are had at once.
+_COPIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Values, and for each row where in them its own stands. Several rows may share one."""
+
+    values: pa.Array
+    positions: Indices
+
+    def gathered(self) -> pa.Array:
+        """One value per row."""
+        if len(self.positions) == len(self.values) and np.array_equal(self.positions, np.arange(len(self.positions))):
+            return self.values
+        return self.values.take(pa.array(self.positions))
+
+    def part(self, rows: slice) -> Located:
+        """The same for some of the rows."""
+        return Located(self.values, self.positions[rows])
+
+    def in_parts(self, budget: MemoryBudget) -> pa.ChunkedArray:
+        """One value per row, in as many chunks as texts beyond 2 GiB need."""
+        with _Gathered(budget) as parts:
+            for part in gathering_parts([self], len(self.positions), budget, kept=True):
+                parts.add(self.part(part).gathered())
+        return pa.chunked_array(parts.arrays, self.values.type)
+
+    def condensed(self, budget: MemoryBudget) -> Located:
+        """The same rows over no more values than there are rows."""
+        if len(self.values) <= len(self.positions):
+            return self
+        held, _, positions = numbered(self.positions)
+        sizes = value_bytes(self.values)
+        budget.step(len(held) * sizes if isinstance(sizes, int) else int(sizes[held].sum()))
+        return Located(self.values.take(pa.array(held)), positions)
+
+
+def gathering_parts(
+    columns: Sequence[Located],
+    length: int,
+    budget: MemoryBudget,
+    *,
+    most_rows: int = 1 << 16,
+    beside: int = 0,
+    kept: bool = False,
+) -> Iterator[slice]:
+    """Parts of some rows, at least one, whose values can be gathered within the budget, which is asked for each.
+
+    Several rows may share a large value, so what is gathered can be any number of times larger than what was read.
+    `beside` is what a row needs besides these columns. With `kept`, earlier parts count against the budget, so that
+    later ones are smaller.
+    """
+    sizes = [value_bytes(column.values) for column in columns]
+
+    def needed(rows: slice) -> NDArray[np.int64]:
+        nbytes = np.full(rows.stop - rows.start, beside + 1, np.int64)
+        for column, size in zip(columns, sizes, strict=True):
+            nbytes += size if isinstance(size, int) else size[column.positions[rows]]
+        return nbytes
+
+    yield from _fitting_parts(needed, length, budget, most_rows, kept=kept)
+
+
+def reordered(column: pa.ChunkedArray, rows: Indices, budget: MemoryBudget) -> pa.ChunkedArray:
+    """Some rows of a column of any size, in the order asked for. Only those are copied."""
+    chunks = column.chunks
+    starts = np.cumsum([0, *map(len, chunks)])
+    sizes = np.concatenate(
+        [np.zeros(0, np.int64), *(np.full(len(chunk), 1, np.int64) * value_bytes(chunk) for chunk in chunks)]
+    )
+    with _Gathered(budget) as parts:
+        for part in _fitting_parts(lambda part: sizes[rows[part]], len(rows), budget, 1 << 16, kept=True):
+            chosen = rows[part]
+            chunk_of = np.searchsorted(starts, chosen, side="right") - 1
+            pieces = [
+                chunks[chunk].take(pa.array(chosen[chunk_of == chunk] - starts[chunk])) for chunk in distinct(chunk_of)
+            ]
+            order = np.empty(len(chosen), np.int64)
+            order[np.argsort(chunk_of, kind="stable")] = np.arange(len(chosen))
+            if pieces:
+                parts.add(pa.concat_arrays(pieces).take(pa.array(order)))
+    return pa.chunked_array(parts.arrays, column.type)
+
+
+class _Gathered:
+    """Parts of a column. They count against the budget while more are gathered; then their owner counts them."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self.arrays: list[pa.Array] = []
+        self._budget = budget
+        self._held = 0
+
+    def __enter__(self) -> _Gathered:
+        return self
+
+    def add(self, array: pa.Array) -> None:
+        self._budget.hold(array.nbytes)
+        self._held += array.nbytes
+        self.arrays.append(array)
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.release(self._held)
+
+
+def _fitting_parts(
+    needed: Callable[[slice], NDArray[np.int64]], length: int, budget: MemoryBudget, most_rows: int, *, kept: bool
+) -> Iterator[slice]:
+    most = min(_GATHERED_BYTES, budget.room // _COPIES)
+    start = 0
+    while True:
+        if kept:
+            most = min(most, budget.room // _COPIES)
+        ends = np.cumsum(needed(slice(start, min(length, start + most_rows))))
+        count = max(1, int(np.searchsorted(ends, most, side="right")))
+        budget.step(_COPIES * int(ends[min(count, len(ends)) - 1]) if len(ends) else 0)
+        yield slice(start, start + count)
+        start += count
+        if start >= length:
+            return
+
+
+def value_bytes(values: pa.Array) -> NDArray[np.int64] | int:
+    """How many bytes each value takes, or all of them."""
+    type_ = values.type
+    if pa.types.is_fixed_size_list(type_):
+        return int(type_.list_size) * 4
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return np.diff(_offsets(values)) + 8
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        offsets, items = _offsets(values), value_bytes(values.values)
+        if isinstance(items, int):
+            return np.diff(offsets) * items + 8
+        ends: NDArray[np.int64] = np.concatenate((np.zeros(1, np.int64), np.cumsum(items)))
+        sizes: NDArray[np.int64] = ends[offsets[1:]] - ends[offsets[:-1]] + 8
+        return sizes
+    if pa.types.is_nested(type_):
+        return int(values.nbytes) // max(1, len(values)) + 1
+    return max(1, int(type_.bit_width) // 8)
+
+
+def _offsets(values: pa.Array) -> NDArray[np.int64]:
+    """Where each text or list begins, and behind them where the last one ends."""
+    wide = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
+    buffer = values.buffers()[1]
+    if not len(values) or buffer is None:
+        return np.zeros(len(values) + 1, np.int64)
+    offsets = np.frombuffer(buffer, np.int64 if wide else np.int32)
+    return offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """The values of one column for a set of rows."""
+
+    space: RowSpace
+    values: pa.Array
+
+
+class Properties:
+    """The columns one query has read."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._whole: dict[tuple[str, str], _Slice] = {}
+        self._partial: dict[tuple[str, str, str], _Slice] = {}
+        self._too_large: set[tuple[str, str]] = set()
+
+    def remember(self, table: Table, variable: str, rows: RowIds, read: pa.Table) -> None:
+        """What a scan read along with its row ids; `rows` are ascending."""
+        space = RowSpace(rows)
+        for name in read.column_names:
+            if name != ROW_ID:
+                self._keep(table, variable, name, _Slice(space, self._in_one(read, name)))
+
+    def located(self, table: Table, variable: str, column: str, rows: RowIds) -> Located:
+        """The values of a stored column for `rows`. The table holds every row it is asked for."""
+        self.load(table, variable, [column], rows)
+        slice_ = self._whole.get((table.key, column)) or self._partial[table.key, variable, column]
+        return Located(slice_.values, slice_.space.positions(rows))
+
+    def load(self, table: Table, variable: str, columns: Sequence[str], rows: RowIds) -> None:
+        """Make sure the columns can be located without another request."""
+        missing = [c for c in columns if not self._covers(table, variable, c, rows)]
+        if not missing:
+            return
+        if all(self._whole_is_cheaper(table, c, len(rows)) for c in missing) and self._load_whole(table, missing):
+            return
+        wanted = RowSpace.of(rows)
+        read = table.take(wanted.rows, missing)
+        for name in missing:
+            self._keep(table, variable, name, _Slice(wanted, self._in_one(read, name)))
+
+    def _load_whole(self, table: Table, columns: Sequence[str]) -> bool:
+        """Read columns whole, if they fit: values may be larger than anybody expected, and fewer may do."""
+        try:
+            read = by_row_id(table.read(columns, row_ids=True))
+            space = RowSpace(row_ids_of(read))
+            slices = {name: _Slice(space, self._in_one(read, name)) for name in columns}
+            self._budget.step(sum(slice_.values.nbytes for slice_ in slices.values()))
+        except ResourceLimitError:
+            self._too_large.update((table.key, name) for name in columns)
+            return False
+        for name, slice_ in slices.items():
+            self._budget.hold(slice_.values.nbytes)
+            self._whole[table.key, name] = slice_
+        return True
+
+    def _in_one(self, read: pa.Table, name: str) -> pa.Array:
+        column = read.column(name)
+        self._budget.step(read.nbytes + (column.nbytes if column.num_chunks > 1 else 0))
+        return one_array(column)
+
+    def _covers(self, table: Table, variable: str, column: str, rows: RowIds) -> bool:
+        if (table.key, column) in self._whole:
+            return True
+        partial = self._partial.get((table.key, variable, column))
+        return partial is not None and bool(partial.space.contains(rows).all())
+
+    def _keep(self, table: Table, variable: str, column: str, slice_: _Slice) -> None:
+        """Only the newest partial read of a variable's column stays: rows move on, they seldom come back."""
+        key = (table.key, variable, column)
+        if (old := self._partial.pop(key, None)) is not None:
+            self._budget.release(old.values.nbytes)
+        self._budget.hold(slice_.values.nbytes)
+        self._partial[key] = slice_
+
+    def _whole_is_cheaper(self, table: Table, column: str, picks: int) -> bool:
+        if (table.key, column) in self._too_large:
+            return False
+        cost = table.state.rows * _bytes_per_value(table.schema.field(column).type)
+        return cost <= picks * _BYTES_PER_PICK and cost <= (self._budget.limit - self._budget.held) // 2
+
+
+def _bytes_per_value(type_: pa.DataType) -> int:
+    if pa.types.is_fixed_size_list(type_):
+        return int(type_.list_size) * 4
+    if pa.types.is_list(type_):
+        return _LIST_BYTES
+    return _STRING_BYTES if pa.types.is_string(type_) else max(1, type_.bit_width // 8)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece. Texts beyond 2 GiB do not fit 32-bit offsets and move to wider ones."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if column.nbytes >= _INT32_OFFSETS:
+        column = column.cast(wide_type(column.type))
+    return column.combine_chunks()

@@ -1,0 +1,204 @@
+"""Traversal through a lens: an edge exists only where it is seen itself and both of its ends are.
+
+What a topology or a lookup found is walked from the nodes that a query starts at, and only what is seen is walked on
+from. The small adjacency that comes out is what the operators run on, so counting, closing, hops and edges need to know
+nothing of it. Rows are looked at once per query, and only those that a traversal meets.
+
+All rows of a table version that a lens shows, remembered for those who look often.
+
+Named by the version and by what the lens shows, so nothing goes stale and whoever sees the same shares it; a lens that
+reads the clock is never remembered. `sight` finds the rows and asks here whether that pays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from omnigraph.engine.query.bindings import Bindings, Mask, RowSpace
+from omnigraph.engine.query.context import ReadContext
+from omnigraph.engine.query.operators.pushdown import pushed_filter
+from omnigraph.engine.query.operators.scan import holds
+from omnigraph.engine.query.operators.values import load_together
+from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, joined, of_edges, of_pairs
+from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
+from omnigraph.language.catalog import EdgeType, NodeType
+from omnigraph.language.query import ir
+from omnigraph.language.query.lens import EVERY_ROW, sides
+from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.ordered import contained, merged, places
+from omnigraph.storage.tables.rows import RowIds, row_ids_of
+
+_BYTES: Final = 64 << 20
+_REMEMBERED_COSTS: Final = 4_096
+
+# Seconds: what it costs to look at rows, and to find all that are seen.
+_LOOK, _LOOK_PER_ROW = 5e-4, 2e-6
+_FIND, _FIND_PER_ROW = 2e-3, 1.5e-7
+
+_Key: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenRows:
+    """Ascending."""
+
+    rows: RowIds
+
+    @property
+    def cost(self) -> int:
+        return int(self.rows.nbytes)
+
+
+_SEEN: Final[ByteBoundCache[_SeenRows]] = SHARED_MEMORY.add("seen rows", ByteBoundCache(_BYTES))
+_SPENT: Final[RecentlyUsed[_Key, float]] = RecentlyUsed(_REMEMBERED_COSTS)
+
+
+def at_hand(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
+    """The rows of a type that are seen, ascending, if somebody has found them."""
+    if context.lens.reads_the_clock:
+        return None
+    found = _SEEN.get(_key(type_, context))
+    return None if found is None else found.rows
+
+
+def keep(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext) -> RowIds:
+    """Remember what was found."""
+    if not context.lens.reads_the_clock:
+        _SEEN.keep(_key(type_, context), _SeenRows(rows))
+    return rows
+
+
+def pays(type_: NodeType | EdgeType, looks: int, context: ReadContext) -> bool:
+    """Whether so much was looked at, row by row, that finding all that is seen would have been cheaper. `looks` are
+    rows that somebody is about to look at."""
+    stored = context.table(type_).state.rows
+    if context.lens.reads_the_clock or stored * 8 > _BYTES // 4:
+        return False
+    key = _key(type_, context)
+    spent = (_SPENT.get(key) or 0.0) + _LOOK + looks * _LOOK_PER_ROW
+    _SPENT[key] = spent
+    return spent > _FIND + stored * _FIND_PER_ROW
+
+
+def _key(type_: NodeType | EdgeType, context: ReadContext) -> _Key:
+    return context.snapshot.resources.graph_id, context.table(type_).key, context.lens.digest
+
+
+_FEW: Final = 1_024
+_LOOKUPS_OF_A_TABLE: Final = 16
+"""How much dearer it is to look a row up in sorted ones than in a table, which has to be made first."""
+
+
+def is_narrowed(type_: NodeType | EdgeType, context: ReadContext) -> bool:
+    """Whether some rows of a type may not be seen."""
+    return context.lens.of(type_).rows != EVERY_ROW
+
+
+def seen(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
+    """Which of these rows of a type are seen, by their own properties.
+
+    Who looks at rows of a table often gets to know all that are seen of it, which then are looked up. Until then rows
+    are read; where they are about to be bound to a variable, what the plan reads of it is read along, in one request:
+    for few rows a second one costs more than values that nobody gets to see.
+    """
+    if not is_narrowed(type_, context):
+        return np.ones(len(rows), dtype=bool)
+    all_seen = at_hand(type_, context)
+    if all_seen is None and pays(type_, len(rows), context):
+        all_seen = _all_seen(type_, context)
+    if all_seen is not None:
+        few = len(rows) * _LOOKUPS_OF_A_TABLE < len(all_seen)
+        return places(all_seen, rows)[1] if few else contained(rows, all_seen)
+    return _looked_at(type_, rows, context, variable)
+
+
+def _looked_at(type_: NodeType | EdgeType, rows: RowIds, context: ReadContext, variable: str | None = None) -> Mask:
+    known = context.sighted.get(type_.id)
+    space, mask = known if known is not None else (RowSpace(np.empty(0, np.int64)), np.zeros(0, dtype=bool))
+    fresh = RowSpace.of(rows if not len(space) else rows[~space.contains(rows)])
+    if len(fresh):
+        variable = variable or f"#sight:{type_.type_key}"
+        test, looked_at = context.lens.of(type_).rows_of(variable), Bindings({variable: fresh.rows}, len(fresh))
+        if len(fresh) <= _FEW:
+            load_together([*sides(test), *context.named_of(variable)], looked_at, context)
+        found = holds(test, looked_at, context)
+        both = RowSpace(merged(space.rows, fresh.rows))
+        joined = np.zeros(len(both), dtype=bool)
+        joined[both.positions(space.rows)] = mask
+        joined[both.positions(fresh.rows)] = found
+        space, mask = both, joined
+        context.sighted[type_.id] = space, mask
+    return mask[space.positions(rows)]
+
+
+def visible_rows(type_: NodeType | EdgeType, context: ReadContext) -> RowIds | None:
+    """All rows of a type that are seen by their own properties, ascending; None when all of them are."""
+    if not is_narrowed(type_, context):
+        return None
+    known = at_hand(type_, context)
+    return _all_seen(type_, context) if known is None else known
+
+
+def _all_seen(type_: NodeType | EdgeType, context: ReadContext) -> RowIds:
+    """Find them, and remember them for the next reader through an equal lens."""
+    text = pushed_filter(context.lens.of(type_).rows_of(f"#sight:{type_.type_key}"), context)
+    rows = np.sort(row_ids_of(context.table(type_).read([], filter=text, row_ids=True)))
+    return keep(type_, rows if text is not None else rows[_looked_at(type_, rows, context)], context)
+
+
+def within_sight(
+    found: Neighbours, plan: ir.Expand, nodes: RowIds, *, with_edges: bool, context: ReadContext
+) -> Adjacency:
+    """What is seen of an adjacency within reach of `nodes`, which are seen themselves.
+
+    `with_edges` says whether entries are single edges: those are needed to look at edges, and are not kept when the
+    plan does not bind them.
+    """
+    sources: list[RowIds] = []
+    ends: list[RowIds] = []
+    ranks: list[RowIds] = []
+    frontier = RowSpace.of(nodes)
+    visited = frontier
+    for _ in range(plan.max_hops):
+        if not len(frontier):
+            break
+        context.cancellation.check()
+        entries = found.entries(frontier.rows)
+        source = np.repeat(frontier.rows, entries.counts)
+        end = found.rows_at(entries.at)
+        context.budget.step(source.nbytes + end.nbytes)
+        mask = seen(plan.destination_type, end, context, plan.destination)
+        if with_edges:
+            assert isinstance(found, Adjacency)
+            assert found.ranks is not None
+            mask &= seen(plan.edge, found.edges_at(entries.at), context)
+            ranks.append(np.asarray(found.ranks[entries.at], np.int64)[mask])
+        sources.append(source[mask])
+        ends.append(end[mask])
+        fresh = RowSpace.of(end[mask])
+        frontier = RowSpace(fresh.rows[~visited.contains(fresh.rows)])
+        visited = RowSpace(merged(visited.rows, frontier.rows))
+    return _adjacency(nodes, sources, ends, ranks, plan, found)
+
+
+def _adjacency(
+    nodes: RowIds,
+    sources: list[RowIds],
+    ends: list[RowIds],
+    ranks: list[RowIds],
+    plan: ir.Expand,
+    found: Neighbours,
+) -> Adjacency:
+    source, end = joined(sources), joined(ends)
+    one_type = plan.edge.is_symmetric
+    near = RowSpace.of(np.concatenate((nodes, source, end) if one_type else (nodes, source)))
+    far = near if one_type else RowSpace.of(end)
+    at, to = near.positions(source), far.positions(end)
+    if plan.edge_variable is None:
+        return of_pairs(near, far, at, to)
+    assert isinstance(found, Adjacency)
+    assert found.edges is not None
+    return of_edges(near, far, at, to, joined(ranks), found.edges)

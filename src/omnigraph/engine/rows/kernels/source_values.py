@@ -1,0 +1,290 @@
+"""Arrow columns of any source to the typed columns of a catalog.
+
+Spark, Parquet and CSV readers give integers and floats of any width, decimals, texts for numbers, timestamps of any
+unit. A cast that loses nothing is taken; other values go through the same rules as JSON, with the same reasons.
+
+Values of a Python program as JSON would have given them, so that one set of rules judges both.
+
+Rows that come as dictionaries hold dates, decimals, NumPy scalars and arrays, enum members. What has one meaning for
+the type of a property becomes that; anything else is left as it is, for the rules to refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from itertools import chain
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from omnigraph.api.load import plain_array
+from omnigraph.api.values import epoch_millis, is_pandas_null, numpy_value, plain_number
+from omnigraph.dates import MILLIS_PER_DAY
+from omnigraph.engine.rows.columns import arrow_type
+from omnigraph.engine.rows.kernels.coerce import Column, all_finite, all_match, coerce, timestamps
+from omnigraph.errors import BadRequestError
+from omnigraph.language.types import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
+
+_INTEGER_TEXT: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_NUMBER_TEXT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# Arrow's own parser takes more than decimal numbers (hex, inf), so it is asked only about these.
+_PLAIN_INTEGER: Final = r"^-?[0-9]+$"
+_PLAIN_NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_BOOL_TEXTS: Final = {"true": True, "false": False}
+_EXACT_IN_F64: Final = 2.0**53
+_read_array = msgspec.json.Decoder(list).decode
+_MILLIS: Final = arrow_type(PropertyType(Scalar.DATETIME))
+_PER_MILLI: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_INSTANTS: Final = frozenset({Scalar.DATE, Scalar.DATETIME})
+# Dates beyond the year 9999, durations beyond some billion days, zones that nobody knows.
+_NOT_IN_PYTHON: Final = (OverflowError, ValueError, LookupError, pa.ArrowException)
+
+
+def coerce_arrow(type_: PropertyType, array: pa.Array) -> Column:
+    """A column of `type_` from an Arrow array; rows that do not fit are null and have a reason."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    array = plain_array(array)
+    if pt.is_null(array.type):
+        return Column(pa.nulls(len(array), arrow_type(type_)))
+    if pt.is_large_string(array.type):
+        array = array.cast(pa.string())
+    try:
+        direct = _direct(type_, array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # some value does not fit; the value rules tell which
+        direct = None
+    return Column(direct) if direct is not None else coerce(type_, _json_like(type_, array))
+
+
+def _direct(type_: PropertyType, array: pa.Array) -> pa.Array | None:
+    """The column in one cast, where a cast is known to keep every value; None leaves it to the value rules."""
+    if type_.is_vector:
+        return _direct_vectors(type_, array)
+    if type_.is_blob or type_.list:
+        return None
+    found, target = array.type, arrow_type(type_)
+    if pt.is_string(found) and type_.scalar in NUMERIC:
+        if not all_match(array, _PLAIN_INTEGER if type_.scalar in INTEGERS else _PLAIN_NUMBER):
+            return None
+        array = array.cast(target if type_.scalar in INTEGERS else pa.float64())
+        found = array.type
+    if type_.scalar in FLOATS and (pt.is_floating(found) or pt.is_integer(found)):
+        numbers = array.cast(pa.float64(), safe=False).cast(target, safe=False)
+        return numbers if all_finite(numbers) else None
+    if type_.scalar is Scalar.DATE and (pt.is_date(found) or pt.is_timestamp(found)):
+        return _floored(_millis(array), MILLIS_PER_DAY).cast(pa.int32()).cast(target)
+    if type_.scalar is Scalar.DATETIME:
+        if pt.is_date(found) or pt.is_timestamp(found):
+            return _millis(array).cast(_MILLIS)
+        return timestamps(array) if pt.is_string(found) else None
+    same_kind = (
+        found == target
+        or (type_.scalar in INTEGERS and pt.is_integer(found))
+        or (type_.scalar is Scalar.DATE and pt.is_string(found))
+    )
+    return array.cast(target) if same_kind else None
+
+
+def _millis(array: pa.Array) -> pa.Array:
+    """Epoch milliseconds of dates and timestamps; finer units are cut towards the past, like texts are."""
+    if pt.is_date(array.type) or array.type.unit == "s":
+        return array.cast(pa.timestamp("ms")).cast(pa.int64())
+    return _floored(array.cast(pa.int64()), _PER_MILLI[array.type.unit])
+
+
+def _floored(numbers: pa.Array, divisor: int) -> pa.Array:
+    floored = np.floor_divide(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), divisor)
+    return pc.if_else(numbers.is_valid(), pa.array(floored, pa.int64()), pa.scalar(None, pa.int64()))
+
+
+def _direct_vectors(type_: PropertyType, array: pa.Array) -> pa.Array | None:
+    found = array.type
+    if not (pt.is_list(found) or pt.is_large_list(found) or pt.is_fixed_size_list(found)):
+        return None
+    if array.null_count or not (pt.is_floating(found.value_type) or pt.is_integer(found.value_type)):
+        return None
+    if not pc.all(pc.equal(pc.list_value_length(array), type_.dimension), min_count=0).as_py():
+        return None
+    numbers = pc.list_flatten(array).cast(pa.float64(), safe=False).cast(pa.float32(), safe=False)
+    if numbers.null_count or not all_finite(numbers):
+        return None
+    return pa.FixedSizeListArray.from_arrays(numbers, type=arrow_type(type_))
+
+
+def _json_like(type_: PropertyType, array: pa.Array) -> list[object]:
+    """The values as JSON would have given them, after reading texts of numbers as numbers."""
+    if pt.is_list(array.type) or pt.is_large_list(array.type) or pt.is_fixed_size_list(array.type):
+        item = PropertyType(Scalar.F32) if type_.is_vector else type_.item
+        return [None if not row.is_valid else _json_like(item, row.values) for row in array]
+    if type_.scalar in _INSTANTS and (pt.is_date(array.type) or pt.is_timestamp(array.type)):
+        per_value = MILLIS_PER_DAY if type_.scalar is Scalar.DATE else 1
+        return [None if millis is None else millis // per_value for millis in _exact_millis(array)]
+    values = python_values(array)
+    if type_.is_blob and pt.is_struct(array.type):
+        return [_blob_content(cell) for cell in values]
+    if type_.list or type_.is_vector:
+        return [array_text(value) for value in values]
+    return [reread(type_.scalar, value) for value in values]
+
+
+def _exact_millis(array: pa.Array) -> list[int | None]:
+    """As `_millis`, also where 64 bits do not hold them: the rules of the type refuse such a number."""
+    ticks = array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64()).to_pylist()
+    unit = "ms" if pt.is_date(array.type) else array.type.unit
+    per_tick = MILLIS_PER_DAY if pt.is_date32(array.type) else 1000 if unit == "s" else 1
+    return [None if tick is None else tick * per_tick // _PER_MILLI.get(unit, 1) for tick in ticks]
+
+
+def python_values(array: pa.Array) -> list[object]:
+    """The values as Python has them. One that Python can't hold stays as it is; no property takes it."""
+    try:
+        return list(array.to_pylist())
+    except _NOT_IN_PYTHON:
+        return [python_value(scalar) for scalar in array]
+
+
+def python_value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except _NOT_IN_PYTHON:
+        return scalar
+
+
+def _blob_content(cell: object) -> object:
+    """The bytes or the URI of a blob cell, which is how our own Parquet and Arrow files hold one."""
+    match cell:
+        case {"data": content, "uri": None, **rest} | {"data": None, "uri": content, **rest} if not rest:
+            return content
+    return cell
+
+
+def array_text(value: object) -> object:
+    """The array that a text spells as JSON, which is how CSV writes one; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return _read_array(value)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return value
+    return value
+
+
+def reread(scalar: Scalar, value: object) -> object:
+    """A value as JSON would have given it: a text of a number as the number, a whole float as the integer it is."""
+    if isinstance(value, Decimal):
+        value = plain_number(value)
+    if isinstance(value, float) and scalar in INTEGERS and value.is_integer() and abs(value) <= _EXACT_IN_F64:
+        return int(value)
+    if isinstance(value, str):
+        if scalar in INTEGERS and _INTEGER_TEXT.fullmatch(value):
+            return int(value)
+        if scalar in FLOATS and _NUMBER_TEXT.fullmatch(value):
+            return float(value)
+        if scalar is Scalar.BOOL:
+            return _BOOL_TEXTS.get(value.lower(), value)
+    return value
+
+
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_DAY_MILLIS: Final = 86_400_000
+_NULL: Final = type(None)
+
+_AS_THEY_ARE: Final[dict[Scalar, frozenset[type]]] = {
+    Scalar.STRING: frozenset({str}),
+    Scalar.BOOL: frozenset({bool}),
+    Scalar.DATE: frozenset({str}),
+    Scalar.DATETIME: frozenset({str}),
+    Scalar.BLOB: frozenset({str, bytes}),
+    **{scalar: frozenset({int}) for scalar in INTEGERS},
+    **{scalar: frozenset({int, float}) for scalar in FLOATS},
+}
+
+
+def plain_values(type_: PropertyType, values: Sequence[object]) -> Sequence[object]:
+    """The values of one property, null where there is none. The same sequence when there is nothing to change."""
+    if not type_.list and not type_.is_vector:
+        return values if _are_plain(type_.scalar, values) else [plain_value(type_, value) for value in values]
+    if set(map(type, values)) <= {list, _NULL}:
+        items = list(chain.from_iterable(value for value in values if isinstance(value, list)))
+        if _are_plain(_item_of(type_).scalar, items):
+            return values
+    return [plain_value(type_, value) for value in values]
+
+
+def plain_value(type_: PropertyType, value: object) -> object:
+    """One value, for a property of that type."""
+    if type_.list or type_.is_vector:
+        items = _items(value)
+        return items if not isinstance(items, list) else [plain_value(_item_of(type_), item) for item in items]
+    return _plain_scalar(type_.scalar, value)
+
+
+def _are_plain(scalar: Scalar, values: Sequence[object]) -> bool:
+    return set(map(type, values)) <= {*_AS_THEY_ARE[scalar], _NULL}
+
+
+def _item_of(type_: PropertyType) -> PropertyType:
+    return PropertyType(Scalar.F32) if type_.is_vector else type_.item
+
+
+def _items(value: object) -> object:
+    """The items of an array of any kind; null, or what is no array, as it is."""
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, pa.Scalar):
+        return python_value(value)
+    if isinstance(value, np.ndarray):
+        return _numpy(value)
+    if hasattr(value, "to_list") and not isinstance(value, str):
+        return value.to_list()
+    return None if _is_null(value) else array_text(value)
+
+
+def _plain_scalar(scalar: Scalar, value: Any) -> object:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, np.generic):
+        value = _numpy(value)
+    if isinstance(value, pa.Scalar):
+        value = python_value(value)
+    if _is_null(value):
+        return None
+    if isinstance(value, date):
+        return _instant(scalar, value)
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str) and type(value) is not str:
+        value = str.__str__(value)
+    return reread(scalar, value)
+
+
+def _numpy(value: Any) -> object:
+    """As Python has it; a moment that Python can't hold as it is."""
+    try:
+        return numpy_value(value)
+    except BadRequestError:
+        return value
+
+
+def _is_null(value: object) -> bool:
+    """None, and what pandas has for it."""
+    return value is None or is_pandas_null(value)
+
+
+def _instant(scalar: Scalar, value: date) -> object:
+    """Dates and times as the integers that a column holds."""
+    if scalar is Scalar.DATE:
+        return epoch_millis(value) // _DAY_MILLIS if isinstance(value, datetime) else value.toordinal() - _EPOCH_DAY
+    if scalar is Scalar.DATETIME:
+        return epoch_millis(value) if isinstance(value, datetime) else (value.toordinal() - _EPOCH_DAY) * _DAY_MILLIS
+    return value

@@ -1,0 +1,237 @@
+"""What the row kernels return: typed rows of one type, rejected rows, and the limits of a decode.
+
+The in-process loader raises the first rejection, the Spark pipeline keeps them all. Both see the same violations.
+
+Value constraints: `@range`, then `@check`, then enum membership, each checked on single rows.
+
+Called by `decode` for the rows it has typed, and by mutations and merges for the rows they are about to write.
+`@check` patterns are RE2: they match in linear time and have neither lookaround nor backreferences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
+from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
+from omnigraph.language.patterns import pattern_problem
+from omnigraph.language.violations import Sentence, quoted, value_text
+from omnigraph.storage.ordered import contained
+
+
+class Stage(IntEnum):
+    """When a row is checked; a stage is complete before the next begins."""
+
+    ENVELOPE = 1
+    FIELDS = 2
+    VALUES = 3
+    KEYS = 4
+    RANGE = 5
+    CHECK = 6
+    ENUM = 7
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """One violation of one row. A row with several bad properties is rejected once for each.
+
+    `entity_id` is known where the record names its id or its key is complete.
+    """
+
+    line: int
+    type_key: str | None
+    property: str | None
+    reason: str
+    stage: Stage
+    rule: ConstraintRule
+    entity_id: str | None = None
+
+    def message(self, unit: str = "line") -> str:
+        where = f"{unit} {self.line}"
+        return f"{where}: {self.type_key}: {self.reason}" if self.type_key else f"{where}: {self.reason}"
+
+    def error(self, unit: str = "line") -> ConstraintError:
+        return ConstraintError(
+            self.rule, self.type_key, self.property, self.entity_id, self.line, message=self.message(unit)
+        )
+
+
+def first_in_stage_order(rejected: Iterable[RejectedRow], types: Mapping[str, TableType]) -> RejectedRow:
+    """The rejection to raise: envelopes, then node types, then edge types, then value constraints.
+
+    Within a type the stages follow each other, within a stage the properties, within a property the lines. Value
+    constraints follow sorted type keys. Node and edge types come sorted by name.
+    """
+
+    def order(row: RejectedRow) -> tuple[int, str, Stage, int, int]:
+        if row.type_key is None or row.stage is Stage.ENVELOPE:
+            return (0, "", row.stage, 0, row.line)
+        type_ = types[row.type_key]
+        position = next((i for i, name in enumerate(type_.properties) if name == row.property), -1)
+        phase = 3 if row.stage >= Stage.RANGE else 1 if type_.kind == "node" else 2
+        return (phase, row.type_key, row.stage, position, row.line)
+
+    return min(rejected, key=order)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRows:
+    """Accepted rows of one type in `columns.rows_schema` order, and the input position of each."""
+
+    type: TableType
+    rows: pa.Table
+    lines: pa.Array
+
+    @property
+    def type_key(self) -> str:
+        return self.type.type_key
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def without(self, lines: Iterable[int]) -> TypedRows:
+        """The rows that stand on none of these lines."""
+        dropped = np.fromiter(set(lines), np.int64)
+        if not len(dropped):
+            return self
+        keep = pa.array(~contained(self.lines.to_numpy(zero_copy_only=False), dropped))
+        return TypedRows(self.type, self.rows.filter(keep), self.lines.filter(keep))
+
+
+@dataclass(slots=True)
+class LostValues:
+    """What the lenient grammar did not take: values that became null, and members that no row has."""
+
+    nulled: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedInput:
+    """A whole input, by type key in sorted order; only types that have records are present.
+
+    `rejected` is empty unless the caller asked to collect. `lost` is None in the strict grammar, which loses nothing.
+    """
+
+    by_type: dict[str, TypedRows]
+    rejected: tuple[RejectedRow, ...] = ()
+    lost: LostValues | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForbiddenValue:
+    """A value that a constraint forbids; `row` counts from 0."""
+
+    row: int
+    property: str
+    reason: str
+    rule: ConstraintRule
+
+    def stage(self) -> Stage:
+        return Stage[self.rule.name]
+
+
+def check_values(rows: TypedRows) -> list[RejectedRow]:
+    """Every violation among decoded rows, in rule order and then row order; empty when all hold."""
+    ids = rows.rows.column("id")
+    return [
+        RejectedRow(
+            rows.lines[found.row].as_py(),
+            rows.type_key,
+            found.property,
+            found.reason,
+            found.stage(),
+            found.rule,
+            ids[found.row].as_py(),
+        )
+        for found in forbidden_values(rows.type, rows.rows)
+    ]
+
+
+def forbidden_values(type_: TableType, rows: pa.Table) -> Iterator[ForbiddenValue]:
+    """Every violation among typed rows, in rule order and then row order. Columns that are absent are not checked."""
+    if isinstance(type_, NodeType):
+        for rule in type_.ranges:
+            yield from _outside(type_, type_.properties[rule.property], rule, rows)
+        for check in type_.checks:
+            yield from _mismatches(type_, type_.properties[check.property], check, rows)
+    for prop in type_.property_list:
+        if prop.type.enum_values is not None:
+            yield from _not_in_enum(type_, prop, prop.type.enum_values, rows)
+
+
+def _outside(type_: TableType, prop: Property, rule: RangeRule, rows: pa.Table) -> Iterator[ForbiddenValue]:
+    if prop.type.list or not _has(rows, prop):
+        return
+    column = rows.column(prop.column)
+    # Compared as 64-bit floats on both sides, where NaN is inside nothing.
+    numbers = pc.cast(column, pa.float64(), safe=False)
+    inside = pc.is_finite(numbers)
+    if rule.low is not None:
+        inside = pc.and_(inside, pc.greater_equal(numbers, float(rule.low)))
+    if rule.high is not None:
+        inside = pc.and_(inside, pc.less_equal(numbers, float(rule.high)))
+    for row in _rows_where_false(inside):
+        number = numbers[row].as_py()
+        bound: float | None = None
+        if math.isnan(number):
+            sentence = Sentence.NO_NUMBER
+        elif rule.low is not None and number < rule.low:
+            sentence, bound = Sentence.BELOW_MINIMUM, rule.low
+        elif rule.high is not None and number > rule.high:
+            sentence, bound = Sentence.ABOVE_MAXIMUM, rule.high
+        else:
+            sentence = Sentence.ENDLESS
+        value = value_text(prop.type.scalar, column[row].as_py())
+        yield _forbidden(row, type_, prop, sentence, value=value, bound=bound)
+
+
+def _mismatches(type_: TableType, prop: Property, rule: CheckRule, rows: pa.Table) -> Iterator[ForbiddenValue]:
+    if prop.type.list or not _has(rows, prop):
+        return
+    if (problem := pattern_problem(rule.pattern)) is not None:
+        raise BadRequestError(f"@check on {type_.name}.{prop.name} has invalid regex '{rule.pattern}': {problem}")
+    column = rows.column(prop.column)
+    for row in _rows_where_false(pc.match_substring_regex(column, rule.pattern)):
+        value = quoted(column[row].as_py())
+        yield _forbidden(row, type_, prop, Sentence.NO_MATCH, value=value, pattern=rule.pattern)
+
+
+def _not_in_enum(
+    type_: TableType, prop: Property, allowed: tuple[str, ...], rows: pa.Table
+) -> Iterator[ForbiddenValue]:
+    if not _has(rows, prop):
+        return
+    column = rows.column(prop.column)
+    owners = pc.list_parent_indices(column) if prop.type.list else None
+    values = pc.list_flatten(column) if prop.type.list else column
+    known = pc.or_(pc.is_in(values, value_set=pa.array(allowed, pa.string())), pc.is_null(values))
+    for at in _rows_where_false(known):
+        row = at if owners is None else owners[at].as_py()
+        value = quoted(values[at].as_py())
+        yield _forbidden(row, type_, prop, Sentence.NO_MEMBER, value=value, allowed=", ".join(allowed))
+
+
+def _forbidden(row: int, type_: TableType, prop: Property, sentence: Sentence, **values: object) -> ForbiddenValue:
+    reason = sentence.text(type=type_.name, property=prop.name, **values)
+    return ForbiddenValue(row, prop.name, reason, sentence.rule)
+
+
+def _has(rows: pa.Table, prop: Property) -> bool:
+    return bool(rows.schema.get_field_index(prop.column) >= 0)
+
+
+def _rows_where_false(held: pa.ChunkedArray) -> list[int]:
+    """Rows that break a rule; null values break none."""
+    if pc.all(held, min_count=0).as_py():
+        return []
+    broken = pc.fill_null(pc.invert(held), False)
+    rows: list[int] = np.flatnonzero(broken.to_numpy(zero_copy_only=False)).tolist()
+    return rows

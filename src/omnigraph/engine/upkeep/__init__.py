@@ -1,1 +1,0 @@
-"""Upkeep: compaction, cleanup, verification and repair. None of it changes content."""

@@ -1,0 +1,125 @@
+"""What the author of a write sees: rows that are not seen do not exist for it, and what it leaves behind must be seen.
+
+Updates and deletes match seen rows only. A write that would change or remove any other row, or would leave a row that
+its author could not see, is refused as a whole. Under an open lens none of this costs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.query.properties import one_array
+from omnigraph.engine.query.visibility import satisfied, seen_entities
+from omnigraph.engine.write.change import GraphChange, TypeChange
+from omnigraph.engine.write.publish import WriteTxn
+from omnigraph.errors import ConstraintError, ConstraintRule, PolicyError
+from omnigraph.language.catalog import TableType
+from omnigraph.language.query import ir
+from omnigraph.language.query.lens import EVERY_ROW
+from omnigraph.storage.tables.rows import row_ids_of
+
+_TELLS_OF_OTHERS = frozenset({ConstraintRule.UNIQUE, ConstraintRule.KEY, ConstraintRule.CARDINALITY})
+
+
+class AuthorSight:
+    """The lens of a write, on the head that it is prepared against."""
+
+    def __init__(self, txn: WriteTxn) -> None:
+        self._lens = txn.resources.lens
+        self._state = txn.snapshot if self._lens.is_open else txn.snapshot.through(self._lens)
+        self._now = txn.intent.authored_at // 1_000
+
+    @property
+    def is_open(self) -> bool:
+        return self._lens.is_open
+
+    def seen_among(self, type_: TableType, ids: Sequence[str]) -> set[str]:
+        """Those of some ids that are stored and seen."""
+        found = self._state.table(type_.type_key).rows_among("id", ids, ["id"], row_ids=True)
+        mask = seen_entities(self._state, type_, row_ids_of(found))
+        return set(one_array(found.column("id")).filter(pa.array(mask)).to_pylist())
+
+    def matched(self, type_: TableType, rows: pa.Table) -> pa.Table:
+        """The stored rows that a statement matched, without those that are not seen."""
+        if self.is_open or not rows.num_rows:
+            return rows
+        ids = rows.column("id")
+        seen = self.seen_among(type_, pc.unique(ids).to_pylist())
+        return rows.filter(pc.is_in(ids, value_set=pa.array(seen, pa.string())))
+
+    def refuse_hidden_names(self, statements: Sequence[ir.WriteStatement]) -> None:
+        """A statement may not name a hidden property, nor insert a row of which some is hidden."""
+        for statement in statements:
+            hidden = self._hidden(statement.type)
+            if not hidden:
+                continue
+            if isinstance(statement, ir.InsertNode | ir.InsertEdge):
+                raise _partly_hidden(statement.type)
+            named = [] if isinstance(statement.where.column, ir.Endpoint) else [statement.where.column.name]
+            if isinstance(statement, ir.UpdateNodes):
+                named += [assign.property.name for assign in statement.assignments]
+            for name in named:
+                if name in hidden:
+                    raise PolicyError(f"policy: '{statement.type.name}.{name}' is hidden from you; leave it out")
+
+    def refuse_partial_rows(self, types: Sequence[TableType]) -> None:
+        """Whole rows can't be written by somebody who does not see all of them."""
+        for type_ in types:
+            if self._hidden(type_):
+                raise _partly_hidden(type_)
+
+    def refuse_unseen(self, change: GraphChange) -> None:
+        """Nothing that is not seen is touched, and nothing that would not be seen is left behind."""
+        if self.is_open:
+            return
+        for type_change in change.by_type.values():
+            if type_change.replaces:
+                raise PolicyError("policy: an overwrite changes everything, and you see a part of it")
+            self._refuse_touching(type_change)
+            self._refuse_leaving(type_change)
+
+    def _refuse_touching(self, change: TypeChange) -> None:
+        ids = [*change.deleted, *pc.unique(change.ids).to_pylist()]
+        stored = self._state.table(change.type_key).existing_ids(ids)
+        if stored - self.seen_among(change.type, sorted(stored)):
+            raise PolicyError(
+                f"policy: this would change a {change.type.name} that you do not see; nothing was written"
+            )
+
+    def _refuse_leaving(self, change: TypeChange) -> None:
+        """The ends of edges are checked by the rule that they exist: those that are not seen do not."""
+        test = self._state.lens.of(change.type).rows
+        if test == EVERY_ROW or not change.rows.num_rows:
+            return
+        if not satisfied(test, change.rows, self._now).all():
+            raise PolicyError(
+                f"policy: this would leave a {change.type.name} that you could not see yourself; nothing was written"
+            )
+
+    def _hidden(self, type_: TableType) -> frozenset[str]:
+        return frozenset() if self.is_open else self._state.lens.of(type_).hidden
+
+    @contextmanager
+    def discreet(self) -> Iterator[None]:
+        """Rules that span rows may be broken by rows that are not seen: then the message tells nothing of them."""
+        try:
+            yield
+        except ConstraintError as error:
+            if self.is_open or error.rule not in _TELLS_OF_OTHERS:
+                raise
+            where = error.type_key if error.property is None else f"{error.type_key}.{error.property}"
+            message = f"{error.rule} violation on {where}; nothing was written"
+            raise ConstraintError(
+                error.rule, error.type_key, error.property, line=error.line, message=message
+            ) from None
+
+
+def _partly_hidden(type_: TableType) -> PolicyError:
+    remedy = "; update the others" if type_.kind == "node" else ""  # edges can't be updated
+    return PolicyError(
+        f"policy: some properties of {type_.name} are hidden from you, so you may not write whole rows of it{remedy}"
+    )

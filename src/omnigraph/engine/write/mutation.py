@@ -1,0 +1,177 @@
+"""Mutations: the write statements of the query language, executed as one commit.
+
+`Graph.mutate` calls `mutate`. A server also asks for the receipt of an earlier one, by its idempotency key alone.
+
+Mutations: the statements of one query become one commit, or nothing.
+
+`Graph.mutate` calls `mutate`. A mutation either inserts and updates, statement after statement, each seeing the ones
+before it, or deletes from the committed state; the language refuses a mix. What it has read goes into the read set, so
+that unrelated commits of other writers do not conflict with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omnigraph.api.enums import PolicyAction
+from omnigraph.api.load import MutationReceipt
+from omnigraph.engine.blobs import admit_blobs
+from omnigraph.engine.rows.kernels import TypedRows, check_values
+from omnigraph.engine.workspace import Workspace
+from omnigraph.engine.write.author_visibility import AuthorSight
+from omnigraph.engine.write.change import GraphChange
+from omnigraph.engine.write.constraints import FinalImage, check_constraints
+from omnigraph.engine.write.embedding import OnWriteVectors
+from omnigraph.engine.write.mutation_statements import Construction, Destruction
+from omnigraph.engine.write.publish import (
+    Intent,
+    PublishedCommit,
+    PublishPlan,
+    ReadSet,
+    WriteTxn,
+    already_published,
+    refuse_other_head,
+)
+from omnigraph.engine.write.receipts import RequestDigest, receipt_of
+from omnigraph.errors import ConflictError
+from omnigraph.language.query.compile import compile_queries
+from omnigraph.language.query.ir import WritePlan
+from omnigraph.language.query.params import Host, bind_parameters
+
+_RECEIPT = "mutation"
+
+
+@dataclass(frozen=True, slots=True)
+class MutationRequest:
+    """Everything a caller says about a mutation. `name` may be omitted when the source holds one query.
+
+    Who invokes a `stored` mutation names it and does not know its source, which may change: a repeat is then known by
+    the name and the parameters.
+    """
+
+    source: str
+    name: str | None
+    params: Mapping[str, object] | None
+    branch: str
+    if_commit: str | None = None
+    actor: str | None = None
+    idempotency_key: str | None = None
+    host: Host = Host.NATIVE
+    stored: bool = False
+
+    @property
+    def intent(self) -> Intent:
+        return Intent(
+            kind="mutation",
+            actor=self.actor,
+            idempotency_key=self.idempotency_key,
+            request_digest=self._digest(),
+            expected_head=self.if_commit,
+        )
+
+    def _digest(self) -> str | None:
+        if self.idempotency_key is None:
+            return None
+        kind, text = ("stored mutation", []) if self.stored else ("mutation", [self.source])
+        return RequestDigest(kind, self.branch.strip(), *text, self.name, dict(self.params or {})).text
+
+
+def mutate(workspace: Workspace, request: MutationRequest) -> MutationReceipt:
+    """Run a mutation to its commit. Insert-only ones follow a moving branch, others report the conflict."""
+    workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
+    intent = request.intent
+    run = _Mutation(workspace, request, intent, OnWriteVectors(workspace.embedder, workspace.limits))
+    published = run.vectors.computing(lambda: workspace.commit(request.branch, run.prepare, intent))
+    if published is None:
+        if request.if_commit is not None:
+            # Nothing is published that would notice a moved head, so it is looked at once more.
+            refuse_other_head(workspace.begin(request.branch.strip(), intent))
+        return MutationReceipt(request.branch.strip(), run.query_name, 0, 0, request.actor, None)
+    return _receipt(published)
+
+
+def earlier_receipt(workspace: Workspace, request: MutationRequest) -> MutationReceipt | None:
+    """What an earlier mutation with the same idempotency key was told, if the branch remembers it. Writes nothing."""
+    workspace.require(request.actor, PolicyAction.CHANGE, request.branch.strip())
+    published = already_published(workspace.begin(request.branch, request.intent))
+    return None if published is None else _receipt(published)
+
+
+@dataclass
+class _Mutation:
+    """One mutation over all its attempts; the instant of the request is that of its intent."""
+
+    workspace: Workspace
+    request: MutationRequest
+    intent: Intent
+    vectors: OnWriteVectors
+    query_name: str = ""
+
+    def prepare(self, txn: WriteTxn) -> PublishPlan | None:
+        limits = self.workspace.limits.query
+        query = compile_queries(self.request.source, txn.snapshot.catalog, limits=limits).query(self.request.name)
+        self.query_name = query.name
+        plan = query.write_plan
+        now_millis = self.intent.authored_at // 1_000
+        values = bind_parameters(plan.parameters, self.request.params, now_millis=now_millis, host=self.request.host)
+        sight = AuthorSight(txn)
+        sight.refuse_hidden_names(plan.statements)
+        made = (
+            Destruction(txn, values, sight)
+            if plan.is_destructive
+            else Construction(txn, values, self.workspace.limits, sight, self.vectors)
+        )
+        made.run(plan.statements)
+        change = made.change()
+        if not change.by_type:
+            return None
+        sight.refuse_unseen(change)
+        _check_values(change)
+        order = [*change.nodes(), *change.edges()]
+        with sight.discreet():
+            checked = check_constraints(FinalImage(txn, change), order)
+        change = admit_blobs(txn.resources, change)
+        change = self.vectors.filled(change, txn.snapshot.catalog)
+        return PublishPlan(
+            staged=txn.stage(change.staging_jobs(txn.root.staging)),
+            read_set=_together(checked, made.tables_read - change.by_type.keys()),
+            strict=not plan.is_insert_only,
+            details={_RECEIPT: self._receipt_details(plan, made)},
+        )
+
+    def _receipt_details(self, plan: WritePlan, made: Construction | Destruction) -> str:
+        return json.dumps(
+            {"query": plan.name, "affected_nodes": made.affected_nodes, "affected_edges": made.affected_edges}
+        )
+
+
+def _check_values(change: GraphChange) -> None:
+    for type_change in (*change.nodes(), *change.edges()):
+        if type_change.rows.num_rows and type_change.origin is not None:
+            rows = TypedRows(type_change.type, type_change.rows, type_change.origin.numbers)
+            if violations := check_values(rows):
+                raise violations[0].error(type_change.origin.unit)
+
+
+def _together(checked: ReadSet, tables: set[str]) -> ReadSet:
+    return ReadSet(tables=checked.tables | tables, present=checked.present)
+
+
+def _receipt(published: PublishedCommit) -> MutationReceipt:
+    details = json.loads(published.entry.commit.details.get(_RECEIPT, "null"))
+    if details is None:
+        raise ConflictError("this idempotency key belongs to a write that is not a mutation; choose another key")
+    return MutationReceipt(
+        branch=published.branch,
+        query_name=details["query"],
+        affected_nodes=details["affected_nodes"],
+        affected_edges=details["affected_edges"],
+        actor_id=published.entry.commit.actor,
+        commit=receipt_of(published.entry),
+        replayed=published.replayed,
+    )
+
+
+__all__ = ["MutationRequest", "earlier_receipt", "mutate"]

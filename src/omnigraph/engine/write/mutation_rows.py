@@ -1,0 +1,405 @@
+"""Committed rows that satisfy the conditions of updates and deletes, read from the pinned head.
+
+Every statement tests the same committed rows, so statements that each seek one value of the same column are answered
+together: one lookup of all their values costs about as much as one of them alone.
+
+The predicate of an update or delete: an exact test on a column, and a filter that narrows the scan.
+
+The test decides, for stored and for pending rows alike. The filter may leave out only rows that fail the test, so it
+exists only for types that the store is known to compare in the same way.
+
+What a mutation has written so far: complete rows per type, seen by its later statements.
+
+A row that came from the store keeps its blobs until a statement assigns them; such cells are marked, never read.
+Rows are written to the end and found by id, so a statement costs what it touches and not what was written before it;
+only a predicate on another property than the key scans all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.api.governance import Limits
+from omnigraph.engine.query.operators.pushdown import equals_any
+from omnigraph.engine.query.operators.values import ARROW_TESTS
+from omnigraph.engine.rows.columns import rows_schema
+from omnigraph.engine.rows.kernels import TypedRows
+from omnigraph.engine.write.change import Origin, TypeChange
+from omnigraph.engine.write.publish import WriteTxn
+from omnigraph.errors import ResourceLimitError
+from omnigraph.language.catalog import NodeType, TableType
+from omnigraph.language.query.ir import Endpoint, Operator, Where
+from omnigraph.language.query.params import BoundValue
+from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
+from omnigraph.language.values import parse_date, parse_datetime
+from omnigraph.storage.tables.predicates import identifier, literal
+
+_PYTHON_TESTS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
+    Operator.EQUAL: operator.eq,
+    Operator.NOT_EQUAL: operator.ne,
+    Operator.LESS: operator.lt,
+    Operator.LESS_OR_EQUAL: operator.le,
+    Operator.GREATER: operator.gt,
+    Operator.GREATER_OR_EQUAL: operator.ge,
+}
+_NARROWED: Final = frozenset({Scalar.I32, Scalar.I64, Scalar.U32})
+
+_STRING: Final = PropertyType(Scalar.STRING)
+_ENDPOINT_COLUMNS: Final = {Endpoint.FROM: "src", Endpoint.TO: "dst"}
+
+
+class Condition:
+    """A `where` with its value known."""
+
+    def __init__(self, where: Where, value: BoundValue) -> None:
+        self._property = None if isinstance(where.column, Endpoint) else where.column
+        if isinstance(where.column, Endpoint):
+            self.column, self._type = _ENDPOINT_COLUMNS[where.column], _STRING
+        else:
+            self.column, self._type = where.column.column, where.column.type
+        self._operator = where.operator
+        self._value = value
+
+    @property
+    def never_holds(self) -> bool:
+        """Null satisfies nothing, and lists and vectors are not compared."""
+        return self._value is None or self._type.list or self._type.is_vector
+
+    def test(self, values: pa.ChunkedArray | pa.Array) -> Any:
+        """Which rows satisfy the condition, as a mask without nulls."""
+        if self.never_holds:
+            return pa.array([False] * len(values), pa.bool_())
+        value: Any = self._value
+        if self._type.scalar in INTEGERS:
+            mask = _compare_integers(values, self._type.scalar, self._operator, value)
+        elif self._type.scalar in FLOATS:
+            mask = _compare_floats(values, self._operator, value)
+        else:
+            mask = ARROW_TESTS[self._operator](values, self._stored_scalar(values.type))
+        return pc.fill_null(mask, False)
+
+    def narrowing(self, type_: TableType) -> str | None:
+        """A filter for the store that keeps at least every row that passes the test; None to read them all."""
+        value = self._comparable_in_store()
+        if value is None:
+            return None
+        if self._property is not None and isinstance(value, str) and self._operator is Operator.EQUAL:
+            return equals_any(type_, self._property, [value])
+        return f"{identifier(self.column)} {self._operator.value} {literal(value)}"
+
+    def sought_value(self) -> str | int | None:
+        """The one value that a matching row must hold, for columns in which a row is found by its value."""
+        return self._comparable_in_store() if self._operator is Operator.EQUAL else None
+
+    def _comparable_in_store(self) -> str | int | None:
+        """The value, when the store compares it with the column as the test does."""
+        value = self._value
+        if self._type.scalar is Scalar.STRING and isinstance(value, str):
+            return value
+        if self._type.scalar in _NARROWED and isinstance(value, int):
+            low, high = INTEGER_RANGES[self._type.scalar]
+            return value if low <= value <= high else None
+        return None
+
+    def sought_id(self, type_: TableType) -> str | None:
+        """The only id that a matching row can have: a text key is the id itself."""
+        key = type_.key if isinstance(type_, NodeType) else ()
+        if len(key) != 1 or self._operator is not Operator.EQUAL or not isinstance(self._value, str):
+            return None
+        prop = type_.properties[key[0]]
+        return self._value if prop.type.is_text and prop.column == self.column else None
+
+    def _stored_scalar(self, type_: pa.DataType) -> pa.Scalar:
+        value = self._value
+        if self._type.scalar is Scalar.DATE and isinstance(value, str):
+            return pa.scalar(parse_date(value), pa.int32()).cast(type_)
+        if self._type.scalar is Scalar.DATETIME and isinstance(value, str):
+            return pa.scalar(parse_datetime(value), pa.int64()).cast(type_)
+        return pa.scalar(value, type_)
+
+
+def _compare_integers(values: Any, scalar: Scalar, op: Operator, value: int | float) -> Any:
+    """By value, whatever the type of the literal: 2.5 lies between 2 and 3, and no column wraps around."""
+    low, high = INTEGER_RANGES[scalar]
+    if value == math.inf or value > high:
+        return _constant(values, _PYTHON_TESTS[op](0, 1))
+    if value == -math.inf or value < low:
+        return _constant(values, _PYTHON_TESTS[op](1, 0))
+    if value != (whole := math.floor(value)):
+        if op in (Operator.EQUAL, Operator.NOT_EQUAL):
+            return _constant(values, op is Operator.NOT_EQUAL)
+        # x < 2.5 and x <= 2.5 are x <= 2; x > 2.5 and x >= 2.5 are x > 2.
+        op = Operator.LESS_OR_EQUAL if op in (Operator.LESS, Operator.LESS_OR_EQUAL) else Operator.GREATER
+    return ARROW_TESTS[op](values, pa.scalar(whole, values.type))
+
+
+def _compare_floats(values: Any, op: Operator, value: int | float) -> Any:
+    wide = values.cast(pa.float64())
+    near = float(value)
+    if near == value:
+        return ARROW_TESTS[op](wide, near)
+    # An integer that no float equals lies between two floats: compare with the nearest one, ordered by hand.
+    if op in (Operator.EQUAL, Operator.NOT_EQUAL):
+        return _constant(values, op is Operator.NOT_EQUAL)
+    below = op in (Operator.LESS, Operator.LESS_OR_EQUAL)
+    nearest_passes = near < value if below else near > value
+    exact = (
+        (Operator.LESS_OR_EQUAL if nearest_passes else Operator.LESS)
+        if below
+        else (Operator.GREATER_OR_EQUAL if nearest_passes else Operator.GREATER)
+    )
+    return ARROW_TESTS[exact](wide, near)
+
+
+def _constant(values: Any, outcome: bool) -> Any:
+    """The same outcome for every row that has a value."""
+    return pc.if_else(pc.is_valid(values), outcome, None)
+
+
+_Place: TypeAlias = tuple[str, str]
+"""A table and one of its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundTogether:
+    """Rows that hold the sought values of one column, and which of them hold which value."""
+
+    rows: pa.Table
+    by_value: Mapping[str | int, list[int]]
+
+
+class StoredRows:
+    """The committed rows of one mutation's statements. `limits` bound what may be held of one type."""
+
+    def __init__(
+        self, txn: WriteTxn, conditions: Iterable[tuple[TableType, Condition]], limits: Limits | None = None
+    ) -> None:
+        self._txn = txn
+        self._limits = limits
+        self._sought: defaultdict[_Place, list[str | int]] = defaultdict(list)
+        self._found: dict[_Place, _FoundTogether] = {}
+        for type_, condition in conditions:
+            column, value = _lookup(type_, condition)
+            if value is not None:
+                self._sought[type_.type_key, column].append(value)
+
+    def matching(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
+        """The matching rows. Raises ResourceLimitError as soon as they are more than the limits allow."""
+        table = self._txn.snapshot.table(type_.type_key)
+        if condition.never_holds or not table.state.rows:
+            return pa.schema([table.schema.field(name) for name in columns]).empty_table()
+        column, value = _lookup(type_, condition)
+        if value is not None and len(self._sought[type_.type_key, column]) > 1:
+            found = self._together((type_.type_key, column), columns)
+            if found is not None:
+                return found.rows.take(pa.array(found.by_value.get(value, []), pa.int64())).select(columns)
+        return self._tested(type_, condition, columns)
+
+    def _together(self, place: _Place, columns: Sequence[str]) -> _FoundTogether | None:
+        """The rows that one lookup finds for all statements; None when they are too many to be held together."""
+        found = self._found.get(place)
+        if found is None:
+            rows = self._all_sought(place, columns)
+            if rows is None:
+                self._sought[place].clear()
+                return None
+            by_value: defaultdict[str | int, list[int]] = defaultdict(list)
+            for row, value in enumerate(rows.column(place[1]).to_pylist()):
+                by_value[value].append(row)
+            found = self._found[place] = _FoundTogether(rows, by_value)
+        return found
+
+    def _all_sought(self, place: _Place, columns: Sequence[str]) -> pa.Table | None:
+        type_key, column = place
+        table = self._txn.snapshot.table(type_key)
+        read = list(dict.fromkeys((*columns, column)))
+        parts, count, size = [pa.schema([table.schema.field(name) for name in read]).empty_table()], 0, 0
+        for part in table.parts_among(column, set(self._sought[place]), read):
+            parts.append(part)
+            count, size = count + part.num_rows, size + part.nbytes
+            if self._limits is not None and (count > self._limits.rows or size > self._limits.bytes):
+                return None
+        return pa.concat_tables(parts).combine_chunks()
+
+    def _tested(self, type_: TableType, condition: Condition, columns: Sequence[str]) -> pa.Table:
+        """Tested a batch at a time, so that a large table costs no more memory than what matches."""
+        table = self._txn.snapshot.table(type_.type_key)
+        wanted = condition.sought_id(type_)
+        narrowing = condition.narrowing(type_) if wanted is None else f"{identifier('id')} = {literal(wanted)}"
+        read = list(dict.fromkeys((*columns, condition.column)))
+        parts, count, size = [pa.schema([table.schema.field(name) for name in columns]).empty_table()], 0, 0
+        for batch in table.batches(read, filter=narrowing):
+            rows = pa.table(batch)
+            matching = rows.filter(condition.test(rows.column(condition.column))).select(columns)
+            parts.append(matching)
+            count, size = count + matching.num_rows, size + matching.nbytes
+            if self._limits is not None:
+                refuse_beyond(self._limits, type_, count, size)
+        return pa.concat_tables(parts)
+
+
+def refuse_beyond(limits: Limits, type_: TableType, count: int, size: int) -> None:
+    """What one mutation may hold of one type, stored rows that it rewrites included."""
+    remedy = "change fewer at a time, or use the Spark pipeline"
+    if count > limits.rows:
+        raise ResourceLimitError(f"keyed entities for {type_.type_key}", limits.rows, count, remedy)
+    if size > limits.bytes:
+        raise ResourceLimitError(f"keyed entity bytes for {type_.type_key}", limits.bytes, size, remedy)
+
+
+def _lookup(type_: TableType, condition: Condition) -> tuple[str, str | int | None]:
+    """The column and the value that find every matching row; ids are what every table can look up."""
+    wanted = condition.sought_id(type_)
+    return ("id", wanted) if wanted is not None else (condition.column, condition.sought_value())
+
+
+_STATEMENT = "#statement"
+
+
+class PendingRows:
+    """Rows of one type that statements of this mutation have inserted or updated, one per id."""
+
+    def __init__(self, type_: TableType) -> None:
+        self.type = type_
+        self._schema = rows_schema(type_)
+        self._blobs = [prop.column for prop in type_.property_list if prop.type.is_blob]
+        marks = [*(pa.field(_kept(name), pa.bool_()) for name in self._blobs), pa.field(_STATEMENT, pa.int64())]
+        self._marked_schema = pa.schema([*self._schema, *marks])
+        self._parts: list[pa.Table] = []
+        self._starts: list[int] = []
+        self._rows_by_id: dict[str, int] = {}
+        self._parts_by_id = 0
+        self._bytes = 0
+        self._all_new = True
+
+    def __len__(self) -> int:
+        # The rows of one statement have different ids; a mutation of one statement never pays for finding them.
+        return self._parts[0].num_rows if self._is_one_statement else len(self._by_id())
+
+    def nbytes(self, enough: int) -> int:
+        """At least what the rows hold; exactly that when it is more than `enough`."""
+        if self._bytes > enough:
+            self._together()
+        return self._bytes
+
+    @property
+    def stored_columns(self) -> list[str]:
+        """The columns that a row from the store brings along: all but blobs."""
+        blobs = set(self._blobs)
+        return [name for name in self._schema.names if name not in blobs]
+
+    def holds(self, ids: pa.ChunkedArray) -> pa.Array:
+        """Which of `ids` are pending, as a mask."""
+        known = self._by_id()
+        held = [entity_id in known for entity_id in ids.to_pylist()] if known else np.zeros(len(ids), np.bool_)
+        return pa.array(held, pa.bool_())
+
+    def insert(self, typed: TypedRows) -> None:
+        """Complete new rows, in the order of their statements; of one id the last stays, and replaces a pending row."""
+        self._write(self._marked(typed.rows, typed.lines, kept=False))
+        self._by_id()
+        if isinstance(self.type, NodeType) and self.type.key:
+            self._all_new = False
+
+    def update(self, condition: Condition, stored: pa.Table, assigned: pa.Table, statement: int) -> int:
+        """Give `assigned` (one row) to every pending row that matches and to all `stored` rows; how many that are."""
+        pending = self._matching(condition)
+        arrived = self._marked(self._completed(stored), pa.array(np.full(stored.num_rows, statement)), kept=True)
+        matched = pa.concat_tables([pending, arrived])
+        columns = dict(zip(matched.column_names, matched.columns, strict=True))
+        first = pa.array(np.zeros(matched.num_rows, np.int64))
+        for name, values in zip(assigned.column_names, assigned.columns, strict=True):
+            columns[name] = values.take(first)
+            if _kept(name) in columns:
+                columns[_kept(name)] = pa.array(np.zeros(matched.num_rows, np.bool_))
+        columns[_STATEMENT] = pa.array(np.full(matched.num_rows, statement, np.int64))
+        self._write(pa.table(columns, schema=self._marked_schema))
+        self._all_new = self._all_new and not stored.num_rows
+        return int(matched.num_rows)
+
+    def change(self) -> TypeChange:
+        rows = self._together()
+        return TypeChange(
+            self.type,
+            rows.select(self._schema.names),
+            fresh=self._all_new,
+            kept={name: rows.column(_kept(name)).to_numpy() for name in self._blobs},
+            origin=Origin("statement", rows.column(_STATEMENT).combine_chunks()),
+        )
+
+    @property
+    def _is_one_statement(self) -> bool:
+        return len(self._parts) == 1 and not self._parts_by_id
+
+    def _write(self, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._starts.append(self._starts[-1] + self._parts[-1].num_rows if self._parts else 0)
+            self._parts.append(rows)
+            self._bytes += rows.nbytes
+
+    def _by_id(self) -> dict[str, int]:
+        """Where the row of each id stands, the last written last."""
+        known = self._rows_by_id
+        for part in range(self._parts_by_id, len(self._parts)):
+            for row, entity_id in enumerate(self._parts[part].column("id").to_pylist(), start=self._starts[part]):
+                known.pop(entity_id, None)
+                known[entity_id] = row
+        self._parts_by_id = len(self._parts)
+        return known
+
+    def _matching(self, condition: Condition) -> pa.Table:
+        """The pending rows that a condition holds for, in the order in which they were written."""
+        if not self._parts:
+            return self._marked_schema.empty_table()
+        wanted = condition.sought_id(self.type)
+        if wanted is not None:
+            row = self._by_id().get(wanted)
+            return self._marked_schema.empty_table() if row is None else self._row(row)
+        rows = self._together()
+        return rows.filter(condition.test(rows.column(condition.column)))
+
+    def _row(self, row: int) -> pa.Table:
+        part = bisect_right(self._starts, row) - 1
+        return self._parts[part].slice(row - self._starts[part], 1)
+
+    def _together(self) -> pa.Table:
+        """All rows as one table, and no longer in parts."""
+        if not self._parts:
+            return self._marked_schema.empty_table()
+        if self._is_one_statement:
+            return self._parts[0]
+        known = self._by_id()
+        if len(known) < self._starts[-1] + self._parts[-1].num_rows or len(self._parts) > 1:
+            rows = pa.concat_tables(self._parts).combine_chunks().take(pa.array(list(known.values()), pa.int64()))
+            self._parts, self._starts, self._parts_by_id, self._bytes = [rows], [0], 1, rows.nbytes
+            self._rows_by_id = {entity_id: row for row, entity_id in enumerate(known)}
+        return self._parts[0]
+
+    def _completed(self, stored: pa.Table) -> pa.Table:
+        """Rows from the store with placeholders for the blob cells that they keep."""
+        given = dict(zip(stored.column_names, stored.columns, strict=True))
+        return pa.table(
+            [
+                given[field.name].cast(field.type) if field.name in given else pa.nulls(stored.num_rows, field.type)
+                for field in self._schema
+            ],
+            schema=self._schema,
+        )
+
+    def _marked(self, rows: pa.Table, statements: pa.Array, *, kept: bool) -> pa.Table:
+        marks = [pa.array(np.full(rows.num_rows, kept)) for _ in self._blobs]
+        return pa.table([*rows.columns, *marks, statements.cast(pa.int64())], schema=self._marked_schema)
+
+
+def _kept(column: str) -> str:
+    return f"#kept:{column}"
