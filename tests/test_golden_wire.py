@@ -60,10 +60,9 @@ from omnigraph.engine.sources import told_plan
 from omnigraph.errors import BadRequestError, ConstraintRule
 from omnigraph.language.catalog import Annotation
 from omnigraph.language.lint import Finding, LintReport, QueryResult, SchemaSource
-from omnigraph.language.query.operation import Operation as QueryOperation
-from omnigraph.language.query.operation import TouchedType, ValueShape
-from omnigraph.language.schema.migration import MigrationPlan
-from omnigraph.language.schema.migration_steps import (
+from omnigraph.language.query.compile import Operation as QueryOperation
+from omnigraph.language.query.compile import TouchedType, ValueShape
+from omnigraph.language.schema.migration import (
     AddConstraint,
     AddProperty,
     AddType,
@@ -71,6 +70,7 @@ from omnigraph.language.schema.migration_steps import (
     DropType,
     ExtendEnum,
     MigrationCode,
+    MigrationPlan,
     RenameProperty,
     RenameType,
     UnsupportedChange,

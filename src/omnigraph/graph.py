@@ -80,7 +80,7 @@ from omnigraph.engine.write.load import LoadInput, LoadRequest, load_input, load
 from omnigraph.engine.write.load import load as run_load
 from omnigraph.errors import NotFoundError, PolicyError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.row_filter import Lens
 from omnigraph.snapshot import Snapshot
 from omnigraph.sources import Call, Queries, Query, call, schema_source
 from omnigraph.storage.identifiers import MAIN

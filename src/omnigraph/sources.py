@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from omnigraph.api.values import plain_parameters
 from omnigraph.errors import BadRequestError, NotFoundError
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.check import declared_type
+from omnigraph.language.query.check.query import declared_type
 from omnigraph.language.query.ir import QueryParameter
 from omnigraph.language.query.params import bind_parameters
 from omnigraph.language.query.parser import parse_queries

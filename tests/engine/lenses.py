@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import EVERY_ROW, Lens, TypeLens, narrowed
+from omnigraph.language.query.check.filters import check_row_filter, for_actor
+from omnigraph.language.query.row_filter import EVERY_ROW, Lens, TypeLens, narrowed
 from tests.support.reference import ReferenceGraph
 
 ACTOR = "ann"

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.api import wire
 from omnigraph.language.lint import HARD_CODED, LintReport, SchemaSource, lint_queries
-from omnigraph.language.query.operation import describe_parameters
+from omnigraph.language.query.compile import describe_parameters
 
 from .query_archive import catalog, compiled, read, write
 

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.lint import SchemaSource, lint_queries
-from omnigraph.language.query.check.rows import check_row_filter
+from omnigraph.language.query.check.filters import check_row_filter
 from omnigraph.language.query.compile import compile_queries
 from omnigraph.language.query.params import bind_parameters
 

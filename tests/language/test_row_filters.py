@@ -9,9 +9,9 @@ import pytest
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
-from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import EVERY_ROW, NO_ROW, OPEN, ROW, AllOf, AnyOf, Lens, RowFilter, TypeLens
+from omnigraph.language.query.check.filters import check_row_filter, for_actor
 from omnigraph.language.query.parser import parse_queries, parse_row_filter
+from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, OPEN, ROW, AllOf, AnyOf, Lens, RowFilter, TypeLens
 from omnigraph.language.schema.compile import accept_schema, compile_schema
 from omnigraph.language.schema.migration import evolve
 

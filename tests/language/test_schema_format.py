@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import CompileError
-from omnigraph.language.lexical import comments, quote, unquote
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.language.schema.formatter import format_schema
 from omnigraph.language.schema.parser import parse_schema
+from omnigraph.language.source import comments, quote, unquote
 
 from .schema_programs import schema_texts
 

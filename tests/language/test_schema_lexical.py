@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.language.lexical import UnsupportedEscape, comments, structure_of, unquote
-from omnigraph.language.source import SourceText, did_you_mean
+from omnigraph.language.source import SourceText, UnsupportedEscape, comments, did_you_mean, structure_of, unquote
 
 
 @pytest.mark.parametrize(

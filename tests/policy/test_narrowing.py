@@ -15,7 +15,7 @@ from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import CompileError, PolicyError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import NO_ROW, OPEN, AllOf, AnyOf, RowFilter
+from omnigraph.language.query.row_filter import NO_ROW, OPEN, AllOf, AnyOf, RowFilter
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import PolicyGate

@@ -15,7 +15,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.cli.main import run
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import AnyOf
+from omnigraph.language.query.row_filter import AnyOf
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.cases import read_cases, run_cases

@@ -29,7 +29,7 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
-from omnigraph.language.query.lens import OPEN
+from omnigraph.language.query.row_filter import OPEN
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import StoredBlob, stored_blob

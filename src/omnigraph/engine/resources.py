@@ -15,7 +15,7 @@ from omnigraph.engine.observers import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
 from omnigraph.errors import PolicyError, PolicyEvaluationError
-from omnigraph.language.query.lens import OPEN, Lens
+from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
 

@@ -24,8 +24,7 @@ from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan,
 from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.errors import BadRequestError, ConflictError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.schema.migration import Evolution, evolve
-from omnigraph.language.schema.migration_steps import DropProperty, DropType, MigrationStep
+from omnigraph.language.schema.migration import DropProperty, DropType, Evolution, MigrationStep, evolve
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.tables import StagedTable
 

@@ -17,7 +17,7 @@ from omnigraph.engine.history import log_walk
 from omnigraph.engine.resources import Resources, narrowed_error
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.row_filter import Lens
 from omnigraph.storage.models import FORMAT_VERSION, LogEntry, SchemaDocument
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table

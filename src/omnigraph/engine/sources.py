@@ -20,12 +20,11 @@ from omnigraph.api.schema import AnnotationOutput, IndexConstraint, PropertyType
 from omnigraph.errors import CompileError
 from omnigraph.language.catalog import Annotation, Catalog
 from omnigraph.language.query.compile import compile_queries
-from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.language.query.parser import parse_queries
+from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.language.query.syntax import Query
 from omnigraph.language.schema.compile import accept_schema
-from omnigraph.language.schema.migration import MigrationPlan
-from omnigraph.language.schema.migration_steps import MigrationStep, UnsupportedChange
+from omnigraph.language.schema.migration import MigrationPlan, MigrationStep, UnsupportedChange
 from omnigraph.language.schema.parser import parse_recovering
 from omnigraph.language.source import DiagnosticSink, SourceText
 from omnigraph.language.types import PropertyType

@@ -16,8 +16,7 @@ from msgspec import Struct, field
 
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, NodeType
-from omnigraph.language.query.compile import CompiledQuery, compile_queries
-from omnigraph.language.query.operation import Operation
+from omnigraph.language.query.compile import CompiledQuery, Operation, compile_queries
 from omnigraph.language.query.resolved import ResolvedUpdate, ResolvedWrites
 from omnigraph.language.schema.compile import compile_schema
 

@@ -19,8 +19,7 @@ from omnigraph.api import wire
 from omnigraph.api.load import MutationReceipt
 from omnigraph.api.queries import ParamDescriptor, StoredQueries, StoredQuery
 from omnigraph.errors import BadRequestError, ConflictError, PolicyError, RequestShapeError
-from omnigraph.language.query.compile import compile_queries
-from omnigraph.language.query.operation import describe_parameters
+from omnigraph.language.query.compile import compile_queries, describe_parameters
 from omnigraph.mcp.graph import AgentGraph, OffersQueries, Rows
 from omnigraph.mcp.guide import catalog_of
 from omnigraph.mcp.tool import Place, State, Toolcall, hints

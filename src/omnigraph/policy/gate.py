@@ -12,7 +12,7 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision
 from omnigraph.errors import CompileError, PolicyEvaluationError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.query.lens import OPEN, Lens
+from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.policy.access import require
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules

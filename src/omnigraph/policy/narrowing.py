@@ -14,8 +14,8 @@ from typing import Final
 
 from omnigraph.errors import BadRequestError, CompileError, Diagnostic
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import OPEN, Lens, RowFilter, TypeLens, any_of, narrowed, with_vectors
+from omnigraph.language.query.check.filters import check_row_filter, for_actor
+from omnigraph.language.query.row_filter import OPEN, Lens, RowFilter, TypeLens, any_of, narrowed, with_vectors
 from omnigraph.language.query.syntax import Place
 from omnigraph.policy.rules import INVALID, Bundle, Rule, filter_problem
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from omnigraph.api.governance import AccessRequest
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.row_filter import Lens
 from omnigraph.policy.gate import PolicyGate
 from omnigraph.policy.rules import Rule
 

@@ -22,7 +22,7 @@ from omnigraph.engine.export import export_lines
 from omnigraph.engine.history.changes import CommitPosition, diff_page, unseal
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ChangeCursorRejectedError, ChangeSchemaBoundaryError, PolicyError
-from omnigraph.language.query.lens import EVERY_ROW, NO_ROW, TypeLens, narrowed
+from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, TypeLens, narrowed
 from tests.engine.lenses import Chosen, drawn_filters, drawn_hidden, lens_on
 from tests.engine.query_graphs import SOCIAL, social_graph
 

@@ -21,8 +21,8 @@ from omnigraph.engine.query.operators import pushdown
 from omnigraph.engine.query.read import run_query
 from omnigraph.engine.query.traversal import edge_visibility
 from omnigraph.engine.query.visibility import satisfied, seen_entities
-from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import TypeLens, narrowed
+from omnigraph.language.query.check.filters import check_row_filter, for_actor
+from omnigraph.language.query.row_filter import TypeLens, narrowed
 from omnigraph.storage.identifiers import now_micros
 from omnigraph.storage.tables.rows import row_ids_of
 

@@ -10,8 +10,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import ConstraintError, OmniGraphError, PolicyError
-from omnigraph.language.query.check.rows import check_row_filter, for_actor
-from omnigraph.language.query.lens import TypeLens, narrowed
+from omnigraph.language.query.check.filters import check_row_filter, for_actor
+from omnigraph.language.query.row_filter import TypeLens, narrowed
 
 SCHEMA = """
 node Person { name: String @key  region: String  mail: String? @unique  salary: I32? }

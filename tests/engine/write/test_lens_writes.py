@@ -17,7 +17,7 @@ from omnigraph.engine.export import export_lines
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import ConstraintError, OmniGraphError, PolicyError
 from omnigraph.graph import Graph
-from omnigraph.language.query.lens import Lens
+from omnigraph.language.query.row_filter import Lens
 from tests.engine.lenses import FILTERS, lens_on
 from tests.engine.query_graphs import NAMES, SOCIAL, node, social_graph
 

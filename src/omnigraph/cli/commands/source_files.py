@@ -128,7 +128,7 @@ def _language_of(path: Path) -> Language:
 
 def _guess(text: str) -> Language:
     """A query file begins with `query`; everything else is read as a schema."""
-    from omnigraph.language.lexical import structure_of
+    from omnigraph.language.source import structure_of
 
     return Language.GQ if structure_of(text).split(None, 1)[:1] == ["query"] else Language.PG
 

@@ -31,11 +31,10 @@ from omnigraph.cli.printing.output import print_lines, print_text
 from omnigraph.cli.printing.rows import ReadPrinter, show_profiled
 from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.language.catalog import Catalog
-from omnigraph.language.lexical import structure_of
 from omnigraph.language.query.parser import parse_queries
 from omnigraph.language.query.syntax import Query
 from omnigraph.language.schema.compile import compile_schema
-from omnigraph.language.source import did_you_mean
+from omnigraph.language.source import did_you_mean, structure_of
 from omnigraph.storage.identifiers import MAIN
 
 if TYPE_CHECKING:

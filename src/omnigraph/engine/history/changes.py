@@ -58,7 +58,7 @@ from omnigraph.errors import (
     ResourceLimitError,
 )
 from omnigraph.language.catalog import Catalog, Property, check_type_names
-from omnigraph.language.query.lens import OPEN, Lens
+from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import LogEntry
 from omnigraph.storage.tables.rows import ROW_ID, ROW_ID_FIELD, row_ids_of

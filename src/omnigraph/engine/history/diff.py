@@ -34,7 +34,7 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import EdgeType, TableType, check_type_names
-from omnigraph.language.query.lens import EVERY_ROW, NO_ROW
+from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW
 from omnigraph.storage.identifiers import MAIN, now_micros
 from omnigraph.storage.models import ChangeCounts
 from omnigraph.storage.ordered import contained

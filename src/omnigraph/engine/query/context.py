@@ -26,8 +26,8 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import OPEN, Lens
 from omnigraph.language.query.params import BoundValue
+from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.language.types import PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
 from omnigraph.storage.tables import Table

@@ -33,12 +33,11 @@ from omnigraph.errors import BadRequestError, CompileError, PolicyError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.lint import SchemaSource, lint_queries
 from omnigraph.language.query import ir
-from omnigraph.language.query.compile import compile_queries
-from omnigraph.language.query.lens import Lens
-from omnigraph.language.query.operation import describe_parameters
+from omnigraph.language.query.compile import compile_queries, describe_parameters
+from omnigraph.language.query.formatter import spell_parameter_type
 from omnigraph.language.query.params import BoundValue, Host, bind_parameters
 from omnigraph.language.query.parser import parse_queries
-from omnigraph.language.query.spelling import spell_parameter_type
+from omnigraph.language.query.row_filter import Lens
 from omnigraph.storage.identifiers import now_micros
 
 

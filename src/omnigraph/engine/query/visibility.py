@@ -37,7 +37,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import NOW_PARAMETER
-from omnigraph.language.query.lens import AllOf, RowFilter, TypeLens
+from omnigraph.language.query.row_filter import AllOf, RowFilter, TypeLens
 from omnigraph.storage.identifiers import now_micros
 from omnigraph.storage.models import FORMAT_VERSION
 from omnigraph.storage.tables.rows import ROW_ADDRESS, RowIds, row_ids_of

@@ -19,7 +19,7 @@ from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.errors import ConstraintError, ConstraintRule, PolicyError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import EVERY_ROW
+from omnigraph.language.query.row_filter import EVERY_ROW
 from omnigraph.storage.tables.rows import row_ids_of
 
 _TELLS_OF_OTHERS = frozenset({ConstraintRule.UNIQUE, ConstraintRule.KEY, ConstraintRule.CARDINALITY})

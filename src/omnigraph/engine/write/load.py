@@ -42,7 +42,7 @@ from omnigraph.engine.write.receipts import RequestDigest, receipt_of
 from omnigraph.engine.write.row_input import RowInput, row_input
 from omnigraph.errors import BadRequestError, BranchNotFoundError, ConflictError
 from omnigraph.language.catalog import Catalog, EdgeType, NodeType
-from omnigraph.language.query.lens import OPEN
+from omnigraph.language.query.row_filter import OPEN
 from omnigraph.storage.location import Location
 
 LoadInput: TypeAlias = "str | bytes | Iterable[str | bytes]"

@@ -35,7 +35,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     ReadSetChangedError,
 )
-from omnigraph.language.query.lens import OPEN
+from omnigraph.language.query.row_filter import OPEN
 from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros
 from omnigraph.storage.log.write_age import WriteAge
 from omnigraph.storage.log.writer_queue import QueuePlace

@@ -20,11 +20,10 @@ from lark.parsers.lalr_parser_state import ParserState
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
 from omnigraph.language.parse_tables import parser_of
-from omnigraph.language.query.build import MalformedTokenError, TreeBuilder
-from omnigraph.language.query.complaint import SYNTAX, describe_unexpected
-from omnigraph.language.query.row_syntax import RowTest
-from omnigraph.language.query.syntax import QueryFile
+from omnigraph.language.query.syntax import QueryFile, RowTest
+from omnigraph.language.query.syntax_errors import SYNTAX, describe_unexpected
 from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
+from omnigraph.language.query.tree import MalformedTokenError, TreeBuilder
 from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText
 
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.

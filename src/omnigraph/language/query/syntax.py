@@ -2,6 +2,11 @@
 
 The parser builds it, the type checker and the formatter read it. Nodes are immutable and compare by content:
 a `Place` equals every other `Place`, so two layouts of one program are equal programs.
+
+The syntax tree of a row filter: comparisons of a row's own properties, joined by `and` and `or`.
+
+Policies say with it which rows of a type somebody sees. It has a start of its own in the grammar, the comparisons are
+those of a `match`, and bare names (`Alias`) are properties.
 """
 
 from __future__ import annotations
@@ -374,3 +379,20 @@ class Query(Struct, frozen=True):
 
 class QueryFile(Struct, frozen=True):
     queries: tuple[Query, ...]
+
+
+class AllOf(Struct, frozen=True):
+    """Tests joined by `and`."""
+
+    tests: tuple[RowTest, ...]
+    at: Place
+
+
+class AnyOf(Struct, frozen=True):
+    """Tests joined by `or`."""
+
+    tests: tuple[RowTest, ...]
+    at: Place
+
+
+RowTest: TypeAlias = Filter | BooleanLiteral | AllOf | AnyOf

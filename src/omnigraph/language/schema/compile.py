@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from omnigraph.language.catalog import Catalog, EdgeType, InterfaceType, NodeType, Property
-from omnigraph.language.identity import Identities, TypeIdentity, allocate
-from omnigraph.language.schema.checks import declare
-from omnigraph.language.schema.declared import (
+from omnigraph.language.schema.check import declare
+from omnigraph.language.schema.identity import Identities, TypeIdentity, allocate
+from omnigraph.language.schema.parser import parse_recovering
+from omnigraph.language.schema.resolved import (
     DeclaredEdge,
     DeclaredInterface,
     DeclaredNode,
     DeclaredProperty,
     DeclaredSchema,
 )
-from omnigraph.language.schema.parser import parse_recovering
 from omnigraph.language.source import DiagnosticSink, SourceText
 
 Item = TypeVar("Item")

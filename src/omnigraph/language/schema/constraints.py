@@ -18,12 +18,12 @@ from omnigraph.language.catalog import (
     RangeRule,
     TypeKind,
 )
-from omnigraph.language.patterns import pattern_problem
 from omnigraph.language.schema.annotations import Report
-from omnigraph.language.schema.declared import DeclaredProperty
+from omnigraph.language.schema.resolved import DeclaredProperty
 from omnigraph.language.schema.syntax import CheckSyntax, ColumnsRule, Name, RangeSyntax, RuleSyntax
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import INTEGER_RANGES, NUMERIC, PropertyType, Scalar
+from omnigraph.language.values import pattern_problem
 
 # Endpoints can be constrained, ids are unique by themselves.
 _EDGE_RULE_COLUMNS = ("src", "dst")

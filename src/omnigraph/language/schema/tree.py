@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 
 from lark import Token, Transformer
 
-from omnigraph.language.lexical import UnsupportedEscape, unquote
 from omnigraph.language.schema.syntax import (
     AnnotationSyntax,
     At,
@@ -27,6 +26,7 @@ from omnigraph.language.schema.syntax import (
     TypeSyntax,
     Value,
 )
+from omnigraph.language.source import UnsupportedEscape, unquote
 
 # More digits than any bound in a schema can have; also keeps int() away from its own digit limit.
 _MOST_DIGITS = 18

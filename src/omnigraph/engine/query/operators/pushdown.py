@@ -26,7 +26,7 @@ import numpy as np
 from omnigraph.engine.query.context import Plain, ReadContext
 from omnigraph.language.catalog import IndexKind, NodeType, Property, TableType
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import AllOf, RowFilter
+from omnigraph.language.query.row_filter import AllOf, RowFilter
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
 from omnigraph.storage.tables.predicates import identifier, one_of, quoted
 

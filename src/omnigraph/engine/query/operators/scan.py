@@ -25,7 +25,7 @@ from omnigraph.engine.query.operators.ranking import matching_rows
 from omnigraph.engine.query.operators.values import Evaluated, compared, compared_sides, evaluate, load_together
 from omnigraph.engine.query.properties import Located, gathering_parts
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import EVERY_ROW, AllOf, RowFilter, sides
+from omnigraph.language.query.row_filter import EVERY_ROW, AllOf, RowFilter, sides
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of
 

@@ -26,7 +26,7 @@ from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, jo
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
-from omnigraph.language.query.lens import EVERY_ROW, sides
+from omnigraph.language.query.row_filter import EVERY_ROW, sides
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.ordered import contained, merged, places
 from omnigraph.storage.tables.rows import RowIds, row_ids_of

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
-from omnigraph.language.patterns import pattern_problem
+from omnigraph.language.values import pattern_problem
 from omnigraph.language.violations import Sentence, quoted, value_text
 from omnigraph.storage.ordered import contained
 

@@ -1,18 +1,31 @@
 """Types of filters: which operands may meet under which operator, and what the operator then is.
 
 Operand types resolve first, the left one before the right; only then are they compared.
+
+Types of row filters: a filter over the properties of one type, for an actor that is not known yet.
+
+The comparisons are those of a `match`, checked by the same rules. What a row filter leaves out is search, ranking and
+aggregates: whether a row is seen depends on the row and the actor alone.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from omnigraph.errors import BadRequestError, CompileError
+from omnigraph.language.catalog import Catalog, EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.check.expressions import check_value, refuse_blob
-from omnigraph.language.query.check.literals import conversion
-from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.query.complaint import null_tests
+from omnigraph.language.query.check.expressions import check_value, conversion, refuse_blob
+from omnigraph.language.query.check.scope import UNCODED, Scope
+from omnigraph.language.query.parser import parse_row_filter
 from omnigraph.language.query.resolved import Refused, ResolvedFilter, Typed
+from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW, ROW, RowFilter, all_of, any_of, mapped
 from omnigraph.language.query.syntax import Comparison
+from omnigraph.language.query.syntax_errors import null_tests
+from omnigraph.language.source import DiagnosticSink, SourceText
+from omnigraph.language.types import Scalar
+from omnigraph.language.values import parse_date, parse_datetime
 
 _OPERATORS = {
     Comparison.EQUAL: ir.Operator.EQUAL,
@@ -114,3 +127,138 @@ def _filter_operator(scope: Scope, clause: ast.Filter, left: Typed, right: Typed
         scope.report("T7", f"cannot compare {a} with {b}", clause.at, help=help)
         return None
     return comparison_operator(clause.operator)
+
+
+ACTOR: Final = "actor"
+"""The one parameter of a row filter: who looks."""
+
+
+def check_row_filter(text: str, type_: NodeType | EdgeType, catalog: Catalog) -> RowFilter:
+    """The filter that a text means for a type. Raises `CompileError` with every finding."""
+    findings = DiagnosticSink(SourceText(text))
+    scope = Scope(catalog, findings)
+    scope.parameters[ACTOR] = ir.STRING
+    if isinstance(type_, NodeType):
+        scope.nodes[ROW] = type_
+    else:
+        scope.edges[ROW] = type_
+    checked = _test(scope, parse_row_filter(text))
+    if findings.found:
+        raise CompileError(findings.found)
+    return checked
+
+
+def for_actor(test: RowFilter, actor: str) -> RowFilter:
+    """The filter once the actor is known. What that settles for every row is settled here."""
+
+    def bound(value: ir.Value) -> ir.Value:
+        return ir.Constant(actor, ir.STRING) if isinstance(value, ir.ParameterValue) else value
+
+    def change(comparison: ir.Compare) -> RowFilter:
+        left, right = bound(comparison.left), bound(comparison.right)
+        if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
+            return EVERY_ROW if _holds(left, comparison.operator, right) else NO_ROW
+        return ir.Compare(left, comparison.operator, right)
+
+    return mapped(test, change)
+
+
+def _test(scope: Scope, test: ast.RowTest) -> RowFilter:
+    match test:
+        case ast.AllOf():
+            return all_of([_test(scope, part) for part in test.tests])
+        case ast.AnyOf():
+            return any_of([_test(scope, part) for part in test.tests])
+        case ast.BooleanLiteral():
+            return EVERY_ROW if test.value else NO_ROW
+        case ast.Filter():
+            return _comparison(scope, test)
+
+
+def _comparison(scope: Scope, written: ast.Filter) -> RowFilter:
+    """The comparison; `NO_ROW` after a finding, which nobody gets to see."""
+    left, right = _operand(scope, written.left, written.right), _operand(scope, written.right, written.left)
+    if left is None or right is None:
+        return NO_ROW
+    resolved = check_filter(scope, ast.Filter(left, written.operator, right, written.at))
+    if resolved is None:
+        return NO_ROW
+    comparison = resolved.predicate
+    assert isinstance(comparison, ir.Compare), "only properties, the actor, literals and now() get here"
+    sides = (comparison.left, comparison.right)
+    if not any(isinstance(side, ir.PropertyValue | ir.ParameterValue) for side in sides):
+        scope.report(UNCODED, "a row filter compares a property of the type, or $actor", written.at)
+    for side, other, operand in zip(sides, reversed(sides), (written.left, written.right), strict=True):
+        if isinstance(side, ir.Constant):
+            _check_time(scope, side, operand.at)
+            _check_enum(scope, side, other, comparison.operator, operand.at)
+    return comparison
+
+
+def _operand(scope: Scope, operand: ast.Expression, other: ast.Expression) -> ast.Expression | None:
+    match operand:
+        case ast.Alias(name="null"):
+            named = other.name if isinstance(other, ast.Alias) and other.name != "null" else "p"
+            scope.report("T7", "a comparison with null is never true", operand.at, help=null_tests(named))
+            return None
+        case ast.Alias():
+            return ast.PropertyAccess(ast.Variable(ROW, operand.at), ast.Name(operand.name, operand.at), operand.at)
+        case ast.PropertyAccess():
+            message = f"a row filter names properties alone: write '{operand.property.text}'"
+            scope.report(UNCODED, message, operand.at)
+            return None
+        case ast.NearestCall() | ast.TextCall() | ast.Bm25Call() | ast.RrfCall() | ast.AggregateCall():
+            scope.report(UNCODED, "a row filter takes no search, ranking or aggregate", operand.at)
+            return None
+        case _:
+            return operand
+
+
+def _check_time(scope: Scope, constant: ir.Constant, at: ast.Place) -> None:
+    """A query reads its dates when it runs; a policy that can't be evaluated must be found out before."""
+    parse = {Scalar.DATE: parse_date, Scalar.DATETIME: parse_datetime}.get(constant.type.scalar)
+    if parse is None:
+        return
+    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
+        try:
+            parse(str(text))
+        except BadRequestError as error:
+            scope.report(UNCODED, str(error), at)
+
+
+def _check_enum(scope: Scope, constant: ir.Constant, other: ir.Value, operator: ir.Operator, at: ast.Place) -> None:
+    """A misspelt value is harmless after `=`, which then shows nothing; after `!=` it would show everything."""
+    values = other.type.enum_values if isinstance(other, ir.PropertyValue) else None
+    if values is None or operator not in (ir.Operator.EQUAL, ir.Operator.NOT_EQUAL, ir.Operator.MEMBER):
+        return
+    for text in constant.value if isinstance(constant.value, tuple) else (constant.value,):
+        if text not in values:
+            message = f"'{text}' is none of the values of the property: {', '.join(values)}"
+            scope.report(UNCODED, message, at, near=str(text), among=values)
+
+
+def _holds(left: ir.Constant, operator: ir.Operator, right: ir.Constant) -> bool:
+    """A comparison of texts, which the actor and what it is compared with always are."""
+    value = right.value
+    assert isinstance(value, str), "the checker compares texts with texts"
+    if operator is ir.Operator.MEMBER:
+        return isinstance(left.value, tuple) and value in left.value
+    text = left.value
+    assert isinstance(text, str), "the checker compares texts with texts"
+    match operator:
+        case ir.Operator.EQUAL:
+            return text == value
+        case ir.Operator.NOT_EQUAL:
+            return text != value
+        case ir.Operator.LESS:
+            return text < value
+        case ir.Operator.LESS_OR_EQUAL:
+            return text <= value
+        case ir.Operator.GREATER:
+            return text > value
+        case ir.Operator.GREATER_OR_EQUAL:
+            return text >= value
+        case ir.Operator.SUBSTRING:
+            return value in text
+        case ir.Operator.PREFIX:
+            return text.startswith(value)

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.check.expressions import check_text_call
+from omnigraph.language.query.check.expressions import cell_value, check_text_call
 from omnigraph.language.query.check.filters import check_filter
-from omnigraph.language.query.check.literals import cell_value
 from omnigraph.language.query.check.scope import UNCODED, Scope
 from omnigraph.language.query.resolved import (
     ResolvedBinding,

@@ -11,8 +11,8 @@ from omnigraph.language.query import syntax as ast
 from omnigraph.language.query.check.expressions import check_expression, check_value, refuse_blob
 from omnigraph.language.query.check.match import check_clauses
 from omnigraph.language.query.check.scope import Scope
-from omnigraph.language.query.complaint import DISTINCT, NO_NULL
 from omnigraph.language.query.resolved import OutputName, ResolvedProjection, ResolvedRead, ResolvedSort
+from omnigraph.language.query.syntax_errors import DISTINCT, NO_NULL
 
 # Words that begin a projection elsewhere, and would be the name of an output column here.
 _NOT_VALUES = {"distinct": DISTINCT, "null": NO_NULL}

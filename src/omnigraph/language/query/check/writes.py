@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from omnigraph.language.catalog import EdgeType, NodeType, Property
 from omnigraph.language.query import ir
 from omnigraph.language.query import syntax as ast
+from omnigraph.language.query.check.expressions import cell_value
 from omnigraph.language.query.check.filters import comparison_operator
-from omnigraph.language.query.check.literals import cell_value
 from omnigraph.language.query.check.scope import Scope
 from omnigraph.language.query.resolved import (
     ResolvedAssignment,

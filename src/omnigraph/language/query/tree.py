@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.language.lexical import UnsupportedEscape, unquote
 from omnigraph.language.query import syntax as ast
-from omnigraph.language.query.row_syntax import AllOf, AnyOf, RowTest
-from omnigraph.language.query.syntax import Name, Place
+from omnigraph.language.query.syntax import AllOf, AnyOf, Name, Place, RowTest
 from omnigraph.language.query.tokens import Lexeme
+from omnigraph.language.source import UnsupportedEscape, unquote
 
 _INT64_MAX = 2**63 - 1
 _INT64_DIGITS = 19

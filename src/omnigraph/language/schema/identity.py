@@ -20,7 +20,7 @@ from omnigraph.language.catalog import (
     Property,
     TypeKind,
 )
-from omnigraph.language.schema.declared import DeclaredProperty, DeclaredSchema, DeclaredType
+from omnigraph.language.schema.resolved import DeclaredProperty, DeclaredSchema, DeclaredType
 from omnigraph.language.schema.syntax import Name
 from omnigraph.language.source import DiagnosticSink, did_you_mean
 

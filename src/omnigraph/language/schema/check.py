@@ -2,11 +2,18 @@
 
 Called by the schema compiler. The phases run for every declaration even when another one failed; a property or
 type that could not be read is remembered by name, so that one mistake is reported once.
+
+Merges what interfaces ask for into the node types that implement them.
+
+Called by the checks for each node. A property the node declares itself must have the interface's type and keeps
+its own annotations; any other is injected with the interface's annotations.
+
+Resolves a written type to a `PropertyType`, or says why there is no such type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from omnigraph.language.catalog import EDGE_SYSTEM_COLUMNS, NODE_SYSTEM_COLUMNS, Cardinality, TypeKind
@@ -17,16 +24,14 @@ from omnigraph.language.schema.annotations import (
     read_type_annotations,
 )
 from omnigraph.language.schema.constraints import read_rules
-from omnigraph.language.schema.declared import (
+from omnigraph.language.schema.parser import PARSE_ERROR, Parsed
+from omnigraph.language.schema.resolved import (
     DeclaredEdge,
     DeclaredInterface,
     DeclaredNode,
     DeclaredProperty,
     DeclaredSchema,
 )
-from omnigraph.language.schema.interfaces import merge_interfaces, resolve_implements
-from omnigraph.language.schema.parser import PARSE_ERROR, Parsed
-from omnigraph.language.schema.property_types import resolve_type
 from omnigraph.language.schema.syntax import (
     At,
     CardSyntax,
@@ -37,9 +42,150 @@ from omnigraph.language.schema.syntax import (
     NodeSyntax,
     PropertySyntax,
     RuleSyntax,
+    TypeSyntax,
 )
 from omnigraph.language.source import DiagnosticSink, did_you_mean
-from omnigraph.language.types import PropertyType
+from omnigraph.language.types import SCALAR_NAMES, PropertyType, Scalar, vector_dimension_problem
+
+# Reads the annotations of an interface property as those of a property of the node that it joins.
+InjectedReader = Callable[[str, str], DeclaredProperty]
+
+
+def merge_interfaces(
+    node: Name,
+    own: Mapping[str, DeclaredProperty],
+    unreadable: frozenset[str],
+    implemented: list[DeclaredInterface],
+    inject: InjectedReader,
+    report: Report,
+    report_conflict: Report,
+) -> dict[str, DeclaredProperty]:
+    """The effective properties of a node: own ones in source order, injected ones after them."""
+    contributors: dict[str, list[DeclaredInterface]] = {}
+    for interface in implemented:
+        for name in interface.properties:
+            contributors.setdefault(name, []).append(interface)
+    effective = dict(own)
+    for name, interfaces in contributors.items():
+        names = tuple(interface.name.text for interface in interfaces)
+        if name in unreadable:
+            continue
+        if name in own:
+            _check_own_type(node, own[name], interfaces, report)
+            effective[name] = own[name].linked(names, injected=False)
+        elif _agree(node, name, interfaces, report_conflict):
+            effective[name] = inject(names[0], name).linked(names, injected=True)
+    return effective
+
+
+def _check_own_type(node: Name, own: DeclaredProperty, interfaces: list[DeclaredInterface], report: Report) -> None:
+    for interface in interfaces:
+        wanted = interface.properties[own.name.text].type
+        if own.type != wanted:
+            report(
+                f"'{node.text}.{own.name.text}' has type {own.type}, "
+                f"but interface '{interface.name.text}' declares it as {wanted}",
+                own.name.at,
+                None,
+            )
+
+
+def _agree(node: Name, name: str, interfaces: list[DeclaredInterface], report: Report) -> bool:
+    first = interfaces[0].properties[name]
+    for other in interfaces[1:]:
+        if not first.agrees_with(other.properties[name]):
+            report(
+                f"'{node.text}' gets '{name}' from interfaces '{interfaces[0].name.text}' and "
+                f"'{other.name.text}' with incompatible property semantics; declare it in '{node.text}' or "
+                "make the interfaces agree",
+                node.at,
+                None,
+            )
+            return False
+    return True
+
+
+def resolve_implements(
+    node: Name,
+    written: tuple[Name, ...],
+    known: Mapping[str, DeclaredInterface],
+    broken: frozenset[str],
+    report: Report,
+) -> list[DeclaredInterface]:
+    """The interfaces a node names, each once; the unreadable ones are somebody else's error."""
+    resolved: dict[str, DeclaredInterface] = {}
+    for name in written:
+        interface = known.get(name.text)
+        if interface is not None:
+            resolved[name.text] = interface
+        elif name.text not in broken:
+            message = f"node '{node.text}' implements unknown interface '{name.text}'"
+            report(message, name.at, did_you_mean(name.text, known))
+    return list(resolved.values())
+
+
+# One digit more than the largest dimension has: enough to know that a longer number is too large.
+_DIMENSION_DIGITS = 11
+
+
+def resolve_type(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+    """None after a report."""
+    if syntax.item is not None:
+        return _resolve_list(syntax, syntax.item, report)
+    if syntax.name == "enum":
+        return _resolve_enum(syntax, report)
+    if syntax.name == "Vector":
+        return _resolve_vector(syntax, report)
+    scalar = SCALAR_NAMES.get(syntax.name)
+    if scalar is None:
+        known = [*SCALAR_NAMES, "Vector", "enum"]
+        report(f"unknown type '{syntax.name}'", syntax.at, did_you_mean(syntax.name, known))
+        return None
+    if syntax.arguments is not None:
+        report(f"type '{syntax.name}' takes no argument", syntax.at, None)
+        return None
+    return PropertyType(scalar, nullable=syntax.nullable)
+
+
+def _resolve_list(syntax: TypeSyntax, item: TypeSyntax, report: Report) -> PropertyType | None:
+    if item.name in ("enum", "Vector"):
+        report("a list holds scalars only: no lists, enums or vectors", item.at, None)
+        return None
+    if item.nullable:
+        report("the items of a list can't be marked nullable; [T]? makes the list itself nullable", item.at, None)
+        return None
+    resolved = resolve_type(item, report)
+    if resolved is None:
+        return None
+    if resolved.scalar is Scalar.BLOB:
+        report("a list of Blob is not supported", syntax.at, None)
+        return None
+    return PropertyType(resolved.scalar, nullable=syntax.nullable, list=True)
+
+
+def _resolve_enum(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+    seen: set[str] = set()
+    repeated = False
+    for value in syntax.arguments or ():
+        if value.text in seen:
+            report(f"enum has duplicate values: '{value.text}'", value.at, None)
+            repeated = True
+        seen.add(value.text)
+    return None if repeated else PropertyType.enum(tuple(seen), nullable=syntax.nullable)
+
+
+def _resolve_vector(syntax: TypeSyntax, report: Report) -> PropertyType | None:
+    if syntax.arguments is None:
+        report("Vector requires a dimension, as in Vector(768)", syntax.at, None)
+        return None
+    written = syntax.arguments[0]
+    dimension = int(written.text[:_DIMENSION_DIGITS])
+    problem = vector_dimension_problem(dimension)
+    if problem is not None:
+        report(problem, written.at, None)
+        return None
+    return PropertyType.vector(dimension, nullable=syntax.nullable)
+
 
 CATALOG_ERROR = "catalog error"
 

@@ -1,0 +1,551 @@
+"""Turns a resolved query into its plan, and refuses what typechecks and can't run.
+
+`lower_query` is called when a query is about to be executed, never by lint: the refusals here (mixed mutations, key
+updates, sort keys without a meaning) belong to execution. Nothing is looked up in the catalog any more.
+
+Turns the clauses of a `match` into an operator tree.
+
+Clauses form a conjunction, so their order carries no meaning here: traversals fall into connected groups, each
+group is a scan followed by expansions, groups meet in cross joins, and a predicate runs as soon as its variables
+exist. Called by `lower` for the outer match; negations come back here, the outer row being their first leaf.
+
+Turns resolved mutations into write statements, and refuses what execution refuses before it touches data.
+
+Called by `lower`. The order of the refusals is the order of the language: first a mix of inserts or updates with
+deletes, then the statements one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from heapq import heappop, heappush
+from typing import Final
+
+from omnigraph.errors import CompileError
+from omnigraph.language.catalog import NodeType
+from omnigraph.language.query import ir
+from omnigraph.language.query.resolved import (
+    OutputName,
+    Refused,
+    ResolvedAssignment,
+    ResolvedBinding,
+    ResolvedClause,
+    ResolvedDelete,
+    ResolvedFilter,
+    ResolvedInsertEdge,
+    ResolvedInsertNode,
+    ResolvedNegation,
+    ResolvedProjection,
+    ResolvedQuery,
+    ResolvedRead,
+    ResolvedSort,
+    ResolvedStatement,
+    ResolvedTraversal,
+    ResolvedUpdate,
+    ResolvedWrites,
+)
+from omnigraph.language.query.syntax import Place
+from omnigraph.language.source import DiagnosticSink, SourceText, did_you_mean
+
+SingleRank = ir.NearestRank | ir.Bm25Rank
+
+_MOST_STARTS: Final = 4
+
+
+def lower_match(clauses: Sequence[ResolvedClause], rank: SingleRank | None = None) -> ir.ReadOperator:
+    """The rows of a match, in the order of `rank` when one is given."""
+    return _conjunction(clauses, (), rank)
+
+
+def refused_filters(clauses: Iterable[ResolvedClause]) -> Iterator[Refused]:
+    """The filters that typecheck and can't run, at any depth."""
+    for clause in clauses:
+        if isinstance(clause, ResolvedFilter) and isinstance(clause.predicate, Refused):
+            yield clause.predicate
+        elif isinstance(clause, ResolvedNegation):
+            yield from refused_filters(clause.clauses)
+
+
+def _conjunction(clauses: Sequence[ResolvedClause], outer: tuple[str, ...], rank: SingleRank | None) -> ir.ReadOperator:
+    predicates = _Pending(_predicates(clauses))
+    groups = _groups(clauses, outer)
+    ranked = None if rank is None else rank.field.variable
+    tree: ir.ReadOperator | None = None
+    bound = set(outer)
+    if outer:
+        tree = _filtered(ir.Outer(outer), predicates.take(outer, bound))
+        for group in [group for group in groups if not bound.isdisjoint(group.variables)]:
+            groups.remove(group)
+            tree = _expand_all(tree, group, bound, predicates)
+    # The ranked group leads: a cross join keeps the order of its left side.
+    groups.sort(key=lambda group: group.root != ranked)
+    for group in groups:
+        root = group.root
+        rows: ir.ReadOperator = ir.Scan(root, group.variables[root], tuple(predicates.take_only(root)))
+        if rank is not None and root == ranked:
+            rows, rank = ir.Rank(rows, rank, tuple(_starts(clauses, group))), None
+        local = {root}
+        rows = _expand_all(rows, group, local, predicates)
+        bound |= local
+        tree = rows if tree is None else _filtered(ir.CrossJoin(tree, rows), predicates.take(local, bound))
+    # Without anything to scan there is one row: a match of filters over parameters is true once, or never.
+    tree = _filtered(tree or ir.Outer(()), predicates.rest())
+    for clause in clauses:
+        if isinstance(clause, ResolvedNegation):
+            correlated = tuple(sorted(bound & _mentioned(clause.clauses)))
+            tree = ir.AntiJoin(tree, _conjunction(clause.clauses, correlated, None), correlated)
+    return tree if rank is None else ir.Rank(tree, rank)
+
+
+def _starts(clauses: Sequence[ResolvedClause], group: _Group) -> Iterator[ir.ReadOperator]:
+    """The traversals of a group begun at others of its variables that have predicates: first those of which an equality
+    speaks. Only a few, because each is a plan as large as the group."""
+    own: dict[str, list[ir.Predicate]] = {}
+    for predicate in _predicates(clauses):
+        names = ir.predicate_variables(predicate)
+        if len(names) == 1 and not names.isdisjoint(group.variables) and group.root not in names:
+            own.setdefault(next(iter(names)), []).append(predicate)
+    for variable in sorted(own, key=lambda name: not any(map(_is_equality, own[name])))[:_MOST_STARTS]:
+        predicates = _Pending(_predicates(clauses))
+        root = ir.Scan(variable, group.variables[variable], tuple(predicates.take_only(variable)))
+        yield _expand_all(root, group, {variable}, predicates)
+
+
+def _is_equality(predicate: ir.Predicate) -> bool:
+    return isinstance(predicate, ir.Compare) and predicate.operator is ir.Operator.EQUAL
+
+
+def _filtered(tree: ir.ReadOperator, predicates: Sequence[ir.Predicate]) -> ir.ReadOperator:
+    return ir.Filter(tree, tuple(predicates)) if predicates else tree
+
+
+# ---- predicates -----------------------------------------------------------------------------------------
+
+
+class _Pending:
+    """Predicates waiting for their variables, found by the variable that came last."""
+
+    def __init__(self, predicates: Iterable[ir.Predicate]) -> None:
+        self._waiting: dict[int, tuple[ir.Predicate, frozenset[str]]] = {}
+        self._mentioning: dict[str, list[int]] = {}
+        for i, predicate in enumerate(predicates):
+            names = ir.predicate_variables(predicate)
+            self._waiting[i] = (predicate, names)
+            for name in names:
+                self._mentioning.setdefault(name, []).append(i)
+
+    def take(self, fresh: Iterable[str], bound: AbstractSet[str]) -> list[ir.Predicate]:
+        """Those that speak of something `fresh` and of nothing that is not bound, in source order."""
+        candidates = {i for name in fresh for i in self._mentioning.get(name, ()) if i in self._waiting}
+        ready = sorted(i for i in candidates if self._waiting[i][1] <= bound)
+        return [self._waiting.pop(i)[0] for i in ready]
+
+    def take_only(self, variable: str) -> list[ir.Predicate]:
+        """Those that speak of this variable alone."""
+        return self.take((variable,), {variable})
+
+    def rest(self) -> list[ir.Predicate]:
+        """What speaks of no variable decides about every row alike."""
+        return [predicate for predicate, _ in self._waiting.values()]
+
+
+def _predicates(clauses: Iterable[ResolvedClause]) -> Iterator[ir.Predicate]:
+    for clause in clauses:
+        match clause:
+            case ResolvedBinding():
+                yield from clause.pins
+            case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
+                yield predicate
+
+
+def _mentioned(clauses: Iterable[ResolvedClause]) -> set[str]:
+    """Every variable that the clauses of a negation speak of, at any depth."""
+    found: set[str] = set()
+    for clause in clauses:
+        match clause:
+            case ResolvedBinding():
+                found.add(clause.variable)
+            case ResolvedTraversal():
+                found |= {clause.source, clause.destination}
+            case ResolvedFilter(predicate=ir.Compare() | ir.TextMatch() as predicate):
+                found |= ir.predicate_variables(predicate)
+            case ResolvedNegation():
+                found |= _mentioned(clause.clauses)
+    return found
+
+
+# ---- groups ---------------------------------------------------------------------------------------------
+
+
+class _Group:
+    """Variables that traversals connect, with the traversals that do it, in source order."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, NodeType] = {}
+        self.traversals: list[ResolvedTraversal] = []
+        self.bindings: list[str] = []
+
+    @property
+    def root(self) -> str:
+        """The first bound variable; a group without a binding starts where its first traversal does."""
+        return self.bindings[0] if self.bindings else self.traversals[0].source
+
+
+def _groups(clauses: Sequence[ResolvedClause], outer: tuple[str, ...]) -> list[_Group]:
+    """The connected groups, by their first clause."""
+    leader = _connected(clauses)
+    groups: dict[str, _Group] = {}
+    for clause in clauses:
+        if isinstance(clause, ResolvedBinding):
+            group = groups.setdefault(leader[clause.variable], _Group())
+            group.variables[clause.variable] = clause.type
+            group.bindings.append(clause.variable)
+        elif isinstance(clause, ResolvedTraversal):
+            group = groups.setdefault(leader[clause.source], _Group())
+            group.variables[clause.source] = clause.source_type
+            group.variables[clause.destination] = clause.destination_type
+            group.traversals.append(clause)
+    # A binding that only restates an outer variable has nothing to scan.
+    return [g for g in groups.values() if g.traversals or not g.variables.keys() <= set(outer)]
+
+
+def _connected(clauses: Iterable[ResolvedClause]) -> dict[str, str]:
+    """Each variable with the representative of its group (union-find with path halving)."""
+    parent: dict[str, str] = {}
+
+    def find(variable: str) -> str:
+        parent.setdefault(variable, variable)
+        while parent[variable] != variable:
+            parent[variable] = parent[parent[variable]]
+            variable = parent[variable]
+        return variable
+
+    for clause in clauses:
+        if isinstance(clause, ResolvedBinding):
+            find(clause.variable)
+        elif isinstance(clause, ResolvedTraversal):
+            parent[find(clause.destination)] = find(clause.source)
+    return {variable: find(variable) for variable in parent}
+
+
+def _expand_all(tree: ir.ReadOperator, group: _Group, bound: set[str], predicates: _Pending) -> ir.ReadOperator:
+    """Walk every traversal of a group from what is bound; `bound` grows along the way.
+
+    A test goes before an expansion, because it can only remove rows; otherwise source order decides.
+    """
+    touching: dict[str, list[int]] = {}
+    for i, traversal in enumerate(group.traversals):
+        for variable in {traversal.source, traversal.destination}:
+            touching.setdefault(variable, []).append(i)
+    ready: list[tuple[bool, int]] = []
+    pending = dict(enumerate(group.traversals))
+
+    def make_ready(variable: str) -> None:
+        for i in touching.get(variable, ()):
+            traversal = group.traversals[i]
+            opens = not {traversal.source, traversal.destination} <= bound
+            heappush(ready, (opens, i))
+
+    for variable in group.variables.keys() & bound:
+        make_ready(variable)
+    while pending:
+        _, i = heappop(ready)
+        if i not in pending:
+            continue
+        expand = _expand(tree, pending.pop(i), bound, predicates)
+        fresh = {expand.destination, expand.edge_variable or expand.destination}
+        tree = _filtered(expand, predicates.take(fresh, bound))
+        if not expand.closing:
+            make_ready(expand.destination)
+    return tree
+
+
+def _expand(tree: ir.ReadOperator, traversal: ResolvedTraversal, bound: set[str], predicates: _Pending) -> ir.Expand:
+    source, destination, end = traversal.source, traversal.destination, traversal.destination_type
+    direction = traversal.direction
+    closing = source in bound and destination in bound
+    if source not in bound:
+        source, destination, end = destination, source, traversal.source_type
+        direction = direction.flipped
+    own = predicates.take_only(destination)
+    bound.add(destination)
+    if traversal.edge_variable is not None:
+        own += predicates.take_only(traversal.edge_variable)
+        bound.add(traversal.edge_variable)
+    return ir.Expand(
+        input=tree,
+        source=source,
+        edge=traversal.edge,
+        direction=direction,
+        min_hops=traversal.min_hops,
+        max_hops=traversal.max_hops,
+        destination=destination,
+        destination_type=end,
+        edge_variable=traversal.edge_variable,
+        closing=closing,
+        predicates=tuple(own),
+    )
+
+
+MIXED = "D2"
+REFUSED = "unsupported"
+
+
+def mixes_construction_and_deletion(writes: ResolvedWrites) -> bool:
+    """Whether a mutation both makes and removes things, which one commit order can't explain."""
+    deletes = [isinstance(statement, ResolvedDelete) for statement in writes.statements]
+    return any(deletes) and not all(deletes)
+
+
+def lower_writes(query: ResolvedQuery, writes: ResolvedWrites, findings: DiagnosticSink) -> ir.WritePlan | None:
+    """The plan, or None after the findings say why there is none."""
+    if mixes_construction_and_deletion(writes):
+        odd = next(s for s in writes.statements if isinstance(s, ResolvedDelete))
+        findings.report(
+            MIXED,
+            f"query '{query.name}' holds both inserts/updates and deletes; split into separate mutations",
+            (odd.at.start, odd.at.end),
+        )
+        return None
+    statements = tuple(_statement(statement, findings) for statement in writes.statements)
+    if findings.found:
+        return None
+    return ir.WritePlan(query.name, query.parameters, statements)
+
+
+def _statement(statement: ResolvedStatement, findings: DiagnosticSink) -> ir.WriteStatement:
+    match statement:
+        case ResolvedInsertNode():
+            _refuse_missing_vectors(statement, findings)
+            return ir.InsertNode(statement.type, _assigned(statement.assignments))
+        case ResolvedInsertEdge():
+            return ir.InsertEdge(statement.type, statement.source, statement.target, _assigned(statement.assignments))
+        case ResolvedUpdate():
+            _refuse_key_updates(statement, findings)
+            return ir.UpdateNodes(statement.type, _assigned(statement.assignments), statement.where)
+        case ResolvedDelete() if isinstance(statement.type, NodeType):
+            return ir.DeleteNodes(statement.type, statement.where, statement.cascades)
+        case ResolvedDelete():
+            return ir.DeleteEdges(statement.type, statement.where)
+
+
+def _assigned(assignments: tuple[ResolvedAssignment, ...]) -> tuple[ir.Assign, ...]:
+    return tuple(ir.Assign(assignment.property, assignment.value) for assignment in assignments)
+
+
+def _refuse_missing_vectors(insert: ResolvedInsertNode, findings: DiagnosticSink) -> None:
+    """The type checker lets an embedded vector be left out, but an insert computes it only when the schema says so."""
+    given = {assignment.property.name for assignment in insert.assignments}
+    for prop in insert.type.properties.values():
+        if prop.embed is None or prop.embed.on_write:
+            continue
+        if not prop.type.nullable and prop.name not in given:
+            findings.report(
+                REFUSED,
+                f"missing required property '{insert.type.name}.{prop.name}': vectors are not computed on insert, "
+                "unless the schema says @embed(..., on_write=true)",
+                (insert.at.start, insert.at.end),
+            )
+
+
+def _refuse_key_updates(update: ResolvedUpdate, findings: DiagnosticSink) -> None:
+    for assignment in update.assignments:
+        if assignment.property.name in update.type.key:
+            findings.report(
+                REFUSED,
+                f"cannot update @key property '{update.type.name}.{assignment.property.name}'; "
+                "delete the node and insert it anew",
+                (assignment.at.start, assignment.at.end),
+            )
+
+
+UNSUPPORTED = "unsupported"
+
+
+def lower_query(query: ResolvedQuery, source: SourceText) -> ir.Plan:
+    """The plan. Raises `CompileError` with everything that stands in the way of running the query."""
+    findings = DiagnosticSink(source)
+    plan = (
+        _Read(query, query.body, findings).plan()
+        if isinstance(query.body, ResolvedRead)
+        else lower_writes(query, query.body, findings)
+    )
+    if plan is None:
+        raise CompileError(findings.found)
+    return plan
+
+
+class _Read:
+    """One read on its way into operators."""
+
+    def __init__(self, query: ResolvedQuery, body: ResolvedRead, findings: DiagnosticSink) -> None:
+        self._query = query
+        self._body = body
+        self._findings = findings
+
+    def plan(self) -> ir.ReadPlan | None:
+        body = self._body
+        for filter_ in refused_filters(body.clauses):
+            self._refuse(f"unsupported filter: {filter_.reason}", filter_.at)
+        columns = self._columns()
+        ranking = self._ranking()
+        keys = () if self._ranks_alone(ranking) else self._sort_keys(ranking)
+        self._check_fused_scores(ranking)
+        if self._findings.found:
+            return None
+        return ir.ReadPlan(
+            self._query.name,
+            self._query.parameters,
+            self._tree(columns, ranking, keys),
+            tuple(ir.OutputColumn(column.name, column.value.type) for column in columns),
+        )
+
+    # ---- operators --------------------------------------------------------------------------------------
+
+    def _tree(
+        self, columns: Sequence[ir.AggregateColumn], ranking: ir.Ranking | None, keys: Sequence[ir.SortKey]
+    ) -> ir.ReadOperator:
+        rows = self._matched(ranking)
+        if self._body.is_aggregate:
+            if isinstance(ranking, ir.NearestRank) and not keys:
+                rows = self._best_nodes(rows, ranking)
+            grouped = ir.Aggregate(rows, tuple(columns))
+            return self._limited(ir.Sort(grouped, tuple(keys), ()) if keys else grouped)
+        if keys:
+            rows = ir.Sort(rows, tuple(keys), self._tie_break())
+        values = tuple(ir.Column(c.name, c.value) for c in columns if not isinstance(c.value, ir.AggregateValue))
+        return ir.Project(self._limited(rows), values)
+
+    def _limited(self, rows: ir.ReadOperator) -> ir.ReadOperator:
+        return rows if self._body.limit is None else ir.Limit(rows, self._body.limit)
+
+    def _matched(self, ranking: ir.Ranking | None) -> ir.ReadOperator:
+        if not isinstance(ranking, ir.FusedRank):
+            return lower_match(self._body.clauses, ranking)
+        limit = self._body.limit
+        assert limit is not None, "T21 asks for a limit"
+        return ir.Fuse(self._arm(ranking.first), self._arm(ranking.second), ranking.variable, ranking, limit)
+
+    def _arm(self, rank: ir.NearestRank | ir.Bm25Rank) -> ir.ReadOperator:
+        rows = lower_match(self._body.clauses, rank)
+        return self._best_nodes(rows, rank) if isinstance(rank, ir.NearestRank) else rows
+
+    def _best_nodes(self, rows: ir.ReadOperator, rank: ir.NearestRank) -> ir.ReadOperator:
+        """What the limit means where it does not cut the rows: every node has a distance, and so many count."""
+        limit = self._body.limit
+        assert limit is not None, "T17 and T21 ask for a limit"
+        return ir.BestNodes(rows, rank.field.variable, limit)
+
+    def _tie_break(self) -> tuple[str, ...]:
+        """Every named variable, by the name of its id column."""
+        return tuple(sorted((*self._body.nodes, *self._body.edges), key=lambda variable: f"{variable}.id"))
+
+    # ---- columns ----------------------------------------------------------------------------------------
+
+    def _columns(self) -> list[ir.AggregateColumn]:
+        columns: list[ir.AggregateColumn] = []
+        for projection in self._body.projections:
+            if isinstance(projection.value, Refused):
+                reason = projection.value.reason
+                self._refuse(f"unsupported projection expression: {reason}", projection.value.at)
+            else:
+                columns.append(ir.AggregateColumn(projection.name, projection.value))
+        return columns
+
+    def _check_fused_scores(self, ranking: ir.Ranking | None) -> None:
+        """A fused score exists only in the fusion that computes it."""
+        for projection in self._body.projections:
+            value = projection.value
+            inner = value.argument if isinstance(value, ir.AggregateValue) else value
+            if isinstance(inner, ir.Score) and isinstance(inner.rank, ir.FusedRank) and inner.rank != ranking:
+                self._refuse(
+                    "unsupported projection expression: a score of rrf() exists only in a query that orders by it",
+                    projection.at,
+                )
+
+    # ---- order ------------------------------------------------------------------------------------------
+
+    def _ranking(self) -> ir.Ranking | None:
+        """What the first sort key ranks by: a rank call, or the name of one in its natural direction."""
+        if not self._body.sort:
+            return None
+        first = self._body.sort[0]
+        if isinstance(first.value, ir.Score):
+            ranking = first.value.rank
+        elif isinstance(first.value, OutputName):
+            named = self._projection_named(first.value.name)
+            if named is None or not isinstance(named[1].value, ir.Score):
+                return None
+            ranking = named[1].value.rank
+            # Distances are best when small, scores when large; the other way round is a plain sort by value.
+            if first.descending is isinstance(ranking, ir.NearestRank):
+                return None
+        else:
+            return None
+        if self._body.limit == 0 and not isinstance(ranking, ir.Bm25Rank):
+            self._refuse("ranking by nearest() needs a limit of at least 1", first.at)
+        return ranking
+
+    def _ranks_alone(self, ranking: ir.Ranking | None) -> bool:
+        """A rank call silences the sort keys after it; the name of a score is a value, whose ties they break."""
+        sort = self._body.sort
+        return ranking is not None and (len(sort) == 1 or not isinstance(sort[0].value, OutputName))
+
+    def _sort_keys(self, ranking: ir.Ranking | None) -> list[ir.SortKey]:
+        keys = [(self._sort_value(key, ranking), key) for key in self._body.sort]
+        return [ir.SortKey(value, key.descending) for value, key in keys if value is not None]
+
+    def _sort_value(self, key: ResolvedSort, ranking: ir.Ranking | None) -> ir.Value | None:
+        value = key.value
+        if isinstance(value, OutputName):
+            return self._output_value(value, ranking)
+        if isinstance(value, Refused):
+            return self._unsortable(value.reason, value.at)
+        if isinstance(value, ir.Score):
+            return self._unsortable("a ranking must be the first sort key", key.at)
+        if not isinstance(value, ir.PropertyValue):
+            return self._unsortable("sort by a property or by the name of an output column", key.at)
+        if value.type.list or value.type.is_vector:
+            return self._unsortable(f"a {value.type} has no order", key.at)
+        if not self._body.is_aggregate:
+            return value
+        for i, projection in enumerate(self._body.projections):
+            if projection.alias is None and projection.value == value:
+                return ir.OutputValue(i, value.type)
+        reason = "beside an aggregate only what is returned can be sorted by; use the name of its column"
+        return self._unsortable(reason, key.at)
+
+    def _output_value(self, name: OutputName, ranking: ir.Ranking | None) -> ir.Value | None:
+        found = self._projection_named(name.name)
+        if found is None:
+            names = [projection.name for projection in self._body.projections]
+            suggestion = did_you_mean(name.name, names)
+            self._findings.report(
+                UNSUPPORTED, f"alias '{name.name}' not found", (name.at.start, name.at.end), suggestion=suggestion
+            )
+            return None
+        index, projection = found
+        value = projection.value
+        if isinstance(value, Refused):
+            return None  # reported as a projection
+        if value.type.list or value.type.is_vector:
+            return self._unsortable(f"a {value.type} has no order", name.at)
+        if isinstance(value, ir.Score) and isinstance(value.rank, ir.FusedRank) and value.rank != ranking:
+            return self._unsortable("rrf() ranks the best first: sort by it first, and descending", name.at)
+        if self._body.is_aggregate or isinstance(value, ir.AggregateValue):
+            return ir.OutputValue(index, value.type)
+        return value
+
+    def _projection_named(self, name: str) -> tuple[int, ResolvedProjection] | None:
+        return next(((i, p) for i, p in enumerate(self._body.projections) if p.name == name), None)
+
+    # ---- findings ---------------------------------------------------------------------------------------
+
+    def _unsortable(self, reason: str, at: Place) -> ir.Value | None:
+        """Report it; there is never a value to sort by."""
+        self._refuse(f"unsupported ordering expression: {reason}", at)
+        return None
+
+    def _refuse(self, message: str, at: Place) -> None:
+        self._findings.report(UNSUPPORTED, message, (at.start, at.end))
