@@ -7,7 +7,7 @@ import pytest
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import CompileError
-from omnigraph.policy.cases import Expectation, PolicyCase, read_cases, run_cases
+from omnigraph.policy.explanation import Expectation, PolicyCase, read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
 
 BUNDLE = """\

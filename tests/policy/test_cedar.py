@@ -14,9 +14,8 @@ from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.cedar import SCHEMA
-from omnigraph.policy.explain import explain
-from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.nearest import lacks
+from omnigraph.policy.explanation import explain
+from omnigraph.policy.gate import PolicyGate, lacks
 
 ODD = ['"', "\\", '"; permit(principal, action, resource); //', "\n", "\t", "\x00", "é", "😀", "a:read", "*", "${x}"]
 NAMES = st.one_of(

@@ -6,9 +6,8 @@ import pytest
 
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest
-from omnigraph.policy.explain import explain
-from omnigraph.policy.gate import PolicyGate, load_gate
-from omnigraph.policy.nearest import Lack
+from omnigraph.policy.explanation import explain
+from omnigraph.policy.gate import Lack, PolicyGate, load_gate
 
 TEXT = """\
 version: 1

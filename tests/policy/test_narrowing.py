@@ -19,7 +19,7 @@ from omnigraph.language.query.row_filter import NO_ROW, OPEN, AllOf, AnyOf, RowF
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
 from omnigraph.policy.gate import PolicyGate
-from omnigraph.policy.narrowing import check_narrowing
+from omnigraph.policy.visibility import check_narrowing
 
 SCHEMA = """
 node Person {

@@ -18,9 +18,9 @@ from omnigraph.language.catalog import Catalog
 from omnigraph.language.query.row_filter import AnyOf
 from omnigraph.language.schema.compile import compile_schema
 from omnigraph.policy.bundle import read_bundle
-from omnigraph.policy.cases import read_cases, run_cases
+from omnigraph.policy.explanation import read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
-from omnigraph.policy.narrowing import check_narrowing
+from omnigraph.policy.visibility import check_narrowing
 from tests.support.clusters import make_cluster
 
 ROOT = Path(__file__).resolve().parents[2]

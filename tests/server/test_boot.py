@@ -31,8 +31,8 @@ from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy, Scope
 from omnigraph.errors import BadRequestError, BootRefusedError, ExternalBlobPolicyError
-from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.rules import WITHOUT_RULES
 from omnigraph.server.catalog import RuntimeState, Serving
 from omnigraph.server.loader import PolicyLoader, boot, runtime_state, store_graph_id
 from omnigraph.server.settings import ServerLimits, Settings

@@ -19,8 +19,7 @@ from omnigraph.api.governance import AccessRequest
 from omnigraph.errors import PolicyEvaluationError
 from omnigraph.language.query.syntax import Place
 from omnigraph.language.source import LONE_SURROGATE
-from omnigraph.policy.access import SERVER_ACTIONS
-from omnigraph.policy.rules import BranchScope, Bundle, Rule
+from omnigraph.policy.rules import SERVER_ACTIONS, BranchScope, Bundle, Rule
 
 _NAMESPACE: Final = "Omnigraph"
 _SERVER: Final = "root"

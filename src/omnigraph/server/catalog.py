@@ -19,7 +19,7 @@ from omnigraph.engine.object_store import is_local
 from omnigraph.engine.sources import Lens
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError, NotFoundError
-from omnigraph.policy.access import WITHOUT_RULES
+from omnigraph.policy.rules import WITHOUT_RULES
 
 
 class RuntimeState(StrEnum):

@@ -34,9 +34,9 @@ from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import BadRequestError, BootRefusedError, ConflictError, OmniGraphError
-from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.bundle import ScopeKind
 from omnigraph.policy.gate import PolicyGate, load_gate
+from omnigraph.policy.rules import WITHOUT_RULES
 from omnigraph.server.catalog import (
     AppliedPipeline,
     MadeOf,

@@ -12,8 +12,8 @@ from omnigraph.api.governance import AccessRequest, Decision, Limits
 from omnigraph.api.service.routes import route
 from omnigraph.cluster.serving import read_serving
 from omnigraph.errors import BadRequestError, BootRefusedError, NotFoundError
-from omnigraph.policy.access import WITHOUT_RULES
 from omnigraph.policy.gate import load_gate
+from omnigraph.policy.rules import WITHOUT_RULES
 from omnigraph.server.admission import Budgets, WriteTurns
 from omnigraph.server.catalog import RuntimeState, Served, Serving
 from omnigraph.server.http.call import Call, Services

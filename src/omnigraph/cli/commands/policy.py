@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
     from omnigraph.language.catalog import Catalog, TableType
+    from omnigraph.policy.explanation import RowSight, Shows
     from omnigraph.policy.gate import PolicyGate
-    from omnigraph.policy.row_sight import RowSight, Shows
 
 
 _NO_GRAPH = "default"
@@ -110,7 +110,7 @@ def try_cases(
     file: BundleFile = None,
 ) -> None:
     """Ask a bundle about the cases of a file."""
-    from omnigraph.policy.cases import read_cases, run_cases
+    from omnigraph.policy.explanation import read_cases, run_cases
 
     bundle = chosen_bundle(Invocation.of(ctx), file)
     report = run_cases(bundle.gate(), read_cases(read_source(tests), str(tests)))
@@ -139,7 +139,7 @@ def explain(
     With --type, and a row by --id or --row, also say whether it sees that row. Exit code 0 for allow and for deny.
     """
     from omnigraph.api.governance import AccessRequest
-    from omnigraph.policy.explain import explain as explained
+    from omnigraph.policy.explanation import explain as explained
 
     _check_row_flags(type_name, row, id)
     # As every request does, without the white space around a name.
@@ -210,7 +210,7 @@ def _row_sight(
     row: str | None,
     id: str | None,
 ) -> RowSight:
-    from omnigraph.policy.row_sight import row_sight
+    from omnigraph.policy.explanation import row_sight
 
     if row is not None:
         catalog = _catalog(bundle, schema, request.branch)

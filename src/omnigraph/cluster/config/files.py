@@ -40,7 +40,7 @@ from omnigraph.embeddings.profile import EmbeddingProfile
 from omnigraph.engine.sources import CheckedSchema, declared_queries
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope, normal_base
 from omnigraph.errors import BadRequestError, CompileError, EmbeddingError, OmniGraphError
-from omnigraph.policy.cases import read_cases, run_cases
+from omnigraph.policy.explanation import read_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, load_gate
 
 

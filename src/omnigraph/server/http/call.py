@@ -18,8 +18,8 @@ from omnigraph.engine.query.read import ReadOptions
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.sources import OPEN, Lens
 from omnigraph.errors import BadRequestError, OmniGraphError, PolicyEvaluationError, PreconditionFailedError
-from omnigraph.policy.access import require
 from omnigraph.policy.gate import PolicyGate
+from omnigraph.policy.rules import require
 from omnigraph.server.admission import Budgets, WriteTurns
 from omnigraph.server.catalog import ServableGraph, Served, Serving
 from omnigraph.server.http.responses import Answer, AnyAnswer, matches_weakly, tag_of, with_headers
