@@ -15,7 +15,7 @@ from omnigraph.cluster.ledger.state import (
     file_digest,
     graph_digest,
 )
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
 
 BLOBS = BlobPolicy("allow", (BlobBase("s3://b/p/", Scope.SERVER_SAFE), BlobBase("file:///d/", Scope.EMBEDDED_ONLY)))

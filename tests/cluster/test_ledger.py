@@ -25,7 +25,7 @@ from omnigraph.cluster.ledger.state import (
     StatusKind,
 )
 from omnigraph.cluster.resources import ClusterError
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.write.external_blobs import Scope
 from tests.conftest import BUCKET, Place

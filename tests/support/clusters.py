@@ -29,7 +29,7 @@ from omnigraph.cluster.ledger.state import (
     file_digest,
 )
 from omnigraph.cluster.resources import graph_address, schema_address
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy

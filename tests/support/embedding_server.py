@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from omnigraph.embeddings.mock import MockProvider
-from omnigraph.embeddings.provider import Role, unit_vector
+from omnigraph.embeddings.provider import MockProvider, Role, unit_vector
 
 
 def vector_of(text: str, dimension: int) -> list[float]:

@@ -24,7 +24,7 @@ from omnigraph.cluster.ledger.payloads import Catalog, pipeline_path, policy_pat
 from omnigraph.cluster.ledger.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.embeddings.client import open_client
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope

@@ -2,6 +2,8 @@
 
 It asks its provider, checks and normalises the answers, keeps those that were paid for, and records each call; texts
 and keys are never logged.
+
+Texts in the groups that one request takes.
 """
 
 from __future__ import annotations
@@ -9,14 +11,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from omnigraph.embeddings.batches import batches
 from omnigraph.embeddings.claims import Claims
 from omnigraph.embeddings.configuration import (
     EmbeddingConfig,
@@ -25,13 +26,30 @@ from omnigraph.embeddings.configuration import (
     logger,
     model_from_environment,
 )
-from omnigraph.embeddings.mock import MockProvider
-from omnigraph.embeddings.provider import BatchRefusedError, Provider, Role, unit_vector
+from omnigraph.embeddings.provider import BatchRefusedError, MockProvider, Provider, Role, Usage, unit_vector
 from omnigraph.embeddings.retries import DEADLINE_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, TIMEOUT_MS, RetrySettings
-from omnigraph.embeddings.usage import Usage
 from omnigraph.embeddings.vector_store import CACHE, CACHE_MIB, Space, VectorStore, shared_store
 from omnigraph.embeddings.wire_formats import GeminiFormat, OpenAIFormat, WireFormat
 from omnigraph.errors import EmbeddingError
+
+MOST_TEXTS: Final = 64
+MOST_BYTES: Final = 256 << 10
+
+
+def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The texts in order, at most 64 of them and 256 KiB together. A text that is larger goes alone."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        length = len(text.encode("utf-8", "replace"))
+        if batch and (len(batch) == MOST_TEXTS or size + length > MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += length
+    if batch:
+        yield batch
+
 
 _NO_CLAIMS: Final = Claims(None)
 _CLIENT_VARIABLES: Final = (DEADLINE_MS, TIMEOUT_MS, RETRY_ATTEMPTS, RETRY_BACKOFF_MS, CACHE, CACHE_MIB)
@@ -190,7 +208,7 @@ def open_client(
     if config.provider is ProviderKind.MOCK:
         return EmbeddingClient(config, MockProvider(), usage=usage)
     if config.provider is ProviderKind.LOCAL:
-        from omnigraph.embeddings.local.provider import LocalProvider
+        from omnigraph.embeddings.local import LocalProvider
 
         return EmbeddingClient(config, LocalProvider(config), usage=usage)
     from omnigraph.embeddings.http_provider import HttpProvider

@@ -1,8 +1,17 @@
-"""What a provider has to do, and the checks and the normalisation that make its answer a vector of ours."""
+"""What a provider has to do, and the checks and the normalisation that make its answer a vector of ours.
+
+What a client has asked for so far: the figures that decide what embedding costs.
+
+The offline provider: a vector made from the bytes of the text alone, the same everywhere and for ever.
+
+It ignores model and role. Stored vectors of tests depend on every bit of it.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
@@ -10,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.errors import EmbeddingError
+from omnigraph.language.values import fnv1a64
 
 SMALLEST_NORM: Final = float(np.finfo(np.float32).eps)
 
@@ -52,3 +62,46 @@ def unit_vector(answer: NDArray[np.float32], dimension: int) -> NDArray[np.float
     if norm <= SMALLEST_NORM:
         raise EmbeddingError("embedding has zero norm")
     return answer / norm
+
+
+@dataclass
+class Usage:
+    """Counters of one client. `reused` texts were answered before and cost nothing; `tokens` stay None until a provider
+    tells them."""
+
+    texts: int = 0
+    reused: int = 0
+    requests: int = 0
+    retries: int = 0
+    tokens: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def count(
+        self, *, texts: int = 0, reused: int = 0, requests: int = 0, retries: int = 0, tokens: int | None = None
+    ) -> None:
+        with self._lock:
+            self.texts += texts
+            self.reused += reused
+            self.requests += requests
+            self.retries += retries
+            if tokens is not None:
+                self.tokens = (self.tokens or 0) + tokens
+
+
+_MASK: Final = 0xFFFFFFFFFFFFFFFF
+
+
+class MockProvider:
+    def embed(self, texts: Sequence[str], dimension: int, role: Role) -> list[NDArray[np.float32]]:
+        return [_drawn(text, dimension) for text in texts]
+
+
+def _drawn(text: str, dimension: int) -> NDArray[np.float32]:
+    state = fnv1a64(text)
+    drawn = np.empty(dimension, np.float64)
+    for i in range(dimension):
+        state ^= (state << 13) & _MASK
+        state ^= state >> 7
+        state ^= (state << 17) & _MASK
+        drawn[i] = float(state) / float(_MASK)
+    return drawn.astype(np.float32) * np.float32(2) - np.float32(1)

@@ -17,8 +17,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.source import did_you_mean
 
 if TYPE_CHECKING:
-    from omnigraph.embeddings.files.selection import Selection
-    from omnigraph.embeddings.files.specification import EmbedSpec
+    from omnigraph.embeddings.files import EmbedSpec, Selection
 
 STREAM: Final = str(STDIN)
 
@@ -62,9 +61,7 @@ def embed(
     if json and output == STREAM:
         raise UsageError("--json and --output - would both be written to stdout")
 
-    from omnigraph.embeddings.files.embedding_run import embed_file
-    from omnigraph.embeddings.files.selection import Selection, Selector
-    from omnigraph.embeddings.files.specification import EmbedJob, read_manifest, read_spec
+    from omnigraph.embeddings.files import EmbedJob, Selection, Selector, embed_file, read_manifest, read_spec
 
     selection = Selection(tuple(types or ()), tuple(map(Selector.of, select or ())))
     mode = selection.mode(clean=clean, reembed_all=reembed_all)

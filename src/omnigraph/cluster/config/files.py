@@ -35,8 +35,7 @@ from omnigraph.cluster.resources import (
     provider_address,
     warning,
 )
-from omnigraph.embeddings.configuration import ProviderKind, provider_kind
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile, ProviderKind, provider_kind
 from omnigraph.engine.sources import CheckedSchema, declared_queries
 from omnigraph.engine.write.external_blobs import AllowedBase, ExternalBlobPolicy, Scope, normal_base
 from omnigraph.errors import BadRequestError, CompileError, EmbeddingError, OmniGraphError

@@ -14,7 +14,7 @@ import yaml
 from msgspec import UNSET, Struct, UnsetType
 
 from omnigraph.cluster.resources import ClusterError, Diagnostic, error
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 
 CONFIG_FILE: Final = "cluster.yaml"
 CONFIG_VERSION: Final = 1

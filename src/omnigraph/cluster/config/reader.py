@@ -34,7 +34,7 @@ from omnigraph.cluster.config.model import (
     repeated_keys,
 )
 from omnigraph.cluster.resources import ClusterError, Diagnostic, error
-from omnigraph.embeddings.profile import EmbeddingProfile
+from omnigraph.embeddings.configuration import EmbeddingProfile
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.engine.write.external_blobs import Scope
 from omnigraph.errors import BadRequestError, NotFoundError, StorageError

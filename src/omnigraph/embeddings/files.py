@@ -1,0 +1,435 @@
+"""Files of graph records that get their vectors before they are loaded: what `omnigraph embed` does.
+
+A run of `omnigraph embed`: records in, the same records with vectors out, all of them or none.
+
+Records pass in portions, so memory does not grow with the file. Vectors that were paid for are kept beside the output
+until it is complete: a run that died is repeated at the price of what it had not asked for yet. Standard streams have
+no place to keep anything beside.
+
+What is to be embedded and where it is: a specification of types and fields, alone or in a seed manifest.
+
+Keys that are not known here belong to other tools and are ignored.
+
+Which records are meant: by type, and by the values of their fields.
+
+One line of a file of graph records: what it is, how its values read as text, and the line with another member.
+
+Values stay the JSON that they were, so numbers of any length and precision come out as they went in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from omnigraph.embeddings.client import EmbeddingClient, open_client
+from omnigraph.embeddings.configuration import config_from_environment
+from omnigraph.embeddings.provider import Usage
+from omnigraph.embeddings.vector_store import VectorStore
+from omnigraph.errors import BadRequestError, ConflictError, NotFoundError
+
+STREAM: Final = "-"
+"""The name of stdin where something is read, and of stdout where it is written."""
+_DEFAULT_ARTIFACT: Final = "./build/seed.embedded.jsonl"
+
+Model = TypeVar("Model")
+
+
+class TypeFields(Struct, frozen=True):
+    """The member of a record that takes the vector, and those whose values make its text, in order."""
+
+    target: str
+    fields: tuple[str, ...]
+
+
+class EmbedSpec(Struct, frozen=True):
+    """The `embeddings` of a manifest, or a file of its own."""
+
+    dimension: Annotated[int, Meta(ge=0)]
+    types: dict[str, TypeFields]
+
+
+class _Sources(Struct, frozen=True):
+    raw_seed: str
+
+
+class _LegacySeed(Struct, frozen=True):
+    data: str | None = None
+
+
+class _Artifacts(Struct, frozen=True):
+    embedded_seed: str
+
+
+class _Manifest(Struct, frozen=True):
+    sources: _Sources | None = None
+    seed: _LegacySeed | None = None
+    artifacts: _Artifacts | None = None
+    embeddings: EmbedSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedJob:
+    """Where records come from and go to. Paths are as they were given, or joined to the directory of a manifest."""
+
+    input: str
+    output: str
+    spec: EmbedSpec
+
+
+def read_spec(path: str) -> EmbedSpec:
+    """A specification in JSON."""
+    try:
+        given = msgspec.json.decode(_content(path, "embedding spec"))
+    except msgspec.DecodeError as error:
+        raise BadRequestError(f"embedding spec '{path}' is not valid JSON: {error}") from None
+    return _typed(given, EmbedSpec, f"embedding spec '{path}'")
+
+
+def read_manifest(path: str) -> EmbedJob:
+    """A seed manifest in YAML."""
+    import yaml
+
+    called = f"seed manifest '{path}'"
+    try:
+        given = yaml.safe_load(_content(path, "seed manifest"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        place = getattr(error, "problem_mark", None)
+        where = f" (line {place.line + 1}, column {place.column + 1})" if place is not None else ""
+        raise BadRequestError(f"{called} is not valid YAML{where}: {getattr(error, 'problem', error)}") from None
+    manifest = _typed({} if given is None else given, _Manifest, called)
+    if manifest.sources is not None:
+        source: str | None = manifest.sources.raw_seed
+    else:
+        source = manifest.seed.data if manifest.seed is not None else None
+    if source is None:
+        raise BadRequestError(f"{called} does not say where the records are: it needs sources.raw_seed")
+    if manifest.embeddings is None:
+        raise BadRequestError(f"{called} does not say what to embed: it needs embeddings")
+    artifact = manifest.artifacts.embedded_seed if manifest.artifacts is not None else _DEFAULT_ARTIFACT
+    directory = os.path.dirname(path)
+    return EmbedJob(os.path.join(directory, source), os.path.join(directory, artifact), manifest.embeddings)
+
+
+def _content(path: str, what: str) -> bytes:
+    if path == STREAM:
+        return sys.stdin.buffer.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise NotFoundError(f"{what} does not exist: {path}") from None
+    except OSError as error:
+        raise BadRequestError(f"can't read {what} '{path}': {error.strerror}") from None
+
+
+def _typed(given: Any, model: type[Model], called: str) -> Model:
+    try:
+        return msgspec.convert(given, model)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(f"{called}: {error}") from None
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Raw])
+_ARRAY = msgspec.json.Decoder(list[Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A JSON object. `type` and `data` are those of an entity; edges and other lines have neither."""
+
+    line: bytes
+    members: Mapping[str, Raw]
+    type: str | None
+    data: Mapping[str, Raw]
+
+    @classmethod
+    def of(cls, line: bytes, number: int) -> Record:
+        """The record on a line that is not blank; `number` counts those."""
+        try:
+            line.decode()  # the decoder takes strings as they are
+            compact = msgspec.json.format(line, indent=-1)
+            members = _OBJECT.decode(compact)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise BadRequestError(f"line {number} is not valid JSON: {why}") from None
+        named = members.get("type")
+        if named is None or not bytes(named).startswith(b'"'):
+            return cls(compact, members, None, {})
+        data = members.get("data")
+        if data is None or not bytes(data).startswith(b"{"):
+            raise BadRequestError(f"line {number} is missing object field 'data'")
+        return cls(compact, members, _text(named), _OBJECT.decode(data))
+
+    def with_data(self, data: Mapping[str, Raw]) -> bytes:
+        """The line with other data."""
+        return msgspec.json.encode({**self.members, "data": Raw(msgspec.json.encode(data))})
+
+    def text(self, fields: Sequence[str]) -> str:
+        """What is embedded of an entity: its type, and every field that has something to say."""
+        lines = [f"type: {self.type}"]
+        lines += [f"{name}: {shown}" for name in fields if name in self.data and (shown := rendered(self.data[name]))]
+        return "\n".join(lines)
+
+
+def rendered(value: Raw) -> str:
+    """A value as text: strings trimmed, lists joined by commas, null nothing, everything else the JSON it is."""
+    json = bytes(value)
+    if json == b"null":
+        return ""
+    if json.startswith(b'"'):
+        return _text(value).strip()
+    if json.startswith(b"["):
+        return ", ".join(shown for element in _ARRAY.decode(json) if (shown := rendered(element)))
+    return json.decode()
+
+
+def is_missing(value: Raw | None) -> bool:
+    """Whether a member holds no vector: it is absent, null or empty."""
+    return value is None or bytes(value) in (b"null", b"[]")
+
+
+def as_json(value: Any) -> Raw:
+    return Raw(msgspec.json.encode(value))
+
+
+def _text(value: Raw) -> str:
+    return msgspec.json.decode(value, type=str)
+
+
+class EmbedMode(StrEnum):
+    """What happens to the records that are selected."""
+
+    FILL_MISSING = "fill_missing"
+    REEMBED_SELECTED = "reembed_selected"
+    REEMBED_ALL = "reembed_all"
+    CLEAN = "clean"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """`Type:field=value`, or `field=value` for any type."""
+
+    type: str | None
+    field: str
+    value: str
+
+    @classmethod
+    def of(cls, text: str) -> Selector:
+        left, equals, value = text.partition("=")
+        if not equals:
+            raise BadRequestError(f"selector must be field=value or Type:field=value, not '{text}'")
+        type_name, colon, field = left.partition(":")
+        if not colon:
+            type_name, field = "", left
+        if not field.strip():
+            raise BadRequestError(f"selector field cannot be empty, as in '{text}'")
+        return cls(type_name.strip() or None, field.strip(), value.strip())
+
+    def matches(self, record: Record) -> bool:
+        if self.type is not None and self.type != record.type:
+            return False
+        held = record.data.get(self.field)
+        return held is not None and rendered(held) == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Types and selectors; any of either is enough, and none of them means every entity."""
+
+    types: Sequence[str] = ()
+    selectors: Sequence[Selector] = ()
+
+    def holds(self, record: Record) -> bool:
+        if record.type is None or (self.types and record.type not in self.types):
+            return False
+        return not self.selectors or any(selector.matches(record) for selector in self.selectors)
+
+    def mode(self, *, clean: bool, reembed_all: bool) -> EmbedMode:
+        """What the flags come to: choosing records by their values means that they are to be embedded again."""
+        if clean:
+            return EmbedMode.CLEAN
+        if reembed_all:
+            return EmbedMode.REEMBED_ALL
+        return EmbedMode.REEMBED_SELECTED if self.selectors else EmbedMode.FILL_MISSING
+
+
+RESUME_SUFFIX: Final = ".resume"
+_PORTION_TEXTS: Final = 256
+_PORTION_BYTES: Final = 4 << 20
+
+
+@dataclass
+class EmbedOutcome:
+    """What became of the records, and what it cost."""
+
+    mode: EmbedMode
+    model: str = ""
+    records: int = 0
+    selected: int = 0
+    embedded: int = 0
+    cleaned: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+def embed_file(
+    job: EmbedJob,
+    selection: Selection,
+    mode: EmbedMode,
+    environment: Mapping[str, str],
+    read: Callable[[bytes], bytes] = lambda line: line,
+) -> EmbedOutcome:
+    """Write the output. `read` is handed every line as it is read, for whoever watches."""
+    if job.input != STREAM and not os.path.exists(job.input):
+        raise NotFoundError(f"seed input does not exist: {job.input}")
+    outcome = EmbedOutcome(mode)
+    client: EmbeddingClient | None = None
+    resumable = None if job.output == STREAM else VectorStore(Path(job.output + RESUME_SUFFIX))
+    if mode is not EmbedMode.CLEAN:
+        client = open_client(config_from_environment(environment), environment, stores=[resumable] if resumable else [])
+        outcome.model, outcome.usage = client.model, client.usage
+    with _destination(job.output) as output, _opened(job.input) as lines:
+        for portion in _portions(_Run(job.spec, selection, outcome).prepared(map(read, lines))):
+            _embed(portion, job.spec, client)
+            output.writelines(each.line for each in portion)
+    if resumable is not None:
+        resumable.remove()
+    return outcome
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A line to be written; with a text, once its vector is in it."""
+
+    line: bytes
+    record: Record | None = None
+    target: str = ""
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class _Run:
+    spec: EmbedSpec
+    selection: Selection
+    outcome: EmbedOutcome
+
+    def prepared(self, lines: Iterable[bytes]) -> Iterator[_Prepared]:
+        """Every record, with what is to be embedded of it."""
+        for line in lines:
+            if not (line := line.decode("utf-8", "surrogateescape").strip().encode("utf-8", "surrogateescape")):
+                continue
+            self.outcome.records += 1
+            yield self._prepared(Record.of(line, self.outcome.records))
+
+    def _prepared(self, record: Record) -> _Prepared:
+        unchanged = _Prepared(record.line + b"\n")
+        if not self.selection.holds(record):
+            return unchanged
+        self.outcome.selected += 1
+        fields = self.spec.types.get(record.type or "")
+        if fields is None:
+            return unchanged
+        held = record.data.get(fields.target)
+        if self.outcome.mode is EmbedMode.CLEAN:
+            if held is None:
+                return unchanged
+            self.outcome.cleaned += 1
+            rest = {name: value for name, value in record.data.items() if name != fields.target}
+            return _Prepared(record.with_data(rest) + b"\n")
+        if self.outcome.mode is EmbedMode.FILL_MISSING and not is_missing(held):
+            return unchanged
+        self.outcome.embedded += 1
+        return _Prepared(b"", record, fields.target, record.text(fields.fields))
+
+
+def _portions(prepared: Iterable[_Prepared]) -> Iterator[list[_Prepared]]:
+    portion: list[_Prepared] = []
+    texts = size = 0
+    for each in prepared:
+        portion.append(each)
+        texts += each.text is not None
+        size += len(each.line) if each.record is None else len(each.record.line)
+        if texts >= _PORTION_TEXTS or size >= _PORTION_BYTES:
+            yield portion
+            portion, texts, size = [], 0, 0
+    yield portion
+
+
+def _embed(portion: list[_Prepared], spec: EmbedSpec, client: EmbeddingClient | None) -> None:
+    wanted = [(each, each.record, each.text) for each in portion if each.record is not None and each.text is not None]
+    if client is None or not wanted:
+        return
+    vectors = client.embed_documents([text for _, _, text in wanted], spec.dimension)
+    for (each, record, _), vector in zip(wanted, vectors, strict=True):
+        each.line = record.with_data({**record.data, each.target: as_json(vector.tolist())}) + b"\n"
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if path == STREAM:
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115  (closed below; only opening it may fail in this way)
+    except OSError as error:
+        raise BadRequestError(f"can't read '{path}': {error.strerror}") from None
+    with file:
+        yield file
+
+
+@contextmanager
+def _destination(path: str) -> Iterator[BinaryIO]:
+    if path != STREAM:
+        with _replacing(path) as file:
+            yield file
+        return
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when the block ends well. What was there before stays until then."""
+    temporary = f"{path}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        file = _claimed(temporary)
+    except OSError as error:
+        raise BadRequestError(f"can't write '{temporary}': {error.strerror}") from None
+    with file:
+        file.truncate(0)
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+
+def _claimed(path: str) -> BinaryIO:
+    """The file, held by this process alone: two runs to one output would mix their lines."""
+    try:
+        import fcntl
+    except ImportError:  # no POSIX locks here
+        return open(path, "wb")
+    while True:
+        file = open(path, "ab")  # noqa: SIM115  (held by the caller)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise ConflictError(f"another `omnigraph embed` is writing '{path}'; wait for it to end") from None
+        try:
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        except FileNotFoundError:
+            pass
+        # Its holder finished in between: what we hold is the output now, and not ours to write.
+        file.close()

@@ -1,1 +1,0 @@
-"""Files of graph records that get their vectors before they are loaded: what `omnigraph embed` does."""
