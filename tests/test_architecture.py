@@ -185,18 +185,18 @@ def test_only_the_tables_package_touches_what_is_lances() -> None:
 
 DELETES_TABLE_DATA = {
     "engine/maintenance/cleanup.py": "what no kept version names, manifests before files",
-    "storage/tables/staged_files.py": "files of a write whose plan never left it",
-    "storage/creation.py": "the folders of an init that failed",
+    "storage/tables/files.py": "files of a write whose plan never left it",
+    "storage/root.py": "the folders of an init that failed",
     "engine/object_store.py": "roots of deleted graphs, whose names are never used again",
 }
 DELETES_OTHER_OBJECTS = {
     "storage/log/writer_queue.py": "tickets",
-    "storage/log/pins.py": "pins",
-    "storage/log/reclaims.py": "records of cleanups",
+    "storage/log/cleanup_journal.py": "pins",
+    "storage/log/cleanup_journal.py": "records of cleanups",
     "storage/topology.py": "derived adjacency",
     "storage/root.py": "derived adjacency; folders that were emptied",
     "storage/local_disk.py": "its own temporary files",
-    "storage/probe.py": "its own probes",
+    "storage/log/write_guard.py": "its own probes",
     "cli/config.py": "its own temporary files",
     "cli/inputs.py": "its own temporary files",
     "engine/export.py": "its own temporary files",

@@ -22,7 +22,7 @@ from omnigraph.cluster.plan.reconcile import graph_folders
 from omnigraph.cluster.resources import ClusterError
 from omnigraph.cluster.serving import read_serving
 from omnigraph.engine.managed_graph import Standing, look_at
-from omnigraph.storage.log.fair_lock import FairLocks
+from omnigraph.storage.log.writer_queue import FairLocks
 from tests.conftest import Place
 from tests.support.cluster_files import ClusterFiles, Declared, codes
 from tests.support.every_store import Counter, Death, Meanwhile, watched

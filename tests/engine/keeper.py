@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from omnigraph import Graph
 from omnigraph.errors import HistoricalVersionReclaimedError
-from omnigraph.storage.log.write_age import GRACE
+from omnigraph.storage.log.write_guard import GRACE
 from tests.engine.library import book, content, loan, reader
 from tests.support.child import killing_trace, say
 from tests.support.waiting import wait_until

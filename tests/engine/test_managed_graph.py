@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph.engine.managed_graph import Standing, change_schema, look_at, make, preview_change, schema_made_by
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import AlreadyInitializedError, BadRequestError, ConflictError, StorageError
-from omnigraph.storage.log.reclaims import RECLAIMS_FOLDER
+from omnigraph.storage.log.cleanup_journal import RECLAIMS_FOLDER
 from omnigraph.storage.tracing import Trace
 from tests.conftest import Place
 from tests.support.every_store import Meanwhile, watched

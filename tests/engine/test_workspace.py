@@ -15,7 +15,7 @@ from omnigraph.engine.query.search.analyzer import Postings
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, SharedMemory, Use
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.graph import Graph
-from omnigraph.storage.log.fair_lock import BRANCH_LOCKS
+from omnigraph.storage.log.writer_queue import BRANCH_LOCKS
 from tests.support.tables import new_graph
 
 NOTES = "node Note { key: String @key  text: String  v: Vector(2) @embed(text) }"

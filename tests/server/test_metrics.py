@@ -14,7 +14,7 @@ import omnigraph
 from omnigraph.engine.shared_memory import ByteBoundCache, Lookups
 from omnigraph.server.catalog import Served
 from omnigraph.server.runtime.metrics import Metrics, forget
-from omnigraph.storage.log.fair_lock import FairLocks
+from omnigraph.storage.log.writer_queue import FairLocks
 from tests.server.conftest import LightServer, Room
 from tests.server.test_workers import asked, fetched
 from tests.support.costs import settle

@@ -12,7 +12,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BranchNotFoundError, ConflictError, IdempotencyKeyReusedError
-from omnigraph.storage.log.branch_lives import Lives
+from omnigraph.storage.log.ref_generations import Lives
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, BranchRef, KeyUse, Tombstone, encode
 from tests.support.preempt import DiedError, preempted
 from tests.support.tables import append_one, ids, new_graph

@@ -158,9 +158,9 @@ def test_a_branch_create_without_an_answer_makes_one_branch(place: Place) -> Non
 
 def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
     """The claim is asked again and finds itself."""
-    from omnigraph.storage import creation
+    from omnigraph.storage import root
 
-    original = creation.Objects
+    original = root.Objects
     try:
 
         class Losing(original):  # type: ignore[misc,valid-type]
@@ -168,10 +168,10 @@ def test_an_init_without_an_answer_to_its_claim_succeeds(place: Place) -> None:
                 super().__init__(location)
                 self.interceptor = LosesAnswers(lambda kind, path: kind == "create" and path.endswith("graph.json"))
 
-        creation.Objects = Losing  # type: ignore[misc]
+        root.Objects = Losing  # type: ignore[misc]
         graph = new_graph(place.uri)
     finally:
-        creation.Objects = original  # type: ignore[misc]
+        root.Objects = original  # type: ignore[misc]
     assert Graph.open(place.uri).id == graph.id
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from omnigraph.storage.ordered import contained, counted, distinct, is_ascending, merged, numbered, places
+from omnigraph.storage.integer_sets import contained, counted, distinct, is_ascending, merged, numbered, places
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "omnigraph"
 HASHING = re.compile(r"\b(?:np|numpy)\.(?:unique\w*|union1d|intersect1d|setdiff1d|setxor1d|isin|in1d)\(")

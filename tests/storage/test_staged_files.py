@@ -10,12 +10,11 @@ import pytest
 from omnigraph.engine.bulk.executor import RemoteTable
 from omnigraph.engine.resources import Resources
 from omnigraph.errors import CommitOutcomeUnknownError
-from omnigraph.storage.creation import create_root
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
-from omnigraph.storage.root import GraphRoot
+from omnigraph.storage.root import GraphRoot, create_root
+from omnigraph.storage.tables.files import StagedFiles
 from omnigraph.storage.tables.fragments import FragmentStaging
-from omnigraph.storage.tables.staged_files import StagedFiles
 from tests.support.tables import PEOPLE, append_one, ids, new_graph
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False)])

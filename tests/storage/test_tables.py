@@ -13,7 +13,7 @@ from omnigraph import Graph
 from omnigraph.errors import KeyConflictError
 from omnigraph.storage.models import ChangeCounts, TableState
 from omnigraph.storage.tables import StagedTable, Table
-from omnigraph.storage.tables.folding import CEILING_BYTES, FLOOR_BYTES, FOLD_AT, FragmentSize, fragments_to_fold
+from omnigraph.storage.tables.compaction import CEILING_BYTES, FLOOR_BYTES, FOLD_AT, FragmentSize, fragments_to_fold
 from tests.conftest import Place
 from tests.support.lance_tables import lance_of
 from tests.support.tables import NODE, PEOPLE, append, append_one, ids, new_graph, nodes

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from omnigraph import Graph
-from omnigraph.storage.log.branch_lives import Lives
+from omnigraph.storage.log.ref_generations import Lives
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode
 
 LOGS = "__manifest/log"

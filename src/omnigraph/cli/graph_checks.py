@@ -24,8 +24,8 @@ from omnigraph.cli.target import ClusterScope, ServerScope, open_served
 from omnigraph.errors import OmniGraphError, PolicyError, UnauthorizedError
 from omnigraph.storage.identifiers import new_ulid
 from omnigraph.storage.location import Location
+from omnigraph.storage.log.write_guard import probe_create_if_absent, store_time
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.probe import probe_create_if_absent, store_time
 
 TOLERATED_SECONDS = 5.0
 _GRAPH = "__manifest/graph.json"

@@ -16,7 +16,7 @@ from omnigraph.engine.maintenance import cleanup as cleaning
 from omnigraph.engine.maintenance.cleanup import cleanup
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn, publish
 from omnigraph.errors import BadRequestError, ConflictError, HistoricalVersionReclaimedError, StorageError
-from omnigraph.storage.log.write_age import GRACE
+from omnigraph.storage.log.write_guard import GRACE
 from omnigraph.storage.models import TableState
 from tests.conftest import Place
 from tests.engine.library import SCHEMA, blob, book, load, loan, reader

@@ -18,7 +18,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import BranchNotFoundError, ConflictError, HistoricalVersionReclaimedError
-from omnigraph.storage.log.write_age import GRACE, LONGEST_WRITE
+from omnigraph.storage.log.write_guard import GRACE, LONGEST_WRITE
 from tests.support.preempt import DiedError, preempted
 
 SCHEMA = """

@@ -10,7 +10,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.engine.write.publish import Intent, PublishPlan
 from omnigraph.errors import ClockSkewError, ConflictError
-from omnigraph.storage.log.write_age import GRACE
+from omnigraph.storage.log.write_guard import GRACE
 from tests.conftest import Place
 from tests.support.tables import PEOPLE, append_one, ids, new_graph, nodes
 

@@ -17,7 +17,7 @@ from omnigraph.api.maintenance import Retention
 from omnigraph.engine.maintenance.cleanup import cleanup
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.errors import HistoricalVersionReclaimedError, NotFoundError
-from omnigraph.storage.log.write_age import GRACE
+from omnigraph.storage.log.write_guard import GRACE
 from tests.engine.library import SCHEMA, book
 
 STEPS = st.lists(

@@ -14,7 +14,7 @@ from omnigraph.engine.maintenance.declared_indexes import declared_indexes
 from omnigraph.engine.workspace import Workspace
 from omnigraph.errors import BadRequestError
 from omnigraph.storage.tables.indexes import covered_fragments
-from omnigraph.storage.tables.upkeep import FULL_FRAGMENT_ROWS, FragmentFill, fragments_to_compact
+from omnigraph.storage.tables.maintenance import FULL_FRAGMENT_ROWS, FragmentFill, fragments_to_compact
 from tests.engine.library import SCHEMA, blob, book, content, load, loan, reader
 from tests.support.lance_tables import lance_of
 

@@ -34,7 +34,7 @@ from omnigraph.engine.rows.columns import BLOB_CELL
 from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.errors import OmniGraphError
 from omnigraph.language.catalog import TableType
-from omnigraph.storage.external import ExternalObjects
+from omnigraph.storage.external_objects import ExternalObjects
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,7 +176,7 @@ class SeenTable:
         """The seen rows of a batch that has its `PLACE`."""
         if self.places is None:
             return batch
-        from omnigraph.storage.ordered import contained
+        from omnigraph.storage.integer_sets import contained
 
         return batch.filter(pa.array(contained(batch.column(PLACE).to_numpy(), self.places)))
 

@@ -25,7 +25,7 @@ from omnigraph.storage.models import TableState
 from omnigraph.storage.tables import StagedTable
 from omnigraph.storage.tables.fragments import BuiltIndex, FragmentStaging, fragment_descriptions
 from omnigraph.storage.tables.indexes import IndexNeed, IndexSpec, index_need
-from omnigraph.storage.tables.upkeep import PendingIndex
+from omnigraph.storage.tables.maintenance import PendingIndex
 
 
 @dataclass(frozen=True, slots=True)

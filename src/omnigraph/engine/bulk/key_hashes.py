@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from omnigraph.storage.ordered import contained, distinct
+from omnigraph.storage.integer_sets import contained, distinct
 
 Hashes = NDArray[np.uint64]
 

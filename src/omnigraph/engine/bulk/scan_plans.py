@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from omnigraph.engine.bulk.executor import RemoteTable
-from omnigraph.storage.tables.fragments import FragmentSummary, fragments_of
-from omnigraph.storage.tables.input_datasets import pinned_dataset
-from omnigraph.storage.tables.predicates import identifier, quoted
+from omnigraph.storage.tables.fragments import FragmentSummary, fragments_of, pinned_dataset
+from omnigraph.storage.tables.rows import identifier, quoted
 
 if TYPE_CHECKING:
     from omnigraph.engine.resources import Resources

@@ -38,9 +38,9 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.models import IDEMPOTENCY_WINDOW, ChangeCounts, LogEntry, TableState
 from omnigraph.storage.root import open_root
 from omnigraph.storage.tables import StagedTable
+from omnigraph.storage.tables.files import StagedFiles
 from omnigraph.storage.tables.fragments import FragmentStaging, fragments_of
 from omnigraph.storage.tables.rows import ROW_ADDRESS
-from omnigraph.storage.tables.staged_files import StagedFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from omnigraph.errors import ChangeFeedGapError, HistoricalVersionReclaimedError
 from omnigraph.language.catalog import EdgeType, TableType, check_type_names
 from omnigraph.language.query.row_filter import EVERY_ROW, NO_ROW
 from omnigraph.storage.identifiers import MAIN, now_micros
+from omnigraph.storage.integer_sets import contained
 from omnigraph.storage.models import ChangeCounts
-from omnigraph.storage.ordered import contained
 from omnigraph.storage.tables.blobs import BlobDescriptors
 from omnigraph.storage.tables.rows import ROW_ID_FIELD, RowIds, row_ids_of
 from omnigraph.storage.tables.version_diff import VersionDiff

@@ -48,8 +48,8 @@ from omnigraph.errors import (
     ReadSetChangedError,
 )
 from omnigraph.storage.identifiers import checked_branch_name
-from omnigraph.storage.log.branch_keys import earlier_use
 from omnigraph.storage.log.branches import BranchHead
+from omnigraph.storage.log.ref_generations import earlier_use
 from omnigraph.storage.models import KeyUse, LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable

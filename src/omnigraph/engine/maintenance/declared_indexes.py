@@ -21,7 +21,7 @@ from omnigraph.storage.tables.indexes import (
     IndexSpec,
     vector_index_options,
 )
-from omnigraph.storage.tables.upkeep import PendingIndex
+from omnigraph.storage.tables.maintenance import PendingIndex
 
 _KINDS: Final[Mapping[IndexKind, str]] = {
     IndexKind.BTREE: BTREE,

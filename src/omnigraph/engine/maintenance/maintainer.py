@@ -33,7 +33,7 @@ from omnigraph.errors import BadRequestError, OmniGraphError
 from omnigraph.storage.identifiers import MAIN
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables.lance_errors import manifest_name
-from omnigraph.storage.tables.upkeep import TableCondition
+from omnigraph.storage.tables.maintenance import TableCondition
 
 
 def maintain(

@@ -29,7 +29,7 @@ from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError, ReadSetChangedError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
-from omnigraph.storage.tables.upkeep import UpkeepWork
+from omnigraph.storage.tables.maintenance import UpkeepWork
 from omnigraph.storage.topology import TopologyFiles
 
 KEPT_BUILDS: Final = 2

@@ -40,7 +40,7 @@ from omnigraph.storage.identifiers import MAIN, new_ulid
 from omnigraph.storage.models import LogEntry, TableState
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import StagedTable
-from omnigraph.storage.tables.attached_head import AttachedHead, attached_head
+from omnigraph.storage.tables.files import AttachedHead, attached_head
 from omnigraph.storage.topology import TopologyFiles
 
 _DAMAGED: Final = "__manifest/damaged"

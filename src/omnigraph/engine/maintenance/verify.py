@@ -23,7 +23,7 @@ from omnigraph.storage.log.log import slot_path
 from omnigraph.storage.models import BranchRef, LogEntry, ParentLink, TableState, Tombstone
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import TableReader
-from omnigraph.storage.tables.integrity import DamagedFile, check_version
+from omnigraph.storage.tables.files import DamagedFile, check_version
 from omnigraph.storage.tables.lance_errors import manifest_path
 from omnigraph.storage.topology import TopologyFiles
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.errors import ResourceLimitError
-from omnigraph.storage.ordered import distinct
+from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.tables.rows import RowIds
 
 Counts: TypeAlias = NDArray[np.int64]

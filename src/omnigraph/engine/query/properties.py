@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Indices, RowSpace
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.errors import ResourceLimitError
-from omnigraph.storage.ordered import distinct, numbered
+from omnigraph.storage.integer_sets import distinct, numbered
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import ROW_ID, RowIds, by_row_id, row_ids_of, wide_type
 

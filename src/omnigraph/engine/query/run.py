@@ -28,7 +28,7 @@ from omnigraph.engine.query.result import OperatorProfile
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
-from omnigraph.storage.ordered import contained, distinct
+from omnigraph.storage.integer_sets import contained, distinct
 from omnigraph.storage.tables.rows import RowIds
 
 

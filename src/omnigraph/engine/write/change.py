@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.rows.columns import as_table_rows, rows_schema
 from omnigraph.language.catalog import EdgeType, NodeType, TableType
+from omnigraph.storage.integer_sets import distinct
 from omnigraph.storage.models import TableState
-from omnigraph.storage.ordered import distinct
 from omnigraph.storage.tables import StagedTable, Staging
 
 StagingJob: TypeAlias = Callable[[TableState], StagedTable]

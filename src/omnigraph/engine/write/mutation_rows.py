@@ -42,7 +42,7 @@ from omnigraph.language.query.ir import Endpoint, Operator, Where
 from omnigraph.language.query.params import BoundValue
 from omnigraph.language.types import FLOATS, INTEGER_RANGES, INTEGERS, PropertyType, Scalar
 from omnigraph.language.values import parse_date, parse_datetime
-from omnigraph.storage.tables.predicates import identifier, literal
+from omnigraph.storage.tables.rows import identifier, literal
 
 _PYTHON_TESTS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQUAL: operator.eq,

@@ -37,7 +37,7 @@ from omnigraph.errors import (
 )
 from omnigraph.language.query.row_filter import OPEN
 from omnigraph.storage.identifiers import MAIN, new_commit_id, now_micros
-from omnigraph.storage.log.write_age import WriteAge
+from omnigraph.storage.log.write_guard import WriteAge
 from omnigraph.storage.log.writer_queue import QueuePlace
 from omnigraph.storage.models import (
     FORMAT_VERSION,

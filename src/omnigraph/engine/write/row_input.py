@@ -63,7 +63,7 @@ from omnigraph.engine.rows.kernels.typed_rows import DecodedInput
 from omnigraph.errors import BadRequestError, ConstraintError
 from omnigraph.language.catalog import Catalog
 from omnigraph.language.source import did_you_mean
-from omnigraph.storage.input_objects import object_pieces
+from omnigraph.storage.external_objects import object_pieces
 from omnigraph.storage.location import Location
 
 _END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"

@@ -30,13 +30,11 @@ from omnigraph.storage.identifiers import (
     now_micros,
     path_ancestors,
 )
-from omnigraph.storage.log.branch_keys import BranchKeys, earlier_use
-from omnigraph.storage.log.branch_lives import REMEMBERED_BRANCHES, Life, Lives
 from omnigraph.storage.log.log import GraphLog
-from omnigraph.storage.log.write_age import WriteAge
+from omnigraph.storage.log.ref_generations import REMEMBERED_BRANCHES, BranchKeys, Life, Lives, earlier_use
+from omnigraph.storage.log.write_guard import WriteAge, WriteGuard
 from omnigraph.storage.models import FORMAT_VERSION, BranchRef, KeyUse, LogEntry, Tombstone, encode
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.probe import WriteGuard
 from omnigraph.storage.tracing import Trace
 
 _ATTEMPTS = 16

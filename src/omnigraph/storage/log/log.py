@@ -21,10 +21,10 @@ from omnigraph.errors import (
     StorageError,
 )
 from omnigraph.storage.cache import RecentlyUsed
+from omnigraph.storage.log.write_guard import WriteGuard
 from omnigraph.storage.log.writer_queue import WriterQueue
 from omnigraph.storage.models import BranchRef, LogEntry, Tombstone, decode, encode
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.probe import WriteGuard
 
 _PROBES = 2
 _PUBLISH_ATTEMPTS = 6

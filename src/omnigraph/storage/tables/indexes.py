@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from omnigraph.language.catalog import Metric
 from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, translated
-from omnigraph.storage.tables.predicates import identifier
-from omnigraph.storage.tables.rows import Table
+from omnigraph.storage.tables.rows import Table, identifier
 
 BTREE: Final = "BTREE"
 NGRAM: Final = "NGRAM"

@@ -6,6 +6,8 @@ another (`version_diff` compares versions by the files they share).
 
 Lance plans a scan in time that grows with the square of its columns: seconds for one row of 5,000 columns. Taking
 rows by row id has no such cost, so a read of very many columns finds its rows by a scan of no column and takes them.
+
+The text of Lance's filter language: column names and values, quoted so that they mean what they say.
 """
 
 from __future__ import annotations
@@ -22,13 +24,32 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import IntegrityError
+from omnigraph.storage.integer_sets import contained, is_ascending
 from omnigraph.storage.location import Location
 from omnigraph.storage.models import TableState
 from omnigraph.storage.objects import Objects
-from omnigraph.storage.ordered import contained, is_ascending
 from omnigraph.storage.tables.blobs import BlobContent, read_field
 from omnigraph.storage.tables.lance_errors import manifest_name, standing_files, translated
-from omnigraph.storage.tables.predicates import one_of
+
+
+def quoted(text: str) -> str:
+    """A string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literal(value: str | int) -> str:
+    return quoted(value) if isinstance(value, str) else str(value)
+
+
+def identifier(column: str) -> str:
+    """A column name: any name, its case kept, even one that is a keyword there."""
+    return f"`{column}`"
+
+
+def one_of(column: str, values: Iterable[str | int]) -> str:
+    """The rows whose column holds one of these values."""
+    return f"{identifier(column)} IN ({', '.join(map(literal, values))})"
+
 
 RowIds: TypeAlias = NDArray[np.int64]
 """Lance numbers rows with unsigned 64-bit integers and never comes near 2^63; NumPy computes with signed ones."""

@@ -24,7 +24,7 @@ from omnigraph.engine.rows.columns import arrow_type
 from omnigraph.errors import ResourceLimitError
 from omnigraph.language.query import ir
 from omnigraph.language.query.syntax import AggregateFunction
-from omnigraph.storage.ordered import numbered
+from omnigraph.storage.integer_sets import numbered
 
 # Codes are combined without sorting while their range is at most this many times the number of rows.
 _WIDEST_TABLE = 4

@@ -18,7 +18,7 @@ from omnigraph.engine.query.operators.scan import filtered
 from omnigraph.engine.query.traversal.adjacency import Adjacency, Neighbours, cumulated
 from omnigraph.engine.query.traversal.neighbours import neighbours_of
 from omnigraph.language.query import ir
-from omnigraph.storage.ordered import distinct, merged, numbered
+from omnigraph.storage.integer_sets import distinct, merged, numbered
 from omnigraph.storage.tables.rows import RowIds
 
 # Visited marks of one batch of sources: one byte per source and node.

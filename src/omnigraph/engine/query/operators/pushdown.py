@@ -28,7 +28,7 @@ from omnigraph.language.catalog import IndexKind, NodeType, Property, TableType
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import AllOf, RowFilter
 from omnigraph.language.types import INTEGER_RANGES, PropertyType, Scalar
-from omnigraph.storage.tables.predicates import identifier, one_of, quoted
+from omnigraph.storage.tables.rows import identifier, one_of, quoted
 
 # N-grams are three letters or digits of ASCII in a row; a text without any can't be narrowed by them.
 _NGRAM: Final = re.compile(r"[A-Za-z0-9]{3}", re.ASCII)

@@ -16,7 +16,7 @@ from omnigraph.engine.query.search import Candidates, RankedRows
 from omnigraph.engine.query.search.embedder import query_vector
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query import ir
-from omnigraph.storage.ordered import numbered
+from omnigraph.storage.integer_sets import numbered
 from omnigraph.storage.tables.rows import RowIds
 
 _NO_ROWS = RankedRows(np.empty(0, np.int64), np.empty(0, np.float64))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.properties import one_array, value_bytes
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache, Lookups
-from omnigraph.storage.ordered import counted
+from omnigraph.storage.integer_sets import counted
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.rows import RowIds, row_ids_of

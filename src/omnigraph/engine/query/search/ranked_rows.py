@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import BadRequestError
-from omnigraph.storage.ordered import distinct, numbered, places
+from omnigraph.storage.integer_sets import distinct, numbered, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 

@@ -39,7 +39,7 @@ from omnigraph.engine.query.search.text_index import (
 )
 from omnigraph.errors import BadRequestError
 from omnigraph.language.query.syntax import TextFunction
-from omnigraph.storage.ordered import contained, distinct
+from omnigraph.storage.integer_sets import contained, distinct
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 

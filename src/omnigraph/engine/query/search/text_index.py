@@ -25,7 +25,7 @@ from omnigraph.engine.query.limits import MemoryBudget
 from omnigraph.engine.query.search.analyzer import Postings, counts_of, fragment_postings
 from omnigraph.engine.query.search.ranked_rows import Measures
 from omnigraph.engine.shared_memory import SHARED_MEMORY, ByteBoundCache
-from omnigraph.storage.ordered import contained, distinct, places
+from omnigraph.storage.integer_sets import contained, distinct, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import TEXT_INDEX_KIND, TEXT_INDEX_OPTIONS
 from omnigraph.storage.tables.rows import RowIds, row_ids_of

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.engine.query.bindings import Counts, GrownRowSpace, Indices, Mask, RowSpace, added_up
-from omnigraph.storage.ordered import contained, distinct, is_ascending, merged, places
+from omnigraph.storage.integer_sets import contained, distinct, is_ascending, merged, places
 from omnigraph.storage.tables.rows import RowIds
 
 Positions: TypeAlias = NDArray[Any]

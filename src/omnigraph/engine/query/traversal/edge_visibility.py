@@ -28,7 +28,7 @@ from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.row_filter import EVERY_ROW, sides
 from omnigraph.storage.cache import RecentlyUsed
-from omnigraph.storage.ordered import contained, merged, places
+from omnigraph.storage.integer_sets import contained, merged, places
 from omnigraph.storage.tables.rows import RowIds, row_ids_of
 
 _BYTES: Final = 64 << 20

@@ -27,7 +27,7 @@ from omnigraph.engine.query.traversal.topology import PROCESS_TOPOLOGIES, Shape,
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.language.query import ir
 from omnigraph.language.query.ir import Direction
-from omnigraph.storage.ordered import merged
+from omnigraph.storage.integer_sets import merged
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.indexes import index_coverage
 from omnigraph.storage.tables.rows import RowIds, by_row_id, row_ids_of

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from omnigraph.engine.query.bindings import Indices, RowSpace, grown
 from omnigraph.engine.query.properties import one_array
 from omnigraph.engine.query.traversal.adjacency import Neighbours, Pairs, changed, of_edges, of_pairs
-from omnigraph.storage.ordered import contained, places
+from omnigraph.storage.integer_sets import contained, places
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.rows import by_row_id, row_ids_of
 from omnigraph.storage.tables.version_diff import RowChanges, VersionDiff

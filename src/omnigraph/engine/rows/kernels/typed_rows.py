@@ -23,7 +23,7 @@ from omnigraph.errors import BadRequestError, ConstraintError, ConstraintRule
 from omnigraph.language.catalog import CheckRule, NodeType, Property, RangeRule, TableType
 from omnigraph.language.values import pattern_problem
 from omnigraph.language.violations import Sentence, quoted, value_text
-from omnigraph.storage.ordered import contained
+from omnigraph.storage.integer_sets import contained
 
 
 class Stage(IntEnum):

@@ -1,11 +1,18 @@
 """Objects that belong to the caller: how large they are, and their bytes. Never written, never deleted.
 
 Called by blob ingress for URIs that a policy has admitted. It trusts the URI it is given; admission is not its job.
+
+Objects that a caller wants loaded: their bytes, from a bucket that may be another than the graph's.
+
+A store of the graph's kind is opened with the graph's own options, so data beside a graph need no settings of their
+own; any other is opened with what the environment says. Nothing here is written or deleted.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -13,9 +20,10 @@ import obstore
 from obstore import exceptions as oops
 from obstore.store import ObjectStore
 
-from omnigraph.errors import ExternalBlobSourceError
+from omnigraph.errors import ExternalBlobSourceError, NotFoundError, StorageError, StorageErrorKind
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.location import Location
+from omnigraph.storage.store_errors import reason_of, storage_failure
 
 _REMEMBERED_BUCKETS: Final = 64
 
@@ -61,3 +69,21 @@ def _unreadable(uri: str, error: Exception) -> ExternalBlobSourceError:
     return ExternalBlobSourceError(
         uri, "it does not exist" if missing else f"the store refused it ({type(error).__name__})"
     )
+
+
+_PIECE_BYTES = 4 << 20
+
+
+def object_pieces(uri: str, graph: Location) -> Iterator[bytes]:
+    """The bytes of an object in pieces. `graph` is where the graph lies that they are loaded into."""
+    location = graph.beside(uri)
+    bucket = replace(location, uri=f"{location.scheme}://{location.bucket}", prefix="")
+    try:
+        found = obstore.get(bucket.open_store(), location.prefix)
+        for piece in found.stream(min_chunk_size=_PIECE_BYTES):
+            yield bytes(piece)
+    except (FileNotFoundError, oops.NotFoundError):
+        raise NotFoundError(f"'{uri}' does not exist") from None
+    except (oops.BaseError, OSError) as error:
+        failure = storage_failure(f"reading '{uri}'", error)
+        raise failure or StorageError(StorageErrorKind.UNKNOWN, f"reading '{uri}': {reason_of(error)}") from error

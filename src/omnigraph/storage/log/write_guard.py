@@ -3,19 +3,56 @@
 A gateway that ignores the condition of a create would lose commits without a word. A writer whose clock is days ahead
 would date its commits so, and everybody's after it: reading `at` a moment and cleaning up by age would be wrong until
 the others catch up. `init` asks, and every open graph once, before its first write.
+
+How long a write may be in flight, and the watch that every write carries.
+
+Files that no commit names yet, and pins, are safe from cleanup for the grace period. A write that took half of it
+refuses to publish, so that what it staged can't have been taken for garbage. Pure.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Self
 
-from omnigraph.errors import ClockSkewError, StorageError, StorageErrorKind
+from omnigraph.api.maintenance import GRACE
+from omnigraph.errors import ClockSkewError, StorageError, StorageErrorKind, WriteExpiredError
 from omnigraph.storage.identifiers import now_micros
-from omnigraph.storage.log.write_age import running_seconds
 from omnigraph.storage.objects import Objects
+
+LONGEST_WRITE: Final = GRACE / 2
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAge:
+    """When a write began, by two clocks: one stands still while some machines sleep, the other can be turned."""
+
+    running: float
+    wall: float
+
+    @classmethod
+    def beginning_now(cls) -> Self:
+        return cls(running_seconds(), time.time())
+
+    @property
+    def seconds(self) -> float:
+        return max(running_seconds() - self.running, time.time() - self.wall)
+
+    def refuse_overdue(self) -> None:
+        """Call right before a write becomes visible."""
+        if self.seconds > LONGEST_WRITE.total_seconds():
+            raise WriteExpiredError(self.seconds / 86_400, LONGEST_WRITE.total_seconds() / 86_400)
+
+
+def running_seconds() -> float:
+    """Seconds that also pass while the machine is suspended, where the system counts them."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
+
 
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
 """How far a writer's clock may be from the store's."""

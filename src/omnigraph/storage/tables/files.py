@@ -1,0 +1,319 @@
+"""Whether a stored table version is whole: every file it names, as long as its manifest says, and readable.
+
+For verify and repair. Rows are not read: their files are judged by their lengths, deletion vectors and descriptors of
+blobs by reading them, which costs little. Nothing here writes.
+
+What another tool did to a table: the attached lineage, which OmniGraph itself never moves.
+
+Every dataset is born with the empty attached version 1, so whatever stands on a later one is foreign. Nothing here
+changes it. Called by repair.
+
+Which files of a table folder no kept version needs.
+
+Pure: it is given a listing and what the kept versions name, and answers with files. The layout of a Lance dataset is
+known here and only here; a file that does not fit it is never named, and neither is one that an attached version
+could need. Cleanup decides what is kept, and deletes.
+
+Data files that a write made before any commit could name them, and the one way to take them back.
+
+A bulk write puts gigabytes into tables before it knows whether its rows are good. When it is refused, or was only a
+rehearsal, those bytes should not wait a week for cleanup. Besides this, only cleanup and an init that
+failed ever delete table data.
+
+Why it can't lose anything: a file is known here only because this write made it, under a name that nobody else can
+pick, and the only plan that leads to it has not left the write yet, so no log entry can name it. With `keep` the plan
+goes to the publish machine, and from then on nothing is removed any more, whatever is heard of it: an answer that was
+lost may mean that the entry stands. What was kept and not published is garbage, and cleanup finds it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any, Final
+
+import lance
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.blob import BlobType
+
+from omnigraph.errors import IntegrityError, StorageError, StorageErrorKind
+from omnigraph.storage.models import TableState
+from omnigraph.storage.objects import Objects, StoredObject
+from omnigraph.storage.store_errors import reason_of
+from omnigraph.storage.tables.lance_errors import LANCE_ERRORS, damaged_files, standing_files, translated
+from omnigraph.storage.tables.reader import TableReader
+from omnigraph.storage.tables.rows import Table
+
+_OWN_FILE: Final = (1, 2)
+"""The kinds of blob cells whose bytes lie in a file beside the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedFile:
+    """`path` is below the graph's root; an index segment is a folder and ends in a slash."""
+
+    path: str
+    reason: str
+    index_segment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """How many files a version names, how many rows and which columns it shows, and which files are damaged."""
+
+    files: int
+    rows: int
+    fragments: int
+    columns: frozenset[str]
+    damaged: tuple[DamagedFile, ...]
+
+
+def check_version(reader: TableReader, objects: Objects, state: TableState) -> CheckedTable:
+    """Opens the version anew when `reader` is new; a version that does not open is an error that says why."""
+    table = reader.open(state)
+    named = table.files()
+    standing = standing_files(objects, state)
+    found = dict(damaged_files(state, table._dataset, standing))
+    for check in (_unreadable_deletions, _damaged_blobs):
+        found |= dict(_checked(check, table, standing, found))
+    damaged = tuple(DamagedFile(f"{state.path}/{name}", reason, _segment(name)) for name, reason in found.items())
+    fragments = table._fragments()
+    rows = sum(f.metadata.num_rows for f in fragments)
+    return CheckedTable(len(named), rows, len(fragments), table.columns, damaged)
+
+
+_Check = Callable[[Table, Any, Mapping[str, int]], Iterator[tuple[str, str]]]
+
+
+def _checked(
+    check: _Check, table: Table, standing: Mapping[str, int], known: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """What a check finds, fragment by fragment; those with damaged files can't be read any further."""
+    for fragment in table._fragments():
+        files = [f"data/{file.path}" for file in fragment.metadata.files]
+        if known.keys().isdisjoint([*files, fragment.deletion_file()]):
+            try:
+                yield from check(table, fragment, standing)
+            except IntegrityError as error:
+                yield files[0], error.reason
+
+
+def _unreadable_deletions(table: Table, fragment: Any, _: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    deletions = fragment.deletion_file()
+    if deletions is not None:
+        try:
+            live = table.read([], row_ids=True, fragments=[fragment.fragment_id]).num_rows
+        except IntegrityError as error:
+            yield deletions, error.reason
+        else:
+            if live != fragment.metadata.num_rows:
+                yield deletions, f"leaves {live} rows, and left {fragment.metadata.num_rows}"
+
+
+def _damaged_blobs(table: Table, fragment: Any, standing: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Large blobs: the descriptors say how far each file must reach."""
+    ids = {field.name(): field.id() for field in table._dataset.lance_schema.fields()}
+    for column in (field.name for field in table.schema if isinstance(field.type, BlobType)):
+        holders = [file.path for file in fragment.metadata.files if ids[column] in file.fields]
+        if not holders:
+            continue
+        cells = table.read([column], fragments=[fragment.fragment_id]).column(column)
+        kind, number, position, size = (pc.struct_field(cells, n) for n in ("kind", "blob_id", "position", "size"))
+        reach: dict[int, int] = {}
+        own = pc.is_in(kind, value_set=pa.array(_OWN_FILE, kind.type))
+        ends = pc.add(position, size)
+        for blob, end in zip(number.filter(own).to_pylist(), ends.filter(own).to_pylist(), strict=True):
+            reach[blob] = max(reach.get(blob, 0), end)
+        folder = f"data/{holders[-1].removesuffix('.lance')}"
+        for blob, end in reach.items():
+            name = f"{folder}/{f'{blob:032b}'[::-1]}.blob"  # Lance spells the number with its lowest bit first
+            if (found := standing.get(name)) is None:
+                yield name, "is missing, and blobs of its table lie in it"
+            elif found < end:
+                yield name, f"is cut short: {found} bytes of {end} are left"
+
+
+def _segment(name: str) -> str | None:
+    return name.split("/")[1] if name.startswith("_indices/") else None
+
+
+BORN_WITH = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedHead:
+    """The newest attached version, and the operations that led there, oldest first."""
+
+    table: Table
+    operations: tuple[str, ...]
+
+    @property
+    def version(self) -> int:
+        return self.table.state.number
+
+    @property
+    def is_foreign(self) -> bool:
+        return self.version != BORN_WITH
+
+
+def attached_head(reader: TableReader, state: TableState) -> AttachedHead:
+    uri = reader.location.child(state.path)
+    doing = f"the attached head of {state.path} can't be opened"
+    try:
+        with translated(doing):
+            dataset = lance.dataset(uri, storage_options=reader.storage_options)
+            made = [t for t in dataset.get_transactions(dataset.version - BORN_WITH) if t is not None]
+            rows = dataset.count_rows() if dataset.version != BORN_WITH else 0
+            version = str(dataset.version)
+            head = TableState(table_id=state.table_id, path=state.path, version=version, rows=rows, fragments=0)
+            table = Table(head, dataset, reader.location)
+            _ = table.schema  # a damaged one makes Lance panic when it is asked for
+    except LANCE_ERRORS as error:
+        raise StorageError(StorageErrorKind.PERMANENT, f"{doing}: {reason_of(error)}") from error
+    return AttachedHead(table, tuple(type(t.operation).__name__ for t in reversed(made)))
+
+
+_DETACHED_FROM: Final = 1 << 63
+_MANIFEST = re.compile(r"_versions/d(\d{1,20})\.manifest")
+_ATTACHED = re.compile(r"_versions/(\d{20}\.manifest|latest_version_hint\.json)")
+_TRANSACTION = re.compile(r"_transactions/(\d{1,20})-[0-9a-f-]{36}\.txn")
+_DATA = re.compile(r"data/([0-9a-z-]+)(\.lance|/[0-9a-z]+\.blob)")
+_DELETIONS = re.compile(r"_deletions/\d+-\d+-\d+\.(arrow|bin)")
+_INDEX = re.compile(r"(_indices/[0-9a-f-]{36}/)[^/]+")
+_UNFINISHED = re.compile(r"(data|_versions|_transactions|_deletions)/\.tmp[0-9A-Za-z]{6}")
+
+
+class FileKind(Enum):
+    """What a file of a table folder is. `ATTACHED` is the lineage that every dataset is born with."""
+
+    MANIFEST = auto()
+    CONTENT = auto()
+    TRANSACTION = auto()
+    ATTACHED = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A stored file by what it is and by the name under which versions name it."""
+
+    stored: StoredObject
+    kind: FileKind
+    named: str
+
+    @property
+    def version(self) -> str | None:
+        """The version that a manifest is."""
+        found = _MANIFEST.fullmatch(self.named)
+        return found[1] if found else None
+
+    @property
+    def lives_with(self) -> str:
+        """The file whose fate it shares: the record of a write is worth nothing without the version it was based on."""
+        found = _TRANSACTION.fullmatch(self.named)
+        return f"_versions/d{found[1]}.manifest" if found else self.named
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """What may go. Manifests go first: a version whose manifest stands is whole."""
+
+    manifests: tuple[TableFile, ...] = ()
+    others: tuple[TableFile, ...] = ()
+
+    @property
+    def files(self) -> tuple[TableFile, ...]:
+        return (*self.manifests, *self.others)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stored.size for file in self.files)
+
+    @property
+    def versions(self) -> list[str]:
+        return [file.version for file in self.manifests if file.version is not None]
+
+    def without(self, named: Set[str]) -> Doomed:
+        """The same, except for what a version names that turned out to be needed."""
+        return Doomed(
+            tuple(file for file in self.manifests if file.named not in named),
+            tuple(file for file in self.others if file.named not in named),
+        )
+
+
+def table_file(folder: str, stored: StoredObject) -> TableFile:
+    """What a file below a table folder is."""
+    path = stored.path.removeprefix(f"{folder}/")
+    if (found := _DATA.fullmatch(path)) is not None:
+        # Large blobs stand beside their data file and live exactly as long.
+        return TableFile(stored, FileKind.CONTENT, f"data/{found[1]}.lance")
+    if (found := _INDEX.fullmatch(path)) is not None:
+        return TableFile(stored, FileKind.CONTENT, found[1])
+    if (found := _MANIFEST.fullmatch(path)) is not None and int(found[1]) >= _DETACHED_FROM:
+        return TableFile(stored, FileKind.MANIFEST, path)
+    if _DELETIONS.fullmatch(path) is not None or _UNFINISHED.fullmatch(path) is not None:
+        return TableFile(stored, FileKind.CONTENT, path)
+    if (found := _TRANSACTION.fullmatch(path)) is not None:
+        kind = FileKind.TRANSACTION if int(found[1]) >= _DETACHED_FROM else FileKind.ATTACHED
+        return TableFile(stored, kind, path)
+    return TableFile(stored, FileKind.ATTACHED if _ATTACHED.fullmatch(path) else FileKind.UNKNOWN, path)
+
+
+def doomed_files(
+    files: Iterable[TableFile], kept: Set[str], *, superseded: Set[str], staged_before: datetime, abandoned: bool
+) -> Doomed:
+    """The files that no kept version names and that no write in flight can still come to need.
+
+    That is so for files named by `superseded` versions, which were published once and are not kept, for the records of
+    writes that were based on one of those, and for files older than any write in flight. Of an `abandoned` folder,
+    which no kept snapshot has, everything known may go.
+    """
+    manifests: list[TableFile] = []
+    others: list[TableFile] = []
+    for file in files:
+        if file.kind is FileKind.UNKNOWN or file.named in kept or (file.kind is FileKind.ATTACHED and not abandoned):
+            continue
+        if file.lives_with not in superseded and file.stored.modified >= staged_before:
+            continue
+        (manifests if file.kind is FileKind.MANIFEST else others).append(file)
+    return Doomed(tuple(manifests), tuple(others))
+
+
+def leaf_folders(files: Collection[TableFile]) -> set[str]:
+    """The folders that exist for one index segment or one data file's blobs only."""
+    return {
+        file.stored.path.rsplit("/", 1)[0]
+        for file in files
+        if "/_indices/" in file.stored.path or file.stored.path.endswith(".blob")
+    }
+
+
+class StagedFiles:
+    """The files of one write."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._paths: list[str] = []
+        self._kept = False
+
+    def add(self, table_path: str, fragment: str) -> None:
+        """A fragment, as JSON, that this write put into a table."""
+        self._paths += [f"{table_path}/data/{file['path']}" for file in json.loads(fragment)["files"]]
+
+    def keep(self) -> None:
+        """From now on a log entry may name the files: nothing is discarded any more."""
+        self._kept = True
+
+    def discard(self) -> None:
+        """Delete the rows that nobody will publish. Best effort: what stays, and the small files beside the data
+        (manifests, deletion vectors, index segments that nobody knows), goes with a cleanup."""
+        if not self._kept:
+            with suppress(StorageError):
+                self._objects.delete_all(self._paths)
+            self._paths.clear()
