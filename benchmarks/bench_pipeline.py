@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph import Graph
 from omnigraph.api.enums import LoadMode
 from omnigraph.pipeline import Pipeline, run, start_session
-from omnigraph.pipeline.file.model import Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.file import Source, SparkSettings, TypeMapping
 
 SCHEMA = """
 node Event { label: String  amount: I64 }

@@ -182,7 +182,7 @@ def test_the_choices_of_options_are_those_of_the_engine() -> None:
     from omnigraph.api.enums import CellLayout, FileFormat, ReadFormat
     from omnigraph.cli.commands.export import Format as ExportFormat
     from omnigraph.cli.config import FORMATS, LAYOUTS
-    from omnigraph.pipeline.jobs.export import BulkFormat
+    from omnigraph.pipeline.bulk_export import BulkFormat
 
     assert list(ReadFormat) == list(FORMATS)
     assert list(CellLayout) == list(LAYOUTS)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from omnigraph.pipeline.file.model import SparkSettings
+from omnigraph.pipeline.file import SparkSettings
 from omnigraph.pipeline.spark.session import start_session
 from tests.support.processes import REPOSITORY
 

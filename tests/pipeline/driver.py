@@ -16,7 +16,7 @@ from pathlib import Path
 from omnigraph import Graph
 from omnigraph.api import wire
 from omnigraph.pipeline import run, start_session
-from omnigraph.pipeline.file.model import SparkSettings
+from omnigraph.pipeline.file import SparkSettings
 from tests.pipeline.conftest import QUICK
 from tests.pipeline.library import records
 from tests.support.child import killing_trace

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from omnigraph.pipeline import register, start_session
-from omnigraph.pipeline.file.model import SparkSettings
+from omnigraph.pipeline.file import SparkSettings
 from tests.pipeline.conftest import QUICK
 from tests.support.waiting import GIVE_UP
 

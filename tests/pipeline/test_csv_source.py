@@ -21,7 +21,7 @@ from omnigraph.cli.main import run as command
 from omnigraph.engine.rows.kernels.csv_rows import STRAY_QUOTE, TEXT_BEHIND_QUOTE, UNCLOSED_QUOTE
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.pipeline import export_types, read_pipeline, run
-from omnigraph.pipeline.file.model import TypeMapping
+from omnigraph.pipeline.file import TypeMapping
 from tests.engine.stored import rows
 from tests.pipeline.library import rejected_rows
 

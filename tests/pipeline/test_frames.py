@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph import Graph
 from omnigraph.errors import BadRequestError, KeyConflictError, RowsRejectedError
 from omnigraph.pipeline import register, run, to_spark, write_frame
-from omnigraph.pipeline.file.model import OnError, Quality
+from omnigraph.pipeline.file import OnError, Quality
 from tests.engine.stored import rows
 from tests.pipeline.library import SCHEMA, book, edge, library, ndjson, reader, records, rejected_rows
 

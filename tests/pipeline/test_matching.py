@@ -19,14 +19,13 @@ from pyspark.sql import SparkSession
 from omnigraph import Graph
 from omnigraph.engine.bulk.executor import PLACE
 from omnigraph.engine.bulk.key_hashes import buckets_of, crowded, every_hash, key_hashes
-from omnigraph.pipeline.checks import bucket_shuffle as exchanging
-from omnigraph.pipeline.checks import matching_ids as matching
-from omnigraph.pipeline.checks import missing_endpoints as ends_of_edges
-from omnigraph.pipeline.checks.bucket_shuffle import HASH, Lane, exchange
-from omnigraph.pipeline.checks.candidate_keys import candidate_keys
-from omnigraph.pipeline.checks.matching_ids import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
-from omnigraph.pipeline.checks.table_frames import TableScan
-from omnigraph.pipeline.datasource.read import type_named, type_scan
+from omnigraph.pipeline.checks import candidate_keys as exchanging
+from omnigraph.pipeline.checks import id_lookup as ends_of_edges
+from omnigraph.pipeline.checks import id_lookup as matching
+from omnigraph.pipeline.checks.candidate_keys import HASH, Lane, candidate_keys, exchange
+from omnigraph.pipeline.checks.id_lookup import REPEAT, REPLACED, TAKEN, KnownIds, met_ids, unknown
+from omnigraph.pipeline.spark.table_frames import TableScan
+from omnigraph.pipeline.spark.type_reader import type_named, type_scan
 
 texts = st.text(max_size=40)
 SCALARS = {

@@ -10,8 +10,8 @@ import pytest
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError, CompileError
 from omnigraph.language.schema.compile import accept_schema
-from omnigraph.pipeline.file.model import Duplicates, OnError, check_against, load_pipeline, read_pipeline
-from omnigraph.pipeline.sources.csv_headers import check_columns
+from omnigraph.pipeline.file import Duplicates, OnError, check_against, load_pipeline, read_pipeline
+from omnigraph.pipeline.sources.csv_files import check_columns
 from tests.pipeline.library import SCHEMA
 
 WHOLE = """\

@@ -16,10 +16,10 @@ from omnigraph import Graph
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
-from omnigraph.pipeline.file.model import OnError, Quality, Source, TypeMapping
+from omnigraph.pipeline.file import OnError, Quality, Source, TypeMapping
 from omnigraph.pipeline.sources import parquet_files as reading
 from omnigraph.pipeline.sources.parquet_files import ParquetFiles
-from omnigraph.pipeline.sources.sources import SourceFrames
+from omnigraph.pipeline.sources.source_frames import SourceFrames
 from tests.engine.stored import rows
 from tests.pipeline.library import rejected_rows
 

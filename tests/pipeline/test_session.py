@@ -9,8 +9,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from omnigraph.pipeline.file.model import SparkSettings
-from omnigraph.pipeline.sources.sources import short_reason
+from omnigraph.pipeline.file import SparkSettings
+from omnigraph.pipeline.sources.source_frames import short_reason
 from omnigraph.pipeline.spark.jvm import worth_reading
 from omnigraph.pipeline.spark.session import session_settings
 

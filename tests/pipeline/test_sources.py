@@ -18,10 +18,9 @@ from omnigraph import Graph
 from omnigraph.api.enums import LoadMode
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline import Pipeline, run
-from omnigraph.pipeline.file.model import OnError, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.file import OnError, Quality, Source, SparkSettings, TypeMapping
 from omnigraph.pipeline.sources.fingerprints import Digests
-from omnigraph.pipeline.sources.lance_datasets import spelled
-from omnigraph.pipeline.sources.sources import SourceFrames
+from omnigraph.pipeline.sources.source_frames import SourceFrames, spelled
 from omnigraph.pipeline.spark.session import session_of_run
 from tests.engine.stored import rows
 from tests.pipeline.library import csv, rejected_rows

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def read_pipeline_text(text: str, path: str) -> Callable[[CheckedSchema], None]:
     """Read a pipeline file, and give what checks it against a schema. Starts no Spark."""
-    from omnigraph.pipeline.file.model import check_against, read_pipeline
+    from omnigraph.pipeline.file import check_against, read_pipeline
 
     pipeline = read_pipeline(text, path=path)
     return lambda schema: check_against(pipeline, schema.catalog)

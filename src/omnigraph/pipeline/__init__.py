@@ -12,18 +12,16 @@ from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph.api.service.pipeline import PipelineReport, StageEvent
-    from omnigraph.pipeline.datasource.datasource import OmnigraphDataSource, register
-    from omnigraph.pipeline.datasource.read import register_views, to_spark
-    from omnigraph.pipeline.datasource.task_errors import error_behind
+    from omnigraph.pipeline.bulk_export import export_types
+    from omnigraph.pipeline.bulk_load import BulkInput, load_on_spark, write_frame
+    from omnigraph.pipeline.bulk_maintenance import optimize_on_spark, reembed
     from omnigraph.pipeline.execution.plan import explain, validate
     from omnigraph.pipeline.execution.run import run
-    from omnigraph.pipeline.file.model import Pipeline, SparkSettings, load_pipeline, read_pipeline
-    from omnigraph.pipeline.jobs.bulk_load import BulkInput, load_on_spark
-    from omnigraph.pipeline.jobs.export import export_types
-    from omnigraph.pipeline.jobs.optimize import optimize_on_spark
-    from omnigraph.pipeline.jobs.reembed import reembed
-    from omnigraph.pipeline.jobs.write_frame import write_frame
+    from omnigraph.pipeline.file import Pipeline, SparkSettings, load_pipeline, read_pipeline
+    from omnigraph.pipeline.spark.datasource import OmnigraphDataSource, register
     from omnigraph.pipeline.spark.session import current_session, spark_session, start_session
+    from omnigraph.pipeline.spark.type_reader import register_views, to_spark
+    from omnigraph.pipeline.spark.type_writer import error_behind
 
 _SPARK_EXTRA = ("pyspark", "py4j", "pandas")
 

@@ -2,23 +2,136 @@
 
 Most runs have none, and then no rows are read. A key that is not a candidate breaks no rule; for a candidate the
 check reads the rows.
+
+Rows of many fragments shuffled by key into buckets: a bucket holds all rows that have its keys.
+
+The joins of a run are exchanges. Rows travel as Arrow batches packed into one cell per bucket, so Spark moves a few
+large cells where a join would move and sort every row, and the tasks compare whole columns. Keys are compared exactly,
+by `receive`; hashes only choose the bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
-from omnigraph.engine.bulk.key_hashes import Hashes, crowded
-from omnigraph.pipeline.checks.bucket_shuffle import HASH, Lane, bucket_count, exchange
-from omnigraph.pipeline.checks.table_frames import TableScan
-from omnigraph.pipeline.datasource.spark_types import spark_schema
-from omnigraph.pipeline.spark.tasks import on_executors
+from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, crowded, key_hashes, with_whole_key
+from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks
+from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors, spark_schema
+
+# A bucket should fit into a processor's cache, and a task should have enough of them to be worth its start.
+_ROWS_PER_BUCKET: Final = 64 << 10
+_BUCKETS_PER_TASK: Final = 16
+_MOST_BUCKETS: Final = 1 << 16
+_CELLS: Final = pa.schema([("bucket", pa.int32()), ("lane", pa.int32()), ("rows", pa.binary())])
+HASH: Final = "hash"
+_HASHES: Final = pa.schema([(HASH, pa.uint64())])
+
+Receive: TypeAlias = Callable[[Mapping[str, pa.Table]], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Rows on their way to the buckets of their `key`. Rows without a whole key stay behind.
+
+    Of a `hashed` lane only the hashes of the keys arrive, in order.
+    """
+
+    name: str
+    scan: TableScan
+    key: tuple[str, ...]
+    hashed: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _HASHES if self.hashed else self.scan.transport_schema
+
+
+def exchange(spark: SparkSession, lanes: Sequence[Lane], receive: Receive, schema: pa.Schema) -> DataFrame:
+    """What `receive` makes of each bucket. It gets a table per lane."""
+    sendings = [(number, group) for number, lane in enumerate(lanes) for group in lane.scan.groups()]
+    if not sendings:
+        return spark.createDataFrame([], spark_schema(schema))
+    buckets = bucket_count(lanes)
+    tasks = math.ceil(buckets / _BUCKETS_PER_TASK)
+    sent = on_executors(spark, len(sendings), _sender(lanes, sendings, buckets), spark_schema(_CELLS))
+    # A repartition by number is never split or rebalanced by the planner: a bucket is always whole.
+    task = F.col("bucket") % tasks
+    return map_batches(sent.repartitionById(tasks, task), _receiver(lanes, receive), spark_schema(schema))
+
+
+def bucket_count(lanes: Sequence[Lane]) -> int:
+    rows = sum(lane.scan.rows for lane in lanes)
+    return min(max(1, math.ceil(rows / _ROWS_PER_BUCKET)), _MOST_BUCKETS)
+
+
+def _sender(
+    lanes: Sequence[Lane], sendings: Sequence[tuple[int, tuple[int, ...]]], buckets: int
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
+    def send(number: int) -> Iterator[pa.RecordBatch]:
+        lane, fragments = sendings[number]
+        for rows in in_chunks(lanes[lane].scan.read(fragments)):
+            yield _pack_cells(lanes[lane], rows, lane, buckets)
+
+    return send
+
+
+def _pack_cells(lane: Lane, rows: pa.Table, number: int, buckets: int) -> pa.RecordBatch:
+    """Cells for the buckets that get any of these rows."""
+    (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    batch = with_whole_key(batch, lane.key)
+    if not batch.num_rows:
+        return pa.RecordBatch.from_pylist([], schema=_CELLS)
+    hashes = key_hashes([batch.column(name) for name in lane.key])
+    if lane.hashed:
+        hashes.sort()  # hashes in order are buckets in order
+        batch = pa.record_batch([pa.array(hashes)], _HASHES)
+    chosen = buckets_of(hashes, buckets)
+    if not lane.hashed and buckets > 1:
+        order = pa.array(np.argsort(chosen, kind="stable"))
+        batch = pa.record_batch([column.take(order) for column in batch.columns], batch.schema)
+    counts = np.bincount(chosen, minlength=buckets)
+    starts = np.cumsum(counts) - counts
+    given = np.flatnonzero(counts)
+    cells = [batch.slice(start, count).serialize() for start, count in zip(starts[given], counts[given], strict=True)]
+    numbers = pa.array(np.full(len(given), number, np.int32))
+    return pa.record_batch([pa.array(given, pa.int32()), numbers, _binaries(cells)], _CELLS)
+
+
+def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
+    offsets = np.cumsum([0, *(value.size for value in values)], dtype=np.int32)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
+
+
+def _receiver(lanes: Sequence[Lane], receive: Receive) -> OnBatches:
+    schemas = [lane.schema for lane in lanes]
+
+    def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        buckets: dict[int, list[list[pa.RecordBatch]]] = {}
+        for batch in batches:
+            numbers = (batch.column(name).to_pylist() for name in ("bucket", "lane"))
+            for bucket, lane, cell in zip(*numbers, batch.column("rows"), strict=True):
+                parts = buckets.setdefault(bucket, [[] for _ in lanes])
+                parts[lane].append(pa.ipc.read_record_batch(cell.as_buffer(), schemas[lane]))
+        while buckets:
+            _, parts = buckets.popitem()
+            tables = {
+                lane.name: pa.Table.from_batches(found, schema).combine_chunks()
+                for lane, found, schema in zip(lanes, parts, schemas, strict=True)
+            }
+            yield from receive(tables)
+
+    return unpack
+
 
 CandidateKeys: TypeAlias = Hashes | None
 """Hashes of keys; None for all keys, where a list of them would be too long."""
@@ -43,7 +156,7 @@ def candidates(
 ) -> DataFrame:
     """The hashes that `found` returns for each bucket of an exchange."""
     share = _MOST_CANDIDATES // bucket_count(lanes)
-    return exchange(spark, lanes, lambda rows: _packed(found(rows), share), _FOUND)
+    return exchange(spark, lanes, lambda rows: _pack_hashes(found(rows), share), _FOUND)
 
 
 def candidates_by_task(spark: SparkSession, tasks: int, found: Callable[[int], Hashes]) -> DataFrame:
@@ -51,10 +164,10 @@ def candidates_by_task(spark: SparkSession, tasks: int, found: Callable[[int], H
     if not tasks:
         return spark.createDataFrame([], spark_schema(_FOUND))
     share = _MOST_CANDIDATES // tasks
-    return on_executors(spark, tasks, lambda number: _packed(found(number), share), spark_schema(_FOUND))
+    return on_executors(spark, tasks, lambda number: _pack_hashes(found(number), share), spark_schema(_FOUND))
 
 
-def _packed(hashes: Hashes, share: int) -> Iterator[pa.RecordBatch]:
+def _pack_hashes(hashes: Hashes, share: int) -> Iterator[pa.RecordBatch]:
     """Hashes as one cell; null for more of them than the share of a task."""
     if len(hashes):
         yield pa.record_batch([[hashes.tobytes() if len(hashes) <= share else None]], schema=_FOUND)

@@ -18,11 +18,11 @@ from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, EntityRecords
 from omnigraph.language.catalog import EdgeType, NodeType
 from omnigraph.pipeline.checks import rules
 from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, candidate_keys
-from omnigraph.pipeline.checks.matching_ids import REPEAT, ROLE, TAKEN
+from omnigraph.pipeline.checks.id_lookup import REPEAT, ROLE, TAKEN
 from omnigraph.pipeline.checks.rules import Check
-from omnigraph.pipeline.execution.rejections import RejectedRows, rejected_by_checks
-from omnigraph.pipeline.execution.staged_run import IncomingTables
-from omnigraph.pipeline.file.model import Pipeline
+from omnigraph.pipeline.execution.report import RejectedRows, rejected_by_checks
+from omnigraph.pipeline.execution.staged_tables import IncomingTables
+from omnigraph.pipeline.file import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,11 @@ from omnigraph.errors import ConstraintError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
 from omnigraph.language.types import FLOATS, Scalar
 from omnigraph.language.violations import ORPHAN_REMEDY, Sentence, members_name, the_property, value_text
-from omnigraph.pipeline.checks import matching_ids
-from omnigraph.pipeline.checks.bucket_shuffle import Lane, exchange
-from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, candidate_keys, crowded_keys
-from omnigraph.pipeline.checks.matching_ids import ROLE
-from omnigraph.pipeline.checks.missing_endpoints import missing_endpoints
-from omnigraph.pipeline.checks.table_frames import KeyFilter, TableScan
-from omnigraph.pipeline.execution.staged_run import IncomingTables
+from omnigraph.pipeline.checks import id_lookup
+from omnigraph.pipeline.checks.candidate_keys import CandidateKeys, Lane, candidate_keys, crowded_keys, exchange
+from omnigraph.pipeline.checks.id_lookup import ROLE, missing_endpoints
+from omnigraph.pipeline.execution.staged_tables import IncomingTables
+from omnigraph.pipeline.spark.table_frames import KeyFilter, TableScan
 
 _UNBOUNDED = Cardinality()
 _NEW, _OLD = "new", "old"
@@ -66,7 +64,7 @@ def met_ids(tables: IncomingTables, key: str, *, merges: bool, keep_last: bool) 
 
     def violations(found: CandidateKeys) -> DataFrame:
         def receive(rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-            yield from matching_ids.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
+            yield from id_lookup.met_ids(rows[_NEW], rows[_OLD], keep_last=keep_last).to_batches()
 
         lanes = [Lane(name, _among(scan, ["id"], found), ("id",)) for name, scan in ((_NEW, new), (_OLD, old))]
         return exchange(tables.spark, lanes, receive, pa.schema([*new.transport_schema, ROLE]))
@@ -81,7 +79,7 @@ def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
     """Incoming rows whose id another incoming row holds as well, without the one that stays."""
     type_ = tables.by_key[key].type
     members = _key_members(type_)
-    rows = met.where(F.col(ROLE.name) == matching_ids.REPEAT)
+    rows = met.where(F.col(ROLE.name) == id_lookup.REPEAT)
     if not members:
         return _violations(key, rows, Sentence.REPEATED_ID, "id", type_key=key, entity_id=F.col("id"))
     columns = list(_key_columns(type_).values())
@@ -90,13 +88,13 @@ def repeats(tables: IncomingTables, key: str, met: DataFrame) -> DataFrame:
 
 def taken_ids(key: str, met: DataFrame) -> DataFrame:
     """Incoming rows of an append whose id is stored already."""
-    rows = met.where(F.col(ROLE.name) == matching_ids.TAKEN)
+    rows = met.where(F.col(ROLE.name) == id_lookup.TAKEN)
     return _violations(key, rows, Sentence.TAKEN_ID, "id", type_key=key, entity_id=F.col("id"))
 
 
 def replaced_places(met: DataFrame) -> DataFrame:
     """Stored rows whose id comes in again."""
-    return met.where(F.col(ROLE.name) == matching_ids.REPLACED).select(PLACE)
+    return met.where(F.col(ROLE.name) == id_lookup.REPLACED).select(PLACE)
 
 
 # Uniqueness

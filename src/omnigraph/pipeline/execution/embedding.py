@@ -22,7 +22,7 @@ from omnigraph.engine.rows.columns import vector_cells, with_vectors, without_ve
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import Catalog, NodeType
 from omnigraph.language.violations import Sentence
-from omnigraph.pipeline.file.model import EmbedStep, Pipeline
+from omnigraph.pipeline.file import EmbedStep, Pipeline
 
 
 @dataclass(frozen=True, slots=True)

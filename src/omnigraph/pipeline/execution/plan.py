@@ -18,12 +18,12 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.language.catalog import Cardinality, EdgeType, NodeType, TableType
-from omnigraph.pipeline.datasource.read import type_named
 from omnigraph.pipeline.execution.embedding import steps_of
-from omnigraph.pipeline.file.model import OnError, Pipeline, Source, check_against, load_pipeline
-from omnigraph.pipeline.sources.csv_headers import check_columns
-from omnigraph.pipeline.sources.sources import SourceFrames
+from omnigraph.pipeline.file import OnError, Pipeline, Source, check_against, load_pipeline
+from omnigraph.pipeline.sources.csv_files import check_columns
+from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
+from omnigraph.pipeline.spark.type_reader import type_named
 
 DRIVER: Final = "driver"
 EXECUTORS: Final = "executors"

@@ -30,15 +30,21 @@ from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan,
 from omnigraph.errors import BadRequestError, BranchNotFoundError
 from omnigraph.pipeline.checks.check_sequence import CheckSequence
 from omnigraph.pipeline.checks.rules import all_of
-from omnigraph.pipeline.execution.index_tasks import index_tables
 from omnigraph.pipeline.execution.plan import target_of
-from omnigraph.pipeline.execution.rejections import SAMPLES, rows_rejected, samples, with_positions
-from omnigraph.pipeline.execution.report import Stages, from_record, recorded
+from omnigraph.pipeline.execution.report import (
+    SAMPLES,
+    Stages,
+    from_record,
+    recorded,
+    rows_rejected,
+    samples,
+    with_positions,
+)
 from omnigraph.pipeline.execution.source_ingest import Ingested, SourceIngest
-from omnigraph.pipeline.execution.staged_run import IncomingTables
-from omnigraph.pipeline.file.model import OnError, Pipeline, check_against, load_pipeline
+from omnigraph.pipeline.execution.staged_tables import IncomingTables, index_tables
+from omnigraph.pipeline.file import OnError, Pipeline, check_against, load_pipeline
 from omnigraph.pipeline.sources.fingerprints import DigestCache, Digests
-from omnigraph.pipeline.sources.sources import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
+from omnigraph.pipeline.sources.source_frames import RowIndex, SourceFrames, hadoop_uri, own_words, short_reason
 from omnigraph.pipeline.spark.session import session_of_run, spark_session, ui_url
 
 _COUNTS = "pipeline.counts"

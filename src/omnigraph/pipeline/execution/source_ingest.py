@@ -25,14 +25,12 @@ from omnigraph.engine.write.external_blobs import ExternalBlobPolicy
 from omnigraph.engine.write.publish import WriteTxn
 from omnigraph.language.catalog import Catalog
 from omnigraph.pipeline.checks.rules import all_of
-from omnigraph.pipeline.datasource.spark_types import spark_schema
 from omnigraph.pipeline.execution.embedding import embed_tasks, steps_of
 from omnigraph.pipeline.execution.ingest import FRAGMENT, OUTCOME_SCHEMA, TALLY, IngestTask
-from omnigraph.pipeline.execution.rejections import SAMPLES, rejected_by_kernels, too_many_rejected
-from omnigraph.pipeline.execution.report import Stages
-from omnigraph.pipeline.file.model import OnError, Pipeline, TypeMapping
-from omnigraph.pipeline.sources.sources import SourceFrames
-from omnigraph.pipeline.spark.tasks import map_batches
+from omnigraph.pipeline.execution.report import SAMPLES, Stages, rejected_by_kernels, too_many_rejected
+from omnigraph.pipeline.file import OnError, Pipeline, TypeMapping
+from omnigraph.pipeline.sources.source_frames import SourceFrames
+from omnigraph.pipeline.spark.tasks import map_batches, spark_schema
 
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"

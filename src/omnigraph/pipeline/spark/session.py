@@ -21,9 +21,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from omnigraph.errors import BadRequestError
-from omnigraph.pipeline.file.model import SparkSettings
-from omnigraph.pipeline.spark.interrupts import ending_the_jvm
-from omnigraph.pipeline.spark.jvm import launch_jvm, logging_options, own_interrupts, spark_defaults
+from omnigraph.pipeline.file import SparkSettings
+from omnigraph.pipeline.spark.jvm import ending_the_jvm, launch_jvm, logging_options, own_interrupts, spark_defaults
 
 DEFAULT_MASTER: Final = "local[*]"
 _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

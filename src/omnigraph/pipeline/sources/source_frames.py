@@ -2,6 +2,11 @@
 
 Numbers come from Spark (`monotonically_increasing_id`) and cost one integer per row. Which file and row a number
 means is worked out only when a row has to be reported, by counting the rows of each part of each file once.
+
+A Lance dataset as a source of a pipeline: pinned when the run begins, a task per group of fragments.
+
+Called by `sources` only. Spark can't look into a scan that Python does, so the columns a mapping needs are worked
+out here, and what can't be worked out safely is read whole.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import bisect
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -20,9 +25,10 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  (the name every Spark program uses)
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from omnigraph.engine.bulk.scan_plans import ForeignDataset, foreign_dataset
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.errors import BadRequestError
 from omnigraph.pipeline.execution.ingest import (
@@ -32,14 +38,51 @@ from omnigraph.pipeline.execution.ingest import (
     ROW_COLUMN,
     TEXT_COLUMN,
 )
-from omnigraph.pipeline.file.csv_options import csv_dialect
-from omnigraph.pipeline.file.model import CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT, Pipeline, Source, TypeMapping
+from omnigraph.pipeline.file import CSV_FORMAT, GRAPH_FORMAT, LANCE_FORMAT, Pipeline, Source, TypeMapping
 from omnigraph.pipeline.sources.csv_files import CsvFiles
 from omnigraph.pipeline.sources.fingerprints import Digests
-from omnigraph.pipeline.sources.input_files import InputFile, Listing, listed
-from omnigraph.pipeline.sources.lance_datasets import LanceSource, spelled
+from omnigraph.pipeline.sources.input_files import InputFile, Listing, csv_dialect, listed
 from omnigraph.pipeline.sources.parquet_files import ParquetFiles, local_path, plain_column
+from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
 from omnigraph.pipeline.spark.tasks import OnBatches, map_batches, on_executors
+
+
+@dataclass(frozen=True, slots=True)
+class LanceSource:
+    uri: str
+    dataset: ForeignDataset
+
+    @classmethod
+    def opened(cls, uri: str, options: Mapping[str, str]) -> LanceSource:
+        """`version` picks a version; every other option goes to the object store."""
+        version = options.get("version")
+        store = {name: value for name, value in options.items() if name != "version"}
+        return cls(uri, foreign_dataset(uri, None if version is None else int(version), store))
+
+    @property
+    def fingerprint(self) -> str:
+        return self.dataset.digest
+
+    def frame(self, spark: SparkSession, expressions: Sequence[str] | None = None) -> DataFrame:
+        """The rows, with the columns that some Spark SQL expressions over them may name; all without expressions."""
+        columns = tuple(self.dataset.table.schema.names)
+        if expressions is not None:
+            columns = spelled(columns, expressions)
+        return scan_frame(spark, TableScan(self.dataset.table, columns, {}))
+
+
+def spelled(columns: Sequence[str], expressions: Sequence[str]) -> tuple[str, ...]:
+    """Columns that the expressions may mean: a name that is spelled in none of them can't be. A `*` means all.
+
+    Too many are harmless, too few are not, so this reads no SQL. One column stays in any case, to count rows by.
+    """
+    text = "\n".join(expressions).lower()
+    if "*" in text:
+        return tuple(columns)
+    # A backtick within a name is written twice.
+    named = tuple(column for column in columns if column.lower().replace("`", "``") in text)
+    return named or tuple(columns[:1])
+
 
 _JSON_FORMAT: Final = "json"
 _MISSING_PACKAGE: Final = ("Class org.apache", "No FileSystem for scheme", "[DATA_SOURCE_NOT_FOUND]")

@@ -24,13 +24,13 @@ from omnigraph.engine.snapshot import Snapshot
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
-from omnigraph.pipeline.checks.table_frames import scan_frame
-from omnigraph.pipeline.datasource.read import type_named, type_scan
 from omnigraph.pipeline.execution.report import Stages
-from omnigraph.pipeline.file.model import SparkSettings
-from omnigraph.pipeline.sources.sources import hadoop_uri, spark_errors
+from omnigraph.pipeline.file import SparkSettings
+from omnigraph.pipeline.sources.source_frames import hadoop_uri, spark_errors
 from omnigraph.pipeline.spark.session import spark_session
+from omnigraph.pipeline.spark.table_frames import scan_frame
 from omnigraph.pipeline.spark.tasks import on_executors
+from omnigraph.pipeline.spark.type_reader import type_named, type_scan
 
 _LINES_PER_BATCH: Final = 4_096
 # Without these, Spark writes quotes in a way of its own and cuts spaces off. Nothing is null, and two

@@ -3,31 +3,85 @@
 Executors type the rows with the row kernels and write fragments. The commit runs where Spark has no session to join
 with, so it checks the ids, endpoints and unique values of the new rows in one process with the engine's own
 constraint stage; frames beyond the limits of the handle are for `write_frame`.
+
+A stream into one graph type: a commit per micro-batch, exactly once across restarts.
+
+Spark runs a micro-batch again when it died before noting that the batch was done. The key of a commit names the
+streaming query and the batch, so a repeat is recognised. The query's id is the one in the checkpoint: with a new
+checkpoint begins a new stream, even at the same path.
+
+Errors of the data source on their way through Spark, which keeps nothing of an exception but its text.
+
+`df.write.format("omnigraph")` runs in processes of Spark and fails with Spark's own error. A writer adds the fields of
+its error to the text, as a note, and `error_behind` makes the same error of it where the DataFrame is.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from omnigraph.api.enums import LoadMode
 from omnigraph.engine.bulk.executor import RemoteTable, admitted_blobs
-from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress
+from omnigraph.engine.bulk.staged_run import FrameCommit, GraphAddress, last_number
 from omnigraph.engine.maintenance.declared_indexes import table_types
 from omnigraph.engine.rows.columns import as_table_rows, fillable, rows_schema, table_schema
 from omnigraph.engine.rows.kernels import RejectedRow, Stage, TypedRows, type_batch
 from omnigraph.engine.rows.kernels.typed_rows import first_in_stage_order
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS
 from omnigraph.engine.write.publish import Intent, PublishedCommit, PublishPlan, WriteTxn
-from omnigraph.errors import ConflictError, ConstraintError, ConstraintRule
+from omnigraph.errors import (
+    BadRequestError,
+    ConflictError,
+    ConstraintError,
+    ConstraintRule,
+    KeyConflictError,
+    OmniGraphError,
+)
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.pipeline.datasource.task_errors import noting_fields
 from omnigraph.pipeline.execution.embedding import EmbedTask
+
+_MARK: Final = "omnigraph error: "
+_CONSTRAINT: Final = ("type_key", "property", "entity_id", "line")
+_KEY: Final = ("type_key", "entity_id")
+
+
+@contextmanager
+def noting_fields() -> Iterator[None]:
+    """Errors that have fields a caller may want are raised with these in a note."""
+    try:
+        yield
+    except ConstraintError as error:
+        fields = {name: getattr(error, name) for name in _CONSTRAINT}
+        error.add_note(_note({"rule": error.rule.value, "message": str(error), **fields}))
+        raise
+    except KeyConflictError as error:
+        error.add_note(_note({"message": str(error), **{name: getattr(error, name) for name in _KEY}}))
+        raise
+
+
+def _note(fields: dict[str, Any]) -> str:
+    return _MARK + json.dumps(fields)
+
+
+def error_behind(error: BaseException) -> OmniGraphError | None:
+    """The `ConstraintError` or `KeyConflictError` that made Spark fail; None when Spark failed for another reason."""
+    for line in str(error).splitlines():
+        if line.startswith(_MARK):
+            fields = json.loads(line.removeprefix(_MARK))
+            if "rule" in fields:
+                return ConstraintError(ConstraintRule(fields.pop("rule")), **fields)
+            return KeyConflictError(**fields)
+    return None
+
 
 _FLUSH_ROWS = 1 << 20
 
@@ -178,3 +232,42 @@ class TypeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with noting_fields():
             self._sink.publish(messages, self._sink.run_key)
+
+
+# Spark tells the tasks of a streaming query which query they work for; the committing process is told nothing.
+_QUERY_PROPERTY: Final = "sql.streaming.queryId"
+
+
+class TypeStreamWriter(DataSourceStreamArrowWriter):
+    """`stream` names the stream instead of the query id, for those who keep track of batches themselves."""
+
+    def __init__(self, sink: Sink, stream: str | None) -> None:
+        self._sink = sink
+        self._stream = stream
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_PROPERTY) if context else None
+        with noting_fields():
+            return replace(self._sink.written(iterator), stream=self._stream or query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
+        streams = {m.stream for m in messages if isinstance(m, WrittenRows) and m.fragments}
+        if not streams:
+            return
+        stream = streams.pop()
+        if stream is None:
+            raise BadRequestError("Spark named no query for this stream; give it a name with the option runKey")
+        key = f"{_prefix(stream)}{batchId}"
+        with noting_fields():
+            self._sink.publish(messages, key, unless=lambda txn: is_committed(txn, stream, batchId))
+
+
+def _prefix(stream: str) -> str:
+    return f"stream:{stream}:"
+
+
+def is_committed(txn: WriteTxn, stream: str, batch: int) -> bool:
+    """Whether the history of the branch holds this batch of the stream."""
+    last = last_number(txn, _prefix(stream))
+    return last is not None and last >= batch

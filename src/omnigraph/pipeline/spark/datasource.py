@@ -27,18 +27,17 @@ from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.publish import Intent, already_published
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
-from omnigraph.pipeline.datasource.change_stream import CHANGES_SCHEMA, ChangeStreamReader
-from omnigraph.pipeline.datasource.read import (
+from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
+from omnigraph.pipeline.spark.change_stream import CHANGES_SCHEMA, ChangeStreamReader
+from omnigraph.pipeline.spark.tasks import spark_schema
+from omnigraph.pipeline.spark.type_reader import (
     FilteringTypeReader,
     TypeReader,
     comparable_columns,
     type_named,
     type_scan,
 )
-from omnigraph.pipeline.datasource.spark_types import spark_schema
-from omnigraph.pipeline.datasource.stream_write import TypeStreamWriter
-from omnigraph.pipeline.datasource.write import RepeatedWriter, Sink, TypeWriter
-from omnigraph.pipeline.execution.embedding import embed_tasks, on_write_steps
+from omnigraph.pipeline.spark.type_writer import RepeatedWriter, Sink, TypeStreamWriter, TypeWriter
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

@@ -1,4 +1,9 @@
-"""The tables of a run between writing and publishing, as frames that checks join, and rows that they take out again."""
+"""The tables of a run between writing and publishing, as frames that checks join, and rows that they take out again.
+
+Declared indexes brought to full coverage by executors: one task per index and group of fragments.
+
+Called by a run that asked for indexes, by re-embedding and by distributed maintenance.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,16 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, RemoteTable, by_fragment
+from omnigraph.engine.bulk.jobs import IndexBuild, IndexedVersions, TablesToIndex
 from omnigraph.engine.bulk.scan_plans import PinnedTable
 from omnigraph.engine.bulk.staged_run import StagedRun
+from omnigraph.engine.resources import Resources
 from omnigraph.engine.write.publish import WriteTxn
-from omnigraph.pipeline.checks.table_frames import TableScan, scan_frame
-from omnigraph.pipeline.datasource.spark_types import spark_schema
+from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
+from omnigraph.pipeline.spark.tasks import spark_schema, texts_of
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, str]
 """Columns of a table, with other names for them where it is a mapping."""
@@ -72,3 +79,9 @@ def _deleting(table: RemoteTable) -> Callable[[pa.Table], pa.Table]:
         return pa.table([[fragment], [table.without_rows(fragment, offsets)], [len(offsets)]], _REMAINING)
 
     return delete
+
+
+def index_tables(spark: SparkSession, resources: Resources, tables: TablesToIndex) -> IndexedVersions:
+    """Staged versions of these tables with every declared index whole; tables that lack nothing are left out."""
+    build = IndexBuild(resources, tables)
+    return build.staged(texts_of(spark, [task.run for task in build.tasks]))

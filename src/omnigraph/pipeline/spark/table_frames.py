@@ -16,8 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph.engine.bulk.executor import PLACE, SeenTable
 from omnigraph.engine.bulk.key_hashes import Hashes, among, key_hashes, with_whole_key
 from omnigraph.engine.bulk.scan_plans import PinnedTable, all_of
-from omnigraph.pipeline.datasource.spark_types import spark_schema, to_transport, transport_schema
-from omnigraph.pipeline.spark.tasks import on_executors
+from omnigraph.pipeline.spark.tasks import on_executors, spark_schema, to_transport, transport_schema
 
 # A task should have enough to do to be worth its start, and there should be enough tasks for a cluster.
 _ROWS_PER_TASK: Final = 1 << 20

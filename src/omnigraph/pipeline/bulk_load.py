@@ -2,29 +2,37 @@
 
 Called by the command line. It builds a pipeline in memory, of graph records or of rows of one type, and leaves
 everything else to `run`; like every load it takes all rows or none, and a key that its input holds twice is refused.
+
+A DataFrame into one graph type through a whole pipeline run: judged by Spark joins, whatever its size.
+
+`df.write.format("omnigraph")` commits in a process without a session and is bounded by the limits of a load. This is
+the way for everything larger; it differs from a pipeline file only in where its rows come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from omnigraph.api.enums import LoadMode
 from omnigraph.api.load import LoadReceipt
 from omnigraph.api.service.pipeline import PipelineReport, Progress
+from omnigraph.engine.bulk.staged_run import new_run_id
 from omnigraph.engine.rows.kernels.decoder import ends_of
 from omnigraph.engine.snapshot import Snapshot
-from omnigraph.engine.workspace import GraphHandle, Workspace
+from omnigraph.engine.workspace import GraphHandle, Workspace, opened
 from omnigraph.engine.write.load import load_mode
 from omnigraph.engine.write.receipts import receipt_of
-from omnigraph.errors import BranchNotFoundError
+from omnigraph.errors import BadRequestError, BranchNotFoundError, ConstraintRule, KeyConflictError, RowsRejectedError
 from omnigraph.language.catalog import Catalog, TableType
-from omnigraph.pipeline.datasource.read import type_named
 from omnigraph.pipeline.execution.run import permitted, run
-from omnigraph.pipeline.file.model import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
-from omnigraph.pipeline.sources.sources import SourceFrames
+from omnigraph.pipeline.file import Duplicates, EmbedStep, Pipeline, Quality, Source, SparkSettings, TypeMapping
+from omnigraph.pipeline.sources.source_frames import SourceFrames
 from omnigraph.pipeline.spark.session import session_of_run, spark_session
+from omnigraph.pipeline.spark.type_reader import type_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +132,78 @@ def _receipt(workspace: Workspace, report: PipelineReport, base: str | None, act
         actor_id=actor,
         commit=None if report.commit_id is None else receipt_of(workspace.commit_entry(report.commit_id)),
     )
+
+
+_SOURCE = "frame"
+
+
+def write_frame(
+    graph: GraphHandle | str | Path,
+    frame: DataFrame,
+    type_name: str,
+    *,
+    mode: str = LoadMode.APPEND,
+    branch: str = "main",
+    quality: Quality | None = None,
+    embed: Sequence[str] = (),
+    index: bool = False,
+    actor: str | None = None,
+    run_key: str | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> PipelineReport:
+    """Write the rows of a frame as one commit. Columns are properties, `id`, and `src` and `dst` for edges.
+
+    `embed` names vector properties to fill. A run with a `run_key` that the branch remembers is not done again. An
+    append that meets an id twice raises KeyConflictError as a load does, unless `quality` has a quarantine for it.
+    """
+    # Only a global view can be seen from the session that a run makes for its sources.
+    view = f"omnigraph_{new_run_id().lower()}"
+    frame.createGlobalTempView(view)
+    try:
+        with opened(graph) as workspace:
+            type_ = type_named(_typing_state(workspace, branch, run_key), type_name)
+        pipeline = Pipeline(
+            name=f"{type_.name} from a DataFrame",
+            sources={_SOURCE: Source(_SOURCE, sql=f"select * from global_temp.{view}")},
+            mappings=(_mapping(type_, frame.columns),),
+            branch=branch,
+            mode=load_mode(mode),
+            embed=tuple(EmbedStep(type_.name, name) for name in embed),
+            quality=quality or Quality(),
+            index=index,
+        )
+        return run(
+            pipeline,
+            graph=graph,
+            spark=frame.sparkSession,
+            actor=actor,
+            run_key=run_key,
+            force=run_key is None,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    except RowsRejectedError as error:
+        if error.rule is ConstraintRule.ID and error.type_key and load_mode(mode) is LoadMode.APPEND:
+            message = f"{error.samples[0]}; nothing was written"
+            raise KeyConflictError(error.type_key, error.entity_id, message=message) from error
+        raise
+    finally:
+        frame.sparkSession.catalog.dropGlobalTempView(view)
+
+
+def _typing_state(workspace: Workspace, branch: str, run_key: str | None) -> Snapshot:
+    """The state whose schema has the type: the head, or what a run of this name made, which may be long ago."""
+    head = workspace.snapshot(branch)
+    earlier = None if run_key is None else head.entry.with_key(run_key)
+    return head if earlier is None else workspace.snapshot(branch, version=earlier.version)
+
+
+def _mapping(type_: TableType, columns: Sequence[str]) -> TypeMapping:
+    spelled = {name: f"`{name.replace('`', '``')}`" for name in columns}
+    if type_.kind != "edge":
+        return TypeMapping(type_.name, _SOURCE, spelled)
+    src, dst = (spelled.pop(name, None) for name in ("src", "dst"))
+    if src is None or dst is None:
+        raise BadRequestError(f"rows of the edge type {type_.name} need the columns 'src' and 'dst'")
+    return TypeMapping(type_.name, _SOURCE, spelled, src, dst)

@@ -36,7 +36,7 @@ from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import TableType
 from omnigraph.language.source import did_you_mean
 from omnigraph.language.types import Scalar
-from omnigraph.pipeline.checks.table_frames import TableScan, scan_frame
+from omnigraph.pipeline.spark.table_frames import TableScan, scan_frame
 
 _COMPARISONS: dict[type[Filter], str] = {
     EqualTo: "=",

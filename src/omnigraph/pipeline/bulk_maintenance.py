@@ -1,4 +1,9 @@
-"""New vectors for stored rows, made on executors and published as one commit.
+"""Optimize on executors: compaction and index builds of a branch as one commit that changes no content.
+
+The same outcome and the same report as `Graph.optimize`, for tables that one machine would take too long for. Called
+by `omnigraph optimize --engine spark`. Executors write files; the driver alone commits them.
+
+New vectors for stored rows, made on executors and published as one commit.
 
 A task takes a fragment, embeds the texts it finds there and writes one column file; every other column, blobs among
 them, stays in the file it is in. Needed when a schema gains an `@embed` property, or when the model changes.
@@ -6,30 +11,88 @@ them, stays in the file it is in. Needed when a schema gains an `@embed` propert
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.service.pipeline import ReembedOutcome
+from omnigraph.api.maintenance import OptimizeReport, PendingIndex, TableOptimized
+from omnigraph.api.service.pipeline import Progress, ReembedOutcome
 from omnigraph.embeddings.configuration import EmbeddingConfig
 from omnigraph.engine.bulk.executor import RemoteTable
-from omnigraph.engine.bulk.jobs import ColumnRewrite
+from omnigraph.engine.bulk.jobs import BulkCompaction, ColumnRewrite, same_content_plan, waiting_indexes
 from omnigraph.engine.bulk.scan_plans import all_of, is_not_blank, is_null
+from omnigraph.engine.maintenance.declared_indexes import table_types
+from omnigraph.engine.maintenance.optimize import refresh_topologies
 from omnigraph.engine.workspace import GraphHandle
 from omnigraph.engine.write.publish import Intent, PublishPlan, WriteTxn
 from omnigraph.engine.write.receipts import receipt_of
 from omnigraph.errors import BadRequestError
 from omnigraph.language.catalog import NodeType
 from omnigraph.language.source import did_you_mean
-from omnigraph.pipeline.datasource.read import type_named
 from omnigraph.pipeline.execution.embedding import EmbedTask, embed_tasks
-from omnigraph.pipeline.execution.index_tasks import index_tables
-from omnigraph.pipeline.file.model import EmbedStep, SparkSettings
+from omnigraph.pipeline.execution.report import Stages
+from omnigraph.pipeline.execution.staged_tables import index_tables
+from omnigraph.pipeline.file import EmbedStep, SparkSettings
+from omnigraph.pipeline.sources.source_frames import spark_errors
 from omnigraph.pipeline.spark.session import spark_session
-from omnigraph.pipeline.spark.tasks import on_executors
+from omnigraph.pipeline.spark.tasks import on_executors, texts_of
+from omnigraph.pipeline.spark.type_reader import type_named
+
+TARGET_ROWS: Final = 1 << 20
+
+
+def optimize_on_spark(
+    spark: SparkSession | None,
+    graph: GraphHandle,
+    branch: str = "main",
+    *,
+    types: Collection[str] | None = None,
+    actor: str | None = None,
+    target_rows: int = TARGET_ROWS,
+    progress: Progress | None = None,
+) -> OptimizeReport:
+    """Compact the tables of a branch and make their indexes whole. Refused when a writer changes those tables."""
+    stages, author = Stages(progress), graph._workspace.author(actor)
+    workspace = graph._workspace.acting(PolicyAction.ADMIN)
+    txn = workspace.begin(branch, Intent(kind="optimize", actor=author))
+    known = table_types(txn.snapshot.catalog)
+    if types is not None and (unknown := sorted(set(types) - known.keys())):
+        hint = did_you_mean(unknown[0], known) or "write node:<Type> or edge:<Type>"
+        raise BadRequestError(f"unknown type '{unknown[0]}'; {hint}")
+    chosen = {key: type_ for key, type_ in known.items() if types is None or key in types}
+    before = {key: txn.base.tables[key] for key in chosen}
+    with spark_session(SparkSettings(), "omnigraph optimize", spark) as session, spark_errors("optimize"):
+        with stages.stage("compact", f"{len(chosen)} tables"):
+            compaction = BulkCompaction(txn.resources, before, target_rows)
+            compacted = compaction.staged(texts_of(session, [task.run for task in compaction.tasks]))
+        with stages.stage("index"):
+            latest = {key: (type_, compacted[key].state) for key, type_ in chosen.items()}
+            indexed = index_tables(session, txn.resources, latest)
+    after = {key: indexed.get(key, table.state) for key, table in compacted.items()}
+    plan = same_content_plan(before, after)
+    published = None
+    if plan.staged:
+        with stages.stage("publish"):
+            published = workspace.publish(txn, plan)
+    refresh_topologies(workspace.snapshot(branch))
+    rows = [
+        TableOptimized(
+            type_key=key,
+            fragments_removed=compacted[key].removed,
+            fragments_added=compacted[key].added,
+            committed=key in plan.staged,
+            pending_indexes=tuple(
+                PendingIndex(each.property, each.reason) for each in waiting_indexes(txn.resources, type_, after[key])
+            ),
+        )
+        for key, type_ in chosen.items()
+    ]
+    commit = None if published is None else receipt_of(published.entry)
+    return OptimizeReport.of(workspace.uri, branch, tuple(rows), commit)
 
 
 def reembed(

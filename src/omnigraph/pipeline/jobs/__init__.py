@@ -1,1 +1,0 @@
-"""Bulk jobs beside pipeline files: load, export, optimize, re-embed, write a DataFrame."""
