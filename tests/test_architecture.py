@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Who may import whom, whether at the top, in a function or for its types only. The CLI may import everybody, and
 everybody `omnigraph.errors`. The pipeline gets what it needs of storage from `engine.bulk`."""
 
-ANYWHERE = {"errors", "calendar", "__version__"}
+ANYWHERE = {"errors", "dates", "__version__"}
 LANCE_OWNER = "storage/tables"
 MOVES_AN_ATTACHED_HEAD = {
     "cleanup_old_versions",
@@ -135,7 +135,7 @@ def test_what_users_read_names_no_room_behind_the_face() -> None:
     assert strays == []
 
 
-EXECUTOR_MODULES = ("remote_table", "executor_tasks", "entity_records", "places", "external_cells")
+EXECUTOR_MODULES = ("executor",)
 
 
 def test_what_executors_import_opens_no_graph() -> None:
@@ -191,8 +191,7 @@ DELETES_TABLE_DATA = {
 }
 DELETES_OTHER_OBJECTS = {
     "storage/log/writer_queue.py": "tickets",
-    "storage/log/cleanup_journal.py": "pins",
-    "storage/log/cleanup_journal.py": "records of cleanups",
+    "storage/log/cleanup_journal.py": "pins; records of cleanups",
     "storage/topology.py": "derived adjacency",
     "storage/root.py": "derived adjacency; folders that were emptied",
     "storage/local_disk.py": "its own temporary files",

@@ -147,15 +147,23 @@ if TYPE_CHECKING:
     from omnigraph.sources import Queries, Query, queries
 
 _HOMES = {
-    "api.changes": ["ChangeBaseline", "ChangePoll", "ChangeRecord", "ChangeScope", "ChangeSet", "CommitChangesPage"],
-    "api.commits": ["CommitHistory", "CommitList", "CommitReceipt", "CommitSummary"],
-    "api.export": ["ExportedFile"],
-    "api.graph": ["GraphApi"],
-    "api.limits": ["Limits", "QueryLimits"],
+    "api.branches": ["MergePreview", "MergeResult", "Resolutions"],
+    "api.governance": ["Limits", "QueryLimits"],
+    "api.graph": ["Branch", "GraphApi"],
+    "api.history": [
+        "ChangeBaseline",
+        "ChangePoll",
+        "ChangeRecord",
+        "ChangeScope",
+        "ChangeSet",
+        "CommitChangesPage",
+        "CommitHistory",
+        "CommitList",
+        "CommitReceipt",
+        "CommitSummary",
+    ],
     "api.load": ["LoadReceipt", "MutationReceipt"],
-    "api.merge": ["MergePreview", "MergeResult", "Resolutions"],
-    "api.schema": ["SchemaApplied", "SchemaPlan"],
-    "api.upkeep": [
+    "api.maintenance": [
         "CleanupReport",
         "MaintenancePolicy",
         "MaintenanceReport",
@@ -165,18 +173,19 @@ _HOMES = {
         "Retention",
         "Verification",
     ],
-    "api.branch": ["Branch"],
+    "api.queries": ["ExportedFile"],
+    "api.schema": ["SchemaApplied", "SchemaPlan"],
     "client": ["AsyncRemoteGraph", "RemoteGraph", "RemoteSnapshot"],
-    "connecting": ["connect", "connect_async"],
-    "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
-    "engine.rows.kernels.csv_rows": ["CsvDialect"],
-    "engine.query.search.embedder": ["DocumentEmbedder", "Embedder"],
     "engine.query.read": ["ReadOptions"],
     "engine.query.result": ["QueryResult", "QueryStream"],
+    "engine.query.search.embedder": ["DocumentEmbedder", "Embedder"],
+    "engine.rows.kernels.csv_rows": ["CsvDialect"],
+    "engine.write.external_blobs": ["AllowedBase", "ExternalBlobPolicy"],
     "graph": ["Graph"],
-    "opening": ["init", "open"],
-    "query_handles": ["Queries", "Query", "queries"],
+    "local": ["init", "open"],
+    "remote": ["connect", "connect_async"],
     "snapshot": ["Snapshot"],
+    "sources": ["Queries", "Query", "queries"],
 }
 _HOME_OF = {name: f"omnigraph.{home}" for home, names in _HOMES.items() for name in names}
 

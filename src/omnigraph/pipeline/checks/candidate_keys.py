@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.bulk.key_hashes import Hashes, buckets_of, crowded, key_hashes, with_whole_key
 from omnigraph.pipeline.spark.table_frames import TableScan, in_chunks

@@ -3,7 +3,7 @@
 The row kernels reject rows before they are written; the checks reject rows that executors have written already, by
 place. Both become one frame with a row per rejected row, of which the driver reads only the first few.
 
-How a run tells of its stages, and how its counts are kept in the commit. The report is `omnigraph.api.service.pipeline`.
+How a run tells of its stages, and how its counts are kept in the commit. The report is in `api.service.pipeline`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.api import wire
 from omnigraph.api.service.pipeline import Progress, RejectedSample, RowProblem, StageEvent, TypeCounts

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from omnigraph.engine.bulk.executor import OFFSET_BITS, PLACE, RemoteTable, by_fragment
 from omnigraph.engine.bulk.jobs import IndexBuild, IndexedVersions, TablesToIndex
