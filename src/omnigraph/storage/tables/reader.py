@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import lance
-from lance import Session
+from lance import Session  # type: ignore[attr-defined]
 from msgspec.structs import replace
 
 from omnigraph.errors import IntegrityError
