@@ -87,7 +87,7 @@ def _governed(graph: Graph, policy: str | Path | None, actor: str) -> Graph:
     from omnigraph.policy.gate import load_gate
 
     try:
-        gate = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id).fitted(graph.catalog)
+        gate = load_gate(read_text(Path(policy), "policy"), "graph", str(policy), graph.id).bind_schema(graph.catalog)
     except BaseException:
         graph.close()
         raise

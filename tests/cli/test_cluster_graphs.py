@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.ledger.payloads import Catalog, query_path
+from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind
 from omnigraph.cluster.resources import graph_address
 from omnigraph.engine.object_store import ObjectStore
@@ -44,7 +44,7 @@ def without(*addresses: str) -> Callable[[dict[str, Resource]], None]:
 
 
 def store_query(cluster: Cluster, graph_id: str, name: str, text: str) -> None:
-    digest = Catalog(cluster.store).write_query(graph_id, name, text.encode())
+    digest = PayloadStore(cluster.store).write_query(graph_id, name, text.encode())
     cluster.record(lambda resources: resources.update({f"query.{graph_id}.{name}": Resource(digest=digest)}))
 
 

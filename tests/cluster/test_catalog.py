@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cluster.ledger.payloads import Catalog, policy_path, query_path
+from omnigraph.cluster.ledger.payloads import PayloadStore, policy_path, query_path
 from omnigraph.cluster.ledger.state import file_digest
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import IntegrityError, NotFoundError
@@ -13,7 +13,7 @@ from tests.conftest import Place
 
 def test_texts_are_stored_under_their_digest_once(place: Place) -> None:
     store = ObjectStore.make(place.uri)
-    catalog = Catalog(store)
+    catalog = PayloadStore(store)
     digest = catalog.write_query("kb", "find", b"query find() {}")
     assert digest == file_digest(b"query find() {}") == catalog.write_query("kb", "find", b"query find() {}")
     path = query_path("kb", "find", digest)
@@ -26,7 +26,7 @@ def test_texts_are_stored_under_their_digest_once(place: Place) -> None:
 
 def test_another_text_is_found_out_and_written_anew(place: Place) -> None:
     store = ObjectStore.make(place.uri)
-    catalog = Catalog(store)
+    catalog = PayloadStore(store)
     digest = catalog.write_policy("main", b"rules: []")
     store.replace(policy_path("main", digest), b"rules: [everything]")
     with pytest.raises(IntegrityError, match="cluster apply"):

@@ -22,10 +22,10 @@ from omnigraph.api.enums import ChangeDisposition, ResourceOperation, Severity
 from omnigraph.api.service.cluster import ClusterChange
 from omnigraph.cluster.commands.apply import _approval
 from omnigraph.cluster.ledger.ledger import LOCK_PATH, Ledger, acquire
-from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.plan.approvals import Gates
-from omnigraph.cluster.plan.preview import Prospect
-from omnigraph.cluster.plan.reconcile import Settlement, Views
+from omnigraph.cluster.plan.preview import Preview
+from omnigraph.cluster.plan.reconcile import GraphViews, Reconciliation
 from omnigraph.cluster.resources import ClusterError
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import StorageError, StorageErrorKind
@@ -411,7 +411,7 @@ def _(files: ClusterFiles, refuse: Refuse) -> Any:
         resource="graph.kb", operation=ResourceOperation.DELETE, disposition=ChangeDisposition.APPLIED
     )
     with pytest.raises(ClusterError) as refused:
-        _approval(Prospect(Settlement(Draft(), Views({})), {}, (change,), Gates(), ()), change)
+        _approval(Preview(Reconciliation(StateBuilder(), GraphViews({})), {}, (change,), Gates(), ()), change)
     return refused.value
 
 

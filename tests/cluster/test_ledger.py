@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from omnigraph.cluster.ledger.ledger import Ledger, Recorded, cluster_around
+from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision, enclosing_cluster
 from omnigraph.cluster.ledger.state import (
     AppliedRevision,
     BlobBase,
@@ -258,7 +258,7 @@ def test_a_ledger_of_another_implementation_is_not_taken_over(root: Path) -> Non
 
 
 def test_only_numbered_states_count(root: Path) -> None:
-    made: Recorded = local(root).create(STATE, None)
+    made: LedgerRevision = local(root).create(STATE, None)
     for name in ("02.json", "two.json", "2.txt", "-3.json", "2.json.bak", "4/5.json"):
         file = root / "__cluster/state" / name
         file.parent.mkdir(exist_ok=True)
@@ -269,10 +269,10 @@ def test_only_numbered_states_count(root: Path) -> None:
 
 def test_a_cluster_is_known_by_its_folder(place: Place) -> None:
     inside = f"{place.uri}/graphs/kb.omni"
-    assert cluster_around(inside) is None
+    assert enclosing_cluster(inside) is None
     store = ObjectStore.make(place.uri)
-    assert cluster_around(inside) is None
+    assert enclosing_cluster(inside) is None
     Ledger(store).create(STATE, None)
-    assert cluster_around(inside) == store.uri
-    assert cluster_around(f"{place.uri}/other/kb.omni") is None
-    assert cluster_around(place.uri) is None
+    assert enclosing_cluster(inside) == store.uri
+    assert enclosing_cluster(f"{place.uri}/other/kb.omni") is None
+    assert enclosing_cluster(place.uri) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from omnigraph.cluster.ledger.payloads import Catalog, policy_path, query_path
+from omnigraph.cluster.ledger.payloads import PayloadStore, policy_path, query_path
 from omnigraph.cluster.ledger.state import BlobBase, BlobPolicy, Resource, ResourceStatus, StatusKind
 from omnigraph.cluster.resources import ClusterError, Severity
 from omnigraph.cluster.serving import ClusterGraph, ClusterPipeline, find_pipeline, read_serving
@@ -181,7 +181,7 @@ def test_payloads_are_hashed_again_and_all_findings_come_at_once(cluster: Cluste
 
 def test_a_payload_that_is_no_text(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, queries={}, init=False)
-    digest = Catalog(cluster.store).write_query("kb", "odd", b"\xff")
+    digest = PayloadStore(cluster.store).write_query("kb", "odd", b"\xff")
     cluster.record(lambda resources: resources.update({"query.kb.odd": Resource(digest=digest)}))
     assert refused(cluster).codes == ["catalog_payload_read_error"]
 

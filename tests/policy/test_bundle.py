@@ -51,7 +51,7 @@ def test_a_bundle() -> None:
     assert (first.branch_scope, first.target_branch_scope) == (BranchScope.ANY, None)
     assert second.actions == (PolicyAction.BRANCH_MERGE, PolicyAction.SCHEMA_APPLY)
     assert (second.branch_scope, second.target_branch_scope) == (None, BranchScope.PROTECTED)
-    assert not first.narrows
+    assert not first.restricts
     assert bundle == read_bundle("# layout means nothing\n" + TEAM)
 
 
@@ -69,7 +69,7 @@ def test_rows_and_hidden_properties_are_kept() -> None:
         "      hide: {Person: [salary, ssn]}\n",
     )
     rule = read_bundle(text).rules[0]
-    assert rule.narrows
+    assert rule.restricts
     assert [(shown.type_name, shown.filter) for shown in rule.rows] == [
         ("Person", 'region = "eu" or owner = $actor'),
         ("Contract", "public = true"),

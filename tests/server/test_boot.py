@@ -18,7 +18,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.api.enums import PolicyAction
 from omnigraph.api.governance import AccessRequest, Decision, Gate, Limits, QueryLimits
-from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.ledger.payloads import PayloadStore
 from omnigraph.cluster.ledger.state import (
     BlobBase,
     BlobPolicy,
@@ -302,7 +302,7 @@ def load_rules(source: str, kind: str, label: str, graph_id: str | None = None) 
 def bound(cluster: Cluster, **policies: tuple[str, tuple[str, ...]]) -> Cluster:
     def change(resources: dict[str, Resource]) -> None:
         for name, (source, scopes) in policies.items():
-            digest = Catalog(cluster.store).write_policy(name, source.encode())
+            digest = PayloadStore(cluster.store).write_policy(name, source.encode())
             resources[f"policy.{name}"] = Resource(digest=digest, applies_to=scopes)
 
     cluster.record(change)
@@ -409,7 +409,7 @@ def reserve(resources: dict[str, Resource]) -> None:
 
 def stored(source: str) -> Callable[[Cluster], None]:
     def change(cluster: Cluster) -> None:
-        digest = Catalog(cluster.store).write_query("kb", "find", source.encode())
+        digest = PayloadStore(cluster.store).write_query("kb", "find", source.encode())
         cluster.record(with_members("query.kb.find", digest=digest))
 
     return change

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.cluster.ledger.payloads import Catalog, query_path
+from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, ResourceStatus, StatusKind, file_digest
 from omnigraph.cluster.resources import graph_address
 from omnigraph.errors import BootRefusedError
@@ -67,7 +67,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 
 def store_query(cluster: Cluster, name: str, text: str, graph_id: str = "kb") -> None:
-    digest = Catalog(cluster.store).write_query(graph_id, name, text.encode())
+    digest = PayloadStore(cluster.store).write_query(graph_id, name, text.encode())
     cluster.record(lambda resources: resources.update({f"query.{graph_id}.{name}": Resource(digest=digest)}))
 
 

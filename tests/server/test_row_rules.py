@@ -91,7 +91,7 @@ def smaller(graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def gate(graph: Graph) -> PolicyGate:
-    return load_gate(RULES, "graph", "rules", "kb").fitted(graph.catalog)
+    return load_gate(RULES, "graph", "rules", "kb").bind_schema(graph.catalog)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.ledger.payloads import PayloadStore
 from omnigraph.cluster.ledger.state import Resource
 from tests.server.test_metrics import samples
 from tests.server.test_workers import fetched
@@ -43,7 +43,9 @@ def applied(files: ClusterFiles) -> int:
 
 def tear(files: ClusterFiles) -> int:
     """A revision with a query that fits no schema, as no apply would make it."""
-    digest = Catalog(files.store).write_query("kb", "torn", b"query torn() { match { $p: Nobody } return { $p.name } }")
+    digest = PayloadStore(files.store).write_query(
+        "kb", "torn", b"query torn() { match { $p: Nobody } return { $p.name } }"
+    )
     return Cluster(files.root, files.store).record(
         lambda known: known.update({"query.kb.torn": Resource(digest=digest)})
     )

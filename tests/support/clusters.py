@@ -17,8 +17,8 @@ import msgspec
 
 import omnigraph
 from omnigraph.api.governance import Limits
-from omnigraph.cluster.ledger.ledger import Ledger, Recorded, graph_uri
-from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.ledger.ledger import Ledger, LedgerRevision, graph_uri
+from omnigraph.cluster.ledger.payloads import PayloadStore
 from omnigraph.cluster.ledger.state import (
     AppliedRevision,
     BlobPolicy,
@@ -66,7 +66,7 @@ class Cluster:
         return Ledger(self.store)
 
     @property
-    def newest(self) -> Recorded:
+    def newest(self) -> LedgerRevision:
         found = self.ledger.newest()
         assert found is not None
         return found
@@ -83,7 +83,7 @@ class Cluster:
         return self._create(resources, before, cover, members)
 
     def _create(
-        self, resources: dict[str, Resource], after: Recorded | None, cover: bool, members: Mapping[str, object]
+        self, resources: dict[str, Resource], after: LedgerRevision | None, cover: bool, members: Mapping[str, object]
     ) -> int:
         applied = AppliedRevision(None, resources)
         state = State(state_revision=0, operation_id="", applied_revision=applied)
@@ -118,7 +118,7 @@ def make_cluster(
     if "://" not in str(root):
         Path(root, "cluster.yaml").write_text("version: 1\n")
     cluster = Cluster(str(root), store)
-    catalog = Catalog(store)
+    catalog = PayloadStore(store)
     resources: dict[str, Resource] = {}
     for name, profile in (providers or {}).items():
         resources[f"provider.embedding.{name}"] = Resource(

@@ -50,7 +50,7 @@ def cluster_checks(scope: ClusterScope) -> Iterator[Check]:
 
     try:
         applied = read_applied(scope.root)
-        graphs = [applied.graph_uri(graph_id) for graph_id in applied.chosen_graphs(scope.graph)]
+        graphs = [applied.graph_uri(graph_id) for graph_id in applied.select_graphs(scope.graph)]
     except OmniGraphError as error:
         remedy = "check the address; `omnigraph cluster status` tells what is applied"
         yield Check.broken("cluster", str(error).removeprefix("ERROR "), remedy)

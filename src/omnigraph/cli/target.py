@@ -271,10 +271,10 @@ def graph_of(scope: ClusterScope) -> StoreScope:
 
 def refuse_inside_cluster(uri: str) -> None:
     """Refuse a location of the shape `<root>/graphs/<id>.omni` when the root holds a cluster."""
-    from omnigraph.cluster.ledger.ledger import cluster_around
+    from omnigraph.cluster.ledger.ledger import enclosing_cluster
     from omnigraph.engine.object_store import real_place
 
-    cluster = cluster_around(real_place(uri))  # by a link, too
+    cluster = enclosing_cluster(real_place(uri))  # by a link, too
     if cluster is not None:
         raise ConflictError(
             f"'{uri}' is inside cluster '{cluster}'; declare it there and run `omnigraph cluster apply`"
@@ -300,7 +300,7 @@ class OpenPipeline:
         if policy is None:
             return self.graph
         gate = load_gate(policy.source, "graph", f"policy '{policy.name}'", self.applied.graph.graph_id)
-        gate = gate.fitted(self.graph.snapshot("main").catalog)
+        gate = gate.bind_schema(self.graph.snapshot("main").catalog)
         asked = AccessRequest(PolicyAction.CHANGE, (branch or self.model.branch).strip())
         return self.graph._with_gate(gate)._through(gate.sight(actor, asked))
 

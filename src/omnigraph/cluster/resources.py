@@ -64,7 +64,7 @@ class Address(NamedTuple):
         return None
 
 
-def unservable(graph_id: str) -> str | None:
+def unservable_reason(graph_id: str) -> str | None:
     """Why no route of a server could lead to a graph of this id."""
     if SERVED_ID.fullmatch(graph_id) is None:
         return f"'{graph_id}' can't be served: an id has 1 to 64 letters, digits and hyphens"

@@ -20,7 +20,7 @@ import yaml
 from omnigraph.cluster.config.model import Values, compose
 from omnigraph.cluster.config.reader import CONFIG_FILE, read_text
 from omnigraph.cluster.ledger.ledger import graph_uri, read_applied, revision_path
-from omnigraph.cluster.ledger.payloads import Catalog, pipeline_path, policy_path, query_path
+from omnigraph.cluster.ledger.payloads import PayloadStore, pipeline_path, policy_path, query_path
 from omnigraph.cluster.ledger.state import BlobPolicy, Resource, State, composite_digest, embedding_provider_digest
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.embeddings.client import open_client
@@ -127,7 +127,7 @@ class _Verification:
 
     def __init__(self, store: ObjectStore, state: State) -> None:
         self._store = store
-        self._catalog = Catalog(store)
+        self._catalog = PayloadStore(store)
         self._state = state
         self._found: list[Diagnostic] = []
 

@@ -14,14 +14,14 @@ from omnigraph.cluster.ledger.ledger import (
     LOCK_PATH,
     STATE_FOLDER,
     Ledger,
+    LedgerRevision,
     Lock,
     LockHeldError,
-    Recorded,
     acquire,
     read_lock,
     release,
 )
-from omnigraph.cluster.ledger.payloads import Catalog
+from omnigraph.cluster.ledger.payloads import PayloadStore
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Severity, warning
 from omnigraph.engine.object_store import ObjectStore
 from omnigraph.errors import BadRequestError, StorageError
@@ -48,15 +48,15 @@ class Session:
     found: list[Diagnostic] = field(default_factory=list)
     lock: Lock | None = None
     holder: Lock | None = None
-    recorded: Recorded | None = None
+    recorded: LedgerRevision | None = None
 
     @property
     def ledger(self) -> Ledger:
         return Ledger(self.store)
 
     @property
-    def catalog(self) -> Catalog:
-        return Catalog(self.store)
+    def catalog(self) -> PayloadStore:
+        return PayloadStore(self.store)
 
     def observations(self) -> StateObservations:
         """The ledger and the lock, as they are told."""
@@ -89,7 +89,7 @@ def open_session(source: str) -> Session:
         raise ClusterError.of("storage_root_invalid", "storage", str(problem)) from None
 
 
-def open_to_look(source: str) -> Session | None:
+def open_read_only(source: str) -> Session | None:
     """The same for commands that change nothing; None when there is no such local directory."""
     file = read_config(source)
     store = open_root(file.storage_root)
@@ -97,7 +97,7 @@ def open_to_look(source: str) -> Session | None:
 
 
 @contextmanager
-def locked(session: Session, operation: str) -> Iterator[None]:
+def hold_lock(session: Session, operation: str) -> Iterator[None]:
     """Hold the lock for as long as the block runs, whatever becomes of it."""
     if not session.file.config.state.lock:
         message = "commands run without a lock; nothing is lost by that, but one of two at once has to be run again"
@@ -119,7 +119,7 @@ def locked(session: Session, operation: str) -> Iterator[None]:
             session.found += [_as_warning(finding) for finding in problem.diagnostics]
 
 
-def look_at_lock(session: Session) -> None:
+def note_lock_holder(session: Session) -> None:
     """See who holds the lock, without taking it. What is wrong with it is noted as a warning."""
     try:
         session.holder = read_lock(session.store)

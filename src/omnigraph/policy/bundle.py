@@ -35,9 +35,9 @@ from omnigraph.policy.rules import (
     SERVER_ACTIONS,
     BranchScope,
     Bundle,
-    HiddenProperties,
+    MaskedProperties,
     Rule,
-    ShownRows,
+    VisibleRows,
     filter_problem,
 )
 
@@ -176,7 +176,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRule:
+class RuleSyntax:
     """`rows` and `hide` are None where the rule has no such key."""
 
     id: Text
@@ -191,16 +191,16 @@ class WrittenRule:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenBundle:
+class BundleSyntax:
     document: Document
     version: int
     version_at: Place
     groups: tuple[tuple[Text, tuple[Text, ...]], ...]
     protected_branches: tuple[Text, ...]
-    rules: tuple[WrittenRule, ...]
+    rules: tuple[RuleSyntax, ...]
 
 
-def read_shape(text: str, path: str | None = None) -> WrittenBundle:
+def parse_bundle(text: str, path: str | None = None) -> BundleSyntax:
     """The parts of a file. Raises `CompileError` at the first one that is none."""
     document = Document(text, path, INVALID)
     found = document.root().members(("version", "groups", "protected_branches", "rules"), required=("version",))
@@ -208,17 +208,17 @@ def read_shape(text: str, path: str | None = None) -> WrittenBundle:
     groups = found["groups"].entries() if "groups" in found else []
     branches = found["protected_branches"].items() if "protected_branches" in found else []
     rules = found["rules"].items() if "rules" in found else []
-    return WrittenBundle(
+    return BundleSyntax(
         document,
         version.whole_number(),
         version.at,
         tuple((name, tuple(member.text() for member in members.items())) for name, members in groups),
         tuple(branch.text() for branch in branches),
-        tuple(_written_rule(rule) for rule in rules),
+        tuple(_parse_rule(rule) for rule in rules),
     )
 
 
-def _written_rule(value: Value) -> WrittenRule:
+def _parse_rule(value: Value) -> RuleSyntax:
     found = value.members(("id", "allow"), required=("id", "allow"))
     known = ("actors", "actions", "branch_scope", "target_branch_scope", "rows", "hide")
     allow = found["allow"].members(known, required=("actors", "actions"))
@@ -228,7 +228,7 @@ def _written_rule(value: Value) -> WrittenRule:
         rows = tuple((name, predicate.text()) for name, predicate in allow["rows"].entries())
     if "hide" in allow:
         hide = tuple((name, tuple(p.text() for p in names.items())) for name, names in allow["hide"].entries())
-    return WrittenRule(
+    return RuleSyntax(
         found["id"].text(),
         actors["group"].text(),
         tuple((action.choice(PolicyAction), action.at) for action in allow["actions"].items()),
@@ -257,13 +257,13 @@ TARGET_BRANCH_ACTIONS: Final = frozenset(
         PolicyAction.BRANCH_MERGE,
     }
 )
-NARROWED_ACTIONS: Final = BRANCH_ACTIONS
+RESTRICTABLE_ACTIONS: Final = BRANCH_ACTIONS
 """What can be allowed in part. Everything else works on whole branches or on no rows at all."""
 
 
 def read_bundle(text: str, path: str | None = None) -> Bundle:
     """The bundle of a YAML text; `path` only shows in messages. Raises `CompileError`."""
-    written = read_shape(text, path)
+    written = parse_bundle(text, path)
     document = written.document
     if written.version != VERSION:
         document.refuse(f"policy version must be {VERSION}, not {written.version}", written.version_at)
@@ -301,7 +301,7 @@ def align(bundle: Bundle, kind: ScopeKind) -> None:
                 )
 
 
-def _check_groups(written: WrittenBundle) -> None:
+def _check_groups(written: BundleSyntax) -> None:
     refuse = written.document.refuse
     for name, members in written.groups:
         if name.is_blank:
@@ -313,7 +313,7 @@ def _check_groups(written: WrittenBundle) -> None:
                 refuse(f"policy group '{name.value}' contains a blank actor id", member.at)
 
 
-def _check_protected_branches(written: WrittenBundle) -> None:
+def _check_protected_branches(written: BundleSyntax) -> None:
     for branch in written.protected_branches:
         if branch.is_blank:
             written.document.refuse("protected branch names must not be blank", branch.at)
@@ -323,7 +323,7 @@ def _check_protected_branches(written: WrittenBundle) -> None:
             written.document.refuse(message, branch.at)
 
 
-def _check_rule(document: Document, rule: WrittenRule, declared: set[str], seen: set[str]) -> None:
+def _check_rule(document: Document, rule: RuleSyntax, declared: set[str], seen: set[str]) -> None:
     refuse = document.refuse
     if rule.id.is_blank:
         refuse("policy rule ids must not be blank", rule.id.at)
@@ -337,10 +337,10 @@ def _check_rule(document: Document, rule: WrittenRule, declared: set[str], seen:
     if not rule.actions:
         refuse(f"{named} must include at least one action", rule.actions_at)
     _check_scopes(document, rule, named)
-    _check_narrowing(document, rule, named)
+    _check_restrictions(document, rule, named)
 
 
-def _check_scopes(document: Document, rule: WrittenRule, named: str) -> None:
+def _check_scopes(document: Document, rule: RuleSyntax, named: str) -> None:
     if rule.branch_scope is not None and rule.target_branch_scope is not None:
         at = max(rule.branch_scope[1], rule.target_branch_scope[1], key=lambda place: place.start)
         document.refuse(f"{named} may use branch_scope or target_branch_scope, not both", at)
@@ -361,12 +361,12 @@ def _check_scopes(document: Document, rule: WrittenRule, named: str) -> None:
         document.refuse(f"{named}: server-scoped actions have no branch context", of_server[0][1])
 
 
-def _check_narrowing(document: Document, rule: WrittenRule, named: str) -> None:
+def _check_restrictions(document: Document, rule: RuleSyntax, named: str) -> None:
     for key, narrowing in (("rows", rule.rows), ("hide", rule.hide)):
         if narrowing is None:
             continue
         for action, at in rule.actions:
-            if action not in NARROWED_ACTIONS:
+            if action not in RESTRICTABLE_ACTIONS:
                 document.refuse(
                     f"{named} uses {key} with unsupported action '{action}': only read, export and change "
                     "can be allowed in part",
@@ -400,16 +400,16 @@ def _check_hidden(document: Document, named: str, type_name: Text, properties: t
         seen.add(prop.value)
 
 
-def _rule(rule: WrittenRule) -> Rule:
+def _rule(rule: RuleSyntax) -> Rule:
     return Rule(
         rule.id.value,
         rule.group.value,
         tuple(action for action, _ in rule.actions),
         rule.branch_scope and rule.branch_scope[0],
         rule.target_branch_scope and rule.target_branch_scope[0],
-        tuple(ShownRows(name.value, predicate.value, predicate.at) for name, predicate in rule.rows or ()),
+        tuple(VisibleRows(name.value, predicate.value, predicate.at) for name, predicate in rule.rows or ()),
         tuple(
-            HiddenProperties(name.value, tuple(p.value for p in properties), _around(name.at, properties))
+            MaskedProperties(name.value, tuple(p.value for p in properties), _around(name.at, properties))
             for name, properties in rule.hide or ()
         ),
         tuple(at for _, at in rule.actions),

@@ -54,7 +54,7 @@ def _schema() -> cedarpy.Schema:
     return cedarpy.Schema.from_str(SCHEMA)
 
 
-class Standing(Enum):
+class BranchKind(Enum):
     """What rules can tell of a branch of a request. Its name makes no other difference."""
 
     ABSENT = 0
@@ -82,7 +82,7 @@ class CompiledRules:
             for action in PolicyAction
         }
         self._entities = cedarpy.Entities.from_json_str(json.dumps(list(_entities(bundle, graph_id))), _schema())
-        self._remembered: dict[tuple[str, PolicyAction, Standing, Standing], tuple[str, ...]] = {}
+        self._remembered: dict[tuple[str, PolicyAction, BranchKind, BranchKind], tuple[str, ...]] = {}
 
     def allowing(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
         """The ids of the rules that allow a request, in string order; none when it is denied.
@@ -99,13 +99,13 @@ class CompiledRules:
             self._remembered[key] = rules
         return rules
 
-    def _standing(self, branch: str | None) -> Standing:
+    def _standing(self, branch: str | None) -> BranchKind:
         if branch is None:
-            return Standing.ABSENT
-        return Standing.PROTECTED if branch in self._bundle.protected_branches else Standing.UNPROTECTED
+            return BranchKind.ABSENT
+        return BranchKind.PROTECTED if branch in self._bundle.protected_branches else BranchKind.UNPROTECTED
 
     def _evaluated(
-        self, actor: str, request: AccessRequest, branch: Standing, target_branch: Standing
+        self, actor: str, request: AccessRequest, branch: BranchKind, target_branch: BranchKind
     ) -> tuple[str, ...]:
         of_server = request.action in SERVER_ACTIONS
         asked = {
@@ -113,12 +113,12 @@ class CompiledRules:
             "action": _uid("Action", request.action),
             "resource": _uid("Server", _SERVER) if of_server else _uid("Graph", self._graph_id),
             "context": {
-                "has_branch": branch is not Standing.ABSENT,
+                "has_branch": branch is not BranchKind.ABSENT,
                 "branch": _readable(request.branch),
-                "branch_is_protected": branch is Standing.PROTECTED,
-                "has_target_branch": target_branch is not Standing.ABSENT,
+                "branch_is_protected": branch is BranchKind.PROTECTED,
+                "has_target_branch": target_branch is not BranchKind.ABSENT,
                 "target_branch": _readable(request.target_branch),
-                "target_branch_is_protected": target_branch is Standing.PROTECTED,
+                "target_branch_is_protected": target_branch is BranchKind.PROTECTED,
             },
         }
         policies = self._policies.get(request.action, "")
@@ -141,7 +141,7 @@ def _permit(rule: Rule, action: PolicyAction, graph_id: str) -> str:
     of_server = action in SERVER_ACTIONS
     resource = _entity("Server", _SERVER) if of_server else _entity("Graph", graph_id)
     lines = [
-        f"@id({_quoted(_policy_id(rule, action))})",
+        f"@id({_quote(_policy_id(rule, action))})",
         "permit (",
         f"  principal in {_entity('Group', rule.group)},",
         f"  action == {_entity('Action', action)},",
@@ -168,15 +168,15 @@ def _condition(branch: str, scope: BranchScope | None) -> str | None:
 
 def _entities(bundle: Bundle, graph_id: str) -> Iterator[dict[str, object]]:
     for group in bundle.groups:
-        yield _declared(_uid("Group", group))
+        yield _entity_record(_uid("Group", group))
     for actor, groups in bundle.groups_of.items():
-        yield _declared(_uid("Actor", actor), [_uid("Group", group) for group in sorted(groups)])
-    yield _declared(_uid("Graph", graph_id))
+        yield _entity_record(_uid("Actor", actor), [_uid("Group", group) for group in sorted(groups)])
+    yield _entity_record(_uid("Graph", graph_id))
     if any(action in SERVER_ACTIONS for rule in bundle.rules for action in rule.actions):
-        yield _declared(_uid("Server", _SERVER))
+        yield _entity_record(_uid("Server", _SERVER))
 
 
-def _declared(uid: dict[str, str], parents: list[dict[str, str]] | None = None) -> dict[str, object]:
+def _entity_record(uid: dict[str, str], parents: list[dict[str, str]] | None = None) -> dict[str, object]:
     return {"uid": uid, "attrs": {}, "parents": parents or []}
 
 
@@ -202,10 +202,10 @@ def _uid(kind: str, id_: str) -> dict[str, str]:
 
 
 def _entity(kind: str, id_: str) -> str:
-    return f"{_NAMESPACE}::{kind}::{_quoted(id_)}"
+    return f"{_NAMESPACE}::{kind}::{_quote(id_)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A Cedar string. Whatever could end it, or look like something else, is written by its number."""
     plain = (c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\u{{{ord(c):x}}}" for c in text)
     return f'"{"".join(plain)}"'

@@ -20,7 +20,7 @@ from omnigraph.api.values import counted
 from omnigraph.language.catalog import Catalog, TableType
 from omnigraph.language.query.row_filter import Lens
 from omnigraph.policy.bundle import Document, Text, Value
-from omnigraph.policy.gate import NearestRule, PolicyGate, nearest_rule, told_lacks
+from omnigraph.policy.gate import NearestRule, PolicyGate, describe_lacks, nearest_rule
 from omnigraph.policy.rules import Rule
 
 
@@ -37,8 +37,8 @@ class Explanation:
     def reasons(self) -> tuple[str, ...]:
         """Sentences, the most important one first."""
         if self.allowing:
-            return tuple(sentence for rule in self.allowing for sentence in _shown_by(rule))
-        return told_lacks(self.nearest)
+            return tuple(sentence for rule in self.allowing for sentence in _describe_rule(rule))
+        return describe_lacks(self.nearest)
 
     def lines(self) -> tuple[str, ...]:
         """`key: value`, as `policy explain` prints it; what is absent has no line."""
@@ -63,7 +63,7 @@ def explain(gate: PolicyGate, actor: str | None, request: AccessRequest) -> Expl
     return Explanation(actor, request, decision, nearest=nearest_rule(gate.bundle, actor, request))
 
 
-def _shown_by(rule: Rule) -> Iterator[str]:
+def _describe_rule(rule: Rule) -> Iterator[str]:
     yield f"rule '{rule.id}' allows it to group '{rule.group}'"
     for shown in rule.rows:
         yield f"rule '{rule.id}' shows of {shown.type_name} the rows with {' '.join(shown.filter.split())}"
@@ -76,7 +76,7 @@ Shows: TypeAlias = Callable[[Lens], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class RowSight:
+class RowVisibility:
     """One row for one actor. `shown_by` and `not_shown_by` are the rules that allow the request."""
 
     type: TableType
@@ -100,14 +100,14 @@ class RowSight:
         return ", or not both of its ends" if wanted is None else f": it shows those with {' '.join(wanted.split())}"
 
 
-def row_sight(
+def row_visibility(
     gate: PolicyGate, actor: str, request: AccessRequest, catalog: Catalog, type_: TableType, shows: Shows
-) -> RowSight:
+) -> RowVisibility:
     """Raises as `PolicyGate.lens` does: who may not do it sees no row."""
     lens = gate.lens(actor, request, catalog)
-    by_rule = {rule: gate.lens_of_rule(actor, rule, catalog) for rule in gate.matching(actor, request)}
+    by_rule = {rule: gate.visibility_of_rule(actor, rule, catalog) for rule in gate.matching(actor, request)}
     shown = {rule.id: shows(seen) for rule, seen in by_rule.items()}
-    return RowSight(
+    return RowVisibility(
         type_,
         shows(lens),
         tuple(rule for rule in by_rule if shown[rule.id]),
@@ -157,7 +157,7 @@ def read_cases(text: str, path: str | None = None) -> tuple[PolicyCase, ...]:
     document = Document(text, path, INVALID)
     found = document.root().members(("version", "cases"), required=("version",))
     version = found["version"].whole_number()
-    written = [_written(case) for case in (found["cases"].items() if "cases" in found else [])]
+    written = [_parse_case(case) for case in (found["cases"].items() if "cases" in found else [])]
     if version != VERSION:
         found["version"].refuse(f"policy test version must be {VERSION}, not {version}")
     seen: set[str] = set()
@@ -172,7 +172,7 @@ def read_cases(text: str, path: str | None = None) -> tuple[PolicyCase, ...]:
     return tuple(case for _, _, case in written)
 
 
-def _written(value: Value) -> tuple[Text, Text, PolicyCase]:
+def _parse_case(value: Value) -> tuple[Text, Text, PolicyCase]:
     known = ("id", "actor", "action", "branch", "target_branch", "expect")
     found = value.members(known, required=("id", "actor", "action", "expect"))
     id_, actor = found["id"].text(), found["actor"].text()

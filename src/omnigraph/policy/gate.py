@@ -24,7 +24,7 @@ from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.policy.bundle import ScopeKind, align, read_bundle
 from omnigraph.policy.cedar import CompiledRules
 from omnigraph.policy.rules import BranchScope, Bundle, Rule, require
-from omnigraph.policy.visibility import Narrowing, check_narrowing
+from omnigraph.policy.visibility import Restrictions, check_restrictions
 
 
 class Lack(StrEnum):
@@ -87,7 +87,7 @@ def _lacks(bundle: Bundle, rule: Rule, actor: str | None, request: AccessRequest
             yield Lacking(kind, f"{kind} is '{scope}', and {named} '{branch}' is {standing}")
 
 
-def told_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
+def describe_lacks(nearest: NearestRule | None) -> tuple[str, ...]:
     """What stands in the way, as sentences."""
     if nearest is None:
         return ("there are no rules, so everything is denied",)
@@ -104,26 +104,26 @@ class PolicyGate:
     def __init__(self, bundle: Bundle, graph_id: str = SERVER_LABEL) -> None:
         self.bundle = bundle
         self.rules = CompiledRules(bundle, graph_id)
-        self._narrowing = Narrowing(bundle)
+        self._restrictions = Restrictions(bundle)
         self._by_id = {rule.id: rule for rule in bundle.rules}
         self._has_admins = any(PolicyAction.ADMIN in rule.actions for rule in bundle.rules)
         self._catalog: Catalog | None = None
 
     @property
-    def narrows(self) -> bool:
+    def restricts(self) -> bool:
         """Whether any rule shows a part of a graph only."""
-        return any(rule.narrows for rule in self.bundle.rules)
+        return any(rule.restricts for rule in self.bundle.rules)
 
-    def fitted(self, catalog: Catalog) -> PolicyGate:
+    def bind_schema(self, catalog: Catalog) -> PolicyGate:
         """The same rules for a graph with this schema. Raises `CompileError` when what they show does not fit it."""
-        check_narrowing(self.bundle, catalog)
-        fitted = copy(self)
-        fitted._catalog = catalog
-        return fitted
+        check_restrictions(self.bundle, catalog)
+        bind_schema = copy(self)
+        bind_schema._catalog = catalog
+        return bind_schema
 
     def sight(self, actor: str | None, request: AccessRequest) -> Lens:
         """What an actor that may do this sees of the graph whose schema the rules were fitted to."""
-        if not self.narrows:
+        if not self.restricts:
             return OPEN
         if self._catalog is None:
             raise PolicyEvaluationError(["the rules show a part of a graph and were fitted to none"])
@@ -132,19 +132,19 @@ class PolicyGate:
     def decide(self, actor: str | None, request: AccessRequest) -> Decision:
         """Raises `PolicyEvaluationError`, which denies nobody and lets nobody in."""
         if actor is None:
-            return Decision(False, f"{_denied(request)}: nobody said who asks")
+            return Decision(False, f"{_denial(request)}: nobody said who asks")
         if actor not in self.bundle.groups_of:
             return Decision(False, f"policy denied action '{request.action}' for unknown actor '{actor}'")
         rules = self.rules.allowing(actor, request)
         if not rules:
-            return Decision(False, f"{_denied(request)} for actor '{actor}'", reasons=self._reasons(actor, request))
+            return Decision(False, f"{_denial(request)} for actor '{actor}'", reasons=self._reasons(actor, request))
         return Decision(True, f"policy allowed action '{request.action}' for actor '{actor}'", rules[0])
 
     def _reasons(self, actor: str, request: AccessRequest) -> tuple[str, ...]:
         """What the nearest rule lacks, for those who may read the rules: whoever may `admin`."""
         if not self._has_admins or not self.rules.allowing(actor, AccessRequest(PolicyAction.ADMIN)):
             return ()
-        return told_lacks(nearest_rule(self.bundle, actor, request))
+        return describe_lacks(nearest_rule(self.bundle, actor, request))
 
     def matching(self, actor: str | None, request: AccessRequest) -> tuple[Rule, ...]:
         """The rules that allow a request, in the order of their ids."""
@@ -152,9 +152,9 @@ class PolicyGate:
             return ()
         return tuple(self._by_id[rule_id] for rule_id in self.rules.allowing(actor, request))
 
-    def lens_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Lens:
+    def visibility_of_rule(self, actor: str, rule: Rule, catalog: Catalog) -> Lens:
         """What one rule alone would show an actor."""
-        return self._narrowing.lens(actor, (rule,), catalog)
+        return self._restrictions.lens(actor, (rule,), catalog)
 
     def lens(self, actor: str | None, request: AccessRequest, catalog: Catalog) -> Lens:
         """What the actor sees of a graph when it does this. Raises `PolicyError` when it may not do it at all, and
@@ -162,14 +162,14 @@ class PolicyGate:
         require(self.decide(actor, request))
         assert actor is not None, "nobody is allowed anything without a name"
         try:
-            return self._narrowing.lens(actor, self.matching(actor, request), catalog)
+            return self._restrictions.lens(actor, self.matching(actor, request), catalog)
         except CompileError as error:
             # Callers are told no more than that: which rows a rule shows is none of their business.
             told = "what rules show of a type does not fit the schema; validate the bundle against it"
             raise PolicyEvaluationError([told]) from error
 
 
-def _denied(request: AccessRequest) -> str:
+def _denial(request: AccessRequest) -> str:
     on = "" if request.branch is None else f" on branch '{request.branch}'"
     targeting = "" if request.target_branch is None else f" targeting branch '{request.target_branch}'"
     return f"policy denied action '{request.action}'{on}{targeting}"

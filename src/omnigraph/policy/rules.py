@@ -34,7 +34,7 @@ class BranchScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ShownRows:
+class VisibleRows:
     """`rows`: of this type, the rows that satisfy a filter."""
 
     type_name: str
@@ -43,7 +43,7 @@ class ShownRows:
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenProperties:
+class MaskedProperties:
     """`hide`: of this type, properties that read as null."""
 
     type_name: str
@@ -63,12 +63,12 @@ class Rule:
     actions: tuple[PolicyAction, ...]
     branch_scope: BranchScope | None
     target_branch_scope: BranchScope | None
-    rows: tuple[ShownRows, ...]
-    hide: tuple[HiddenProperties, ...]
+    rows: tuple[VisibleRows, ...]
+    hide: tuple[MaskedProperties, ...]
     actions_at: tuple[Place, ...]
 
     @property
-    def narrows(self) -> bool:
+    def restricts(self) -> bool:
         """Whether it shows less than everything."""
         return bool(self.rows or self.hide)
 

@@ -23,20 +23,20 @@ _MOST_REMEMBERED: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _RuleRestrictions:
     """What one rule shows, by type key: the rows it narrows, and the properties it hides."""
 
     rows: dict[str, RowFilter]
     hidden: dict[str, frozenset[str]]
 
 
-class Narrowing:
+class Restrictions:
     """The narrowing rules of a bundle. Remembers what it made of them; safe to share between threads."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
         self._lock = Lock()
-        self._shown: OrderedDict[str, dict[str, _Shown]] = OrderedDict()
+        self._shown: OrderedDict[str, dict[str, _RuleRestrictions]] = OrderedDict()
         self._lenses: OrderedDict[tuple[str, tuple[str, ...], str], Lens] = OrderedDict()
 
     def lens(self, actor: str, rules: Sequence[Rule], catalog: Catalog) -> Lens:
@@ -44,25 +44,25 @@ class Narrowing:
         and the bundle does not fit the schema: a rule that can't be understood must not show more than was meant."""
         if not rules:
             raise ValueError("without a rule that allows it there is nothing to see")
-        if not all(rule.narrows for rule in rules):
+        if not all(rule.restricts for rule in rules):
             return OPEN
         key = (actor, tuple(rule.id for rule in rules), catalog.digest)
         with self._lock:
             found = self._lenses.get(key)
         if found is None:
             shown = self._checked(catalog)
-            found = _combined([shown[rule.id] for rule in rules], actor, catalog)
+            found = _combine([shown[rule.id] for rule in rules], actor, catalog)
             with self._lock:
                 self._lenses[key] = found
                 if len(self._lenses) > _MOST_REMEMBERED:
                     self._lenses.popitem(last=False)
         return found
 
-    def _checked(self, catalog: Catalog) -> dict[str, _Shown]:
+    def _checked(self, catalog: Catalog) -> dict[str, _RuleRestrictions]:
         with self._lock:
             found = self._shown.get(catalog.digest)
         if found is None:
-            found = checked(self._bundle, catalog)
+            found = resolve_restrictions(self._bundle, catalog)
             with self._lock:
                 self._shown[catalog.digest] = found
                 if len(self._shown) > _MOST_REMEMBERED:
@@ -70,15 +70,15 @@ class Narrowing:
         return found
 
 
-def check_narrowing(bundle: Bundle, catalog: Catalog) -> None:
+def check_restrictions(bundle: Bundle, catalog: Catalog) -> None:
     """Whether the `rows` and `hide` of a bundle fit a schema. Raises `CompileError` with everything that does not."""
-    checked(bundle, catalog)
+    resolve_restrictions(bundle, catalog)
 
 
-def checked(bundle: Bundle, catalog: Catalog) -> dict[str, _Shown]:
+def resolve_restrictions(bundle: Bundle, catalog: Catalog) -> dict[str, _RuleRestrictions]:
     """What every rule shows, by its id."""
     findings = _Findings(bundle)
-    shown = {rule.id: _shown(rule, catalog, findings) for rule in bundle.rules}
+    shown = {rule.id: _resolve_rule(rule, catalog, findings) for rule in bundle.rules}
     findings.raise_any()
     return shown
 
@@ -99,7 +99,7 @@ class _Findings:
             raise CompileError(self._found)
 
 
-def _shown(rule: Rule, catalog: Catalog, findings: _Findings) -> _Shown:
+def _resolve_rule(rule: Rule, catalog: Catalog, findings: _Findings) -> _RuleRestrictions:
     rows: dict[str, RowFilter] = {}
     for written in rule.rows:
         named = f"policy rule '{rule.id}', rows of {written.type_name}"
@@ -123,8 +123,8 @@ def _shown(rule: Rule, catalog: Catalog, findings: _Findings) -> _Shown:
         if type_.type_key in hidden:
             findings.add(f"{named}: the type is listed twice", hide.at)
             continue
-        hidden[type_.type_key] = _hidden(type_, hide.properties, named, hide.at, findings)
-    return _Shown(rows, hidden)
+        hidden[type_.type_key] = _masked_properties(type_, hide.properties, named, hide.at, findings)
+    return _RuleRestrictions(rows, hidden)
 
 
 def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Findings) -> NodeType | EdgeType | None:
@@ -138,7 +138,7 @@ def _type(name: str, at: Place, named: str, catalog: Catalog, findings: _Finding
         return None
 
 
-def _hidden(
+def _masked_properties(
     type_: NodeType | EdgeType, names: Iterable[str], named: str, at: Place, findings: _Findings
 ) -> frozenset[str]:
     """The hidden properties, with the vectors that are made from them."""
@@ -153,7 +153,7 @@ def _hidden(
     return with_vectors(type_, hidden)
 
 
-def _combined(shown: Sequence[_Shown], actor: str, catalog: Catalog) -> Lens:
+def _combine(shown: Sequence[_RuleRestrictions], actor: str, catalog: Catalog) -> Lens:
     narrowed_keys = dict.fromkeys(key for rule in shown for key in (*rule.rows, *rule.hidden))
     lenses = []
     for key in narrowed_keys:

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from omnigraph.api.governance import Gate, Limits, QueryLimits
 from omnigraph.api.queries import StoredQuery
-from omnigraph.cluster.ledger.ledger import cluster_around
-from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable
+from omnigraph.cluster.ledger.ledger import enclosing_cluster
+from omnigraph.cluster.resources import CLUSTER_SCOPE, Address, ClusterError, Kind, unservable_reason
 from omnigraph.cluster.serving import ClusterGraph, ClusterPolicy, ServingSnapshot, read_serving
 from omnigraph.engine.object_store import ObjectStore, normal_uri, real_place
 from omnigraph.engine.query.read import described
@@ -176,7 +176,7 @@ class Opener:
     def _served(self, made_of: MadeOf, queries: Sequence[NamedSource], owned_by_cluster: bool) -> Served:
         graph, policy = made_of.graph, made_of.policy
         graph_id = graph.graph_id
-        if (flaw := unservable(graph_id)) is not None:
+        if (flaw := unservable_reason(graph_id)) is not None:
             raise BadRequestError(flaw)
         gate: Gate = WITHOUT_RULES
         if policy is not None:
@@ -192,7 +192,7 @@ class Opener:
             head = opened._workspace.snapshot("main")
             offered = stored_queries(queries, head)
             if isinstance(gate, PolicyGate):
-                gate = gate.fitted(head.catalog)
+                gate = gate.bind_schema(head.catalog)
         except BaseException:
             if standing is None:
                 opened.close()
@@ -365,13 +365,13 @@ def _planned(settings: Settings, revision: int | None) -> _Plan:
         raise BadRequestError("a server boots from a cluster: give --cluster <directory or URI>, or --store <graph>")
     uri = normal_uri(settings.store)
     graph = ClusterGraph(store_graph_id(uri), uri)
-    return _Plan(ServingSnapshot(uri, 0, (graph,)), None, cluster_around(real_place(uri)) is not None)
+    return _Plan(ServingSnapshot(uri, 0, (graph,)), None, enclosing_cluster(real_place(uri)) is not None)
 
 
 def store_graph_id(uri: str) -> str:
     """The id under which a single graph is served: the last part of its URI, where that can be one."""
     name = uri.rstrip("/").rpartition("/")[2].removesuffix(".omni")
-    return name if unservable(name) is None else _STORE_ID
+    return name if unservable_reason(name) is None else _STORE_ID
 
 
 def _limits(settings: Settings) -> Limits:

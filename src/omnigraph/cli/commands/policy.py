@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.api.governance import AccessRequest
     from omnigraph.cluster.serving import ClusterPolicy
     from omnigraph.language.catalog import Catalog, TableType
-    from omnigraph.policy.explanation import RowSight, Shows
+    from omnigraph.policy.explanation import RowVisibility, Shows
     from omnigraph.policy.gate import PolicyGate
 
 
@@ -99,8 +99,8 @@ def validate(ctx: typer.Context, file: BundleFile = None, schema: SchemaFile = N
     """Check a bundle, and what it shows of types against a schema."""
     bundle = chosen_bundle(Invocation.of(ctx), file)
     gate = bundle.gate()
-    if schema is not None or (gate.narrows and bundle.graph_uri is not None):
-        gate.fitted(_catalog(bundle, schema))
+    if schema is not None or (gate.restricts and bundle.graph_uri is not None):
+        gate.bind_schema(_catalog(bundle, schema))
     print_lines([f"policy valid: bundle '{bundle.name}' [{len(gate.bundle.actors)} actors]"])
 
 
@@ -209,25 +209,25 @@ def _row_sight(
     type_name: str,
     row: str | None,
     id: str | None,
-) -> RowSight:
-    from omnigraph.policy.explanation import row_sight
+) -> RowVisibility:
+    from omnigraph.policy.explanation import row_visibility
 
     if row is not None:
         catalog = _catalog(bundle, schema, request.branch)
-        gate.fitted(catalog)
+        gate.bind_schema(catalog)
         type_ = catalog.type_named(type_name)
-        return row_sight(gate, actor, request, catalog, type_, _shows_given(type_, row))
+        return row_visibility(gate, actor, request, catalog, type_, _shows_given(type_, row))
     import omnigraph
 
     with omnigraph.open(_graph_uri(bundle)) as graph:
         state = graph.snapshot(request.branch)
-        gate.fitted(state.catalog)
+        gate.bind_schema(state.catalog)
         type_ = state.catalog.type_named(type_name)
         if state.entity(type_.type_key, str(id)) is None:
             raise NotFoundError(f"there is no {type_.kind} {type_.name} with the id '{id}' on branch '{state.branch}'")
         key, branch = type_.type_key, state.branch
         shows: Shows = lambda lens: graph._through(lens).entity(key, str(id), branch=branch) is not None  # noqa: E731
-        return row_sight(gate, actor, request, state.catalog, type_, shows)
+        return row_visibility(gate, actor, request, state.catalog, type_, shows)
 
 
 def _shows_given(type_: TableType, row: str) -> Shows:

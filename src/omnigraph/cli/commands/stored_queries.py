@@ -24,7 +24,7 @@ from omnigraph.errors import BadRequestError
 
 if TYPE_CHECKING:
     from omnigraph import Snapshot
-    from omnigraph.cluster.ledger.ledger import Applied
+    from omnigraph.cluster.ledger.ledger import AppliedState
 
 
 def list_(ctx: typer.Context, json: Json = False) -> None:
@@ -37,10 +37,10 @@ def list_(ctx: typer.Context, json: Json = False) -> None:
         with open_served(server, invocation.config) as graph:
             listed = DeclaredQueries.offered(graph.stored_queries(), server.graph or "")
     else:
-        from omnigraph.cluster.commands.status import declared_queries
+        from omnigraph.cluster.commands.status import list_queries
 
         applied, graph_ids = _applied(ctx)
-        listed = declared_queries(applied, graph_ids)
+        listed = list_queries(applied, graph_ids)
     if json:
         print_json(listed)
     else:
@@ -49,10 +49,10 @@ def list_(ctx: typer.Context, json: Json = False) -> None:
 
 def validate(ctx: typer.Context, json: Json = False) -> None:
     """Check stored queries against the schemas that their graphs have now."""
-    from omnigraph.cluster.commands.status import validated_queries
+    from omnigraph.cluster.commands.status import validate_queries
 
     applied, graph_ids = _applied(ctx)
-    report = validated_queries(applied, graph_ids, _head)
+    report = validate_queries(applied, graph_ids, _head)
     if json:
         print_json(report)
     else:
@@ -60,12 +60,12 @@ def validate(ctx: typer.Context, json: Json = False) -> None:
     raise typer.Exit(0 if report.ok else 1)
 
 
-def _applied(ctx: typer.Context) -> tuple[Applied, list[str]]:
+def _applied(ctx: typer.Context) -> tuple[AppliedState, list[str]]:
     from omnigraph.cluster.ledger.ledger import read_applied
 
     scope = Invocation.of(ctx).cluster()
     applied = read_applied(scope.root)
-    return applied, applied.chosen_graphs(scope.graph)
+    return applied, applied.select_graphs(scope.graph)
 
 
 @contextmanager

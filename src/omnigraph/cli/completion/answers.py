@@ -152,7 +152,7 @@ def _graphs(line: Line) -> list[str]:
             return []
         with _served(scope, config) as server:
             return [graph.graph_id for graph in server.list_graphs()]
-    return read_applied(config.clusters.get(cluster, cluster)).chosen_graphs(None)
+    return read_applied(config.clusters.get(cluster, cluster)).select_graphs(None)
 
 
 def _clusters(line: Line) -> list[str]:

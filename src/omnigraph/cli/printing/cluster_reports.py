@@ -20,7 +20,7 @@ from omnigraph.api.values import counted
 from omnigraph.dates import format_datetime
 
 if TYPE_CHECKING:
-    from omnigraph.cluster.commands.plan import Planned
+    from omnigraph.cluster.commands.plan import PlanReview
 
 
 _MARKS = {ResourceOperation.CREATE: "+", ResourceOperation.UPDATE: "~", ResourceOperation.DELETE: "-"}
@@ -34,7 +34,7 @@ def validated(report: reports.ClusterValidated) -> list[str]:
     return [head, *_findings(report.diagnostics)]
 
 
-def planned(plan: Planned, *, for_review: bool) -> list[str]:
+def planned(plan: PlanReview, *, for_review: bool) -> list[str]:
     report = plan.output
     lines = [f"cluster plan: {len(report.changes)} change(s), {len(report.approvals_required)} approval gate(s)"]
     if not report.ok:
@@ -48,7 +48,7 @@ def planned(plan: Planned, *, for_review: bool) -> list[str]:
     return [*lines, *(_remarks(report) if for_review else ()), *_findings(report.diagnostics)]
 
 
-def _details(plan: Planned, change: reports.ClusterChange) -> list[str]:
+def _details(plan: PlanReview, change: reports.ClusterChange) -> list[str]:
     """What changes within a resource, and who else is concerned."""
     resource = change.resource
     changed = {other.resource for other in plan.output.changes}

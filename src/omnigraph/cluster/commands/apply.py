@@ -28,29 +28,29 @@ from omnigraph.api.enums import ChangeDisposition, ResourceOperation
 from omnigraph.api.service.cluster import ClusterApplied, ClusterChange, GraphObservation
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.config.files import Source
-from omnigraph.cluster.ledger.ledger import Recorded, graph_folder, timestamp
+from omnigraph.cluster.ledger.ledger import LedgerRevision, graph_folder, timestamp
 from omnigraph.cluster.ledger.payloads import Damage, payload_path
 from omnigraph.cluster.ledger.state import ApprovalRecord, GraphTombstone, Resource, StatusKind, Written, file_digest
-from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.plan.approvals import Approval, mark_spent
 from omnigraph.cluster.plan.diff import (
     RECOVERY_PENDING,
-    blocked,
+    address_of,
+    block,
     bound_until_deleted,
-    demoted,
+    demote,
     difference,
-    held_up,
-    parsed,
+    unapplied_findings,
 )
 from omnigraph.cluster.plan.preview import (
-    Attempt,
-    Prospect,
+    CommandRun,
+    Preview,
     leftover_findings,
-    look_ahead,
+    make_preview,
     refuse_uncovered,
     require_state,
 )
-from omnigraph.cluster.plan.reconcile import GraphView, Views
+from omnigraph.cluster.plan.reconcile import GraphView, GraphViews
 from omnigraph.cluster.resources import (
     Address,
     ClusterError,
@@ -81,11 +81,11 @@ DELETE: Final = Step("graph_delete_failed", "graph_delete_skipped")
 
 
 @dataclass
-class Moves:
+class GraphChanges:
     """The graph-moving steps of one apply. `failed` has a reason for each resource that was not moved."""
 
     desired: Desired
-    views: Views
+    views: GraphViews
     actor: str | None
     failed: dict[str, str] = field(default_factory=dict)
     observations: dict[str, GraphObservation] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Moves:
     def refuse_exported(self, changes: tuple[ClusterChange, ...]) -> None:
         """A graph that this process is exporting is not deleted under the hands of the export."""
         for change in of_kind(changes, Kind.GRAPH, ResourceOperation.DELETE):
-            found = self.views.graphs[parsed(change).name].found
+            found = self.views.graphs[address_of(change).name].found
             if found is not None and found.identity is not None and found.identity in RUNNING_EXPORTS:
                 message = "it is being exported by this process; run apply again when that is done"
                 self.found.append(error("graph_delete_export_in_progress", change.resource, message))
@@ -115,7 +115,7 @@ class Moves:
         if self.failed:
             self._skip(change.resource, step)
             return
-        graph_id = parsed(change).name
+        graph_id = address_of(change).name
         view, source = self.views.graphs[graph_id], self.desired.sources[schema_address(graph_id)]
         try:
             source.refuse_changed(change.resource)
@@ -174,7 +174,7 @@ def of_kind(changes: tuple[ClusterChange, ...], kind: Kind, operation: ResourceO
         for change in changes
         if change.disposition is ChangeDisposition.APPLIED
         and change.operation is operation
-        and parsed(change).kind is kind
+        and address_of(change).kind is kind
     ]
 
 
@@ -182,7 +182,7 @@ _WRITES_AT_ONCE: Final = 8
 
 
 def apply(source: str, read_pipeline: ReadPipeline, *, actor: str | None = None) -> ClusterApplied:
-    attempt = Attempt(source)
+    attempt = CommandRun(source)
     run: _Run | None = None
 
     def carry_out(session: Session, desired: Desired) -> None:
@@ -221,7 +221,7 @@ class _Run:
 
     session: Session
     desired: Desired
-    base: Recorded
+    base: LedgerRevision
     actor: str | None
     changes: tuple[ClusterChange, ...] = ()
     converged: bool = False
@@ -229,11 +229,11 @@ class _Run:
 
     def carry_out(self) -> None:
         session, desired = self.session, self.desired
-        prospect = look_ahead(session, desired, actor=self.actor)
+        prospect = make_preview(session, desired, actor=self.actor)
         session.found += [*prospect.settlement.found, *prospect.gates.found]
         session.found += [damaged.finding("it is stored again") for damaged in prospect.damaged]
         self.changes = prospect.changes
-        moves = Moves(desired, prospect.settlement.views, self.actor)
+        moves = GraphChanges(desired, prospect.settlement.views, self.actor)
         deletes = of_kind(prospect.changes, Kind.GRAPH, ResourceOperation.DELETE)
         if deletes or any(of_kind(prospect.changes, kind, operation) for kind, operation in _MOVING):
             session.ledger.refuse_overtaken(self.base)
@@ -244,13 +244,13 @@ class _Run:
         else:
             moves.refuse_exported(prospect.changes)
         session.found += moves.found
-        self.changes = demoted(prospect.changes, moves.failed, prospect.before, desired.resources)
-        session.found += held_up(self.changes)
+        self.changes = demote(prospect.changes, moves.failed, prospect.before, desired.resources)
+        session.found += unapplied_findings(self.changes)
         self._store_payloads(prospect)
         deleted = of_kind(self.changes, Kind.GRAPH, ResourceOperation.DELETE)
         approvals = {change.resource: _approval(prospect, change) for change in deleted}
         draft = self._recorded(prospect, moves, approvals)
-        if draft.says_more_than(self.base):
+        if draft.differs_from(self.base):
             written = Written("apply", self.actor, timestamp())
             session.recorded = session.ledger.create(draft.state(written), self.base)
             self.state_written = True
@@ -261,11 +261,11 @@ class _Run:
     def give_up(self, reason: str) -> None:
         """No state was made, so nothing counts as applied. What was moved, the next apply finds."""
         self.changes = tuple(
-            blocked(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
+            block(change, reason) if change.disposition is ChangeDisposition.APPLIED else change
             for change in self.changes
         )
 
-    def _store_payloads(self, prospect: Prospect) -> None:
+    def _store_payloads(self, prospect: Preview) -> None:
         """The texts that the next state names, and those of the last one that were damaged."""
         changed = [
             change.resource
@@ -293,7 +293,7 @@ class _Run:
         if found:
             raise ClusterError(found)
 
-    def _recorded(self, prospect: Prospect, moves: Moves, approvals: dict[str, Approval]) -> Draft:
+    def _recorded(self, prospect: Preview, moves: GraphChanges, approvals: dict[str, Approval]) -> StateBuilder:
         """The next state: what was applied is in it, what was deleted is not, and what was held up is marked."""
         draft, desired = prospect.draft, self.desired
         for change in self.changes:
@@ -304,13 +304,13 @@ class _Run:
         self._record_settings(draft)
         residual = {change.resource for change in difference(draft.state().resources, desired.resources)}
         damaged = {payload.address for payload in prospect.damaged if payload.damage is Damage.READ_ERROR}
-        _settle_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
+        _update_statuses(draft, {*residual, *damaged}, prospect.settlement.pending)
         self.converged = not residual and not prospect.settlement.pending
         if self.converged:
             draft.config_digest = desired.config_digest
         return draft
 
-    def _record(self, draft: Draft, change: ClusterChange) -> None:
+    def _record(self, draft: StateBuilder, change: ClusterChange) -> None:
         if change.disposition is ChangeDisposition.APPLIED:
             if change.operation is ResourceOperation.DELETE:
                 draft.forget(change.resource)
@@ -320,14 +320,14 @@ class _Run:
         elif change.disposition is not ChangeDisposition.DERIVED and change.reason != RECOVERY_PENDING:
             draft.settle(change.resource, StatusKind.BLOCKED, change.reason)
 
-    def _applied(self, draft: Draft, change: ClusterChange) -> Resource:
+    def _applied(self, draft: StateBuilder, change: ClusterChange) -> Resource:
         wanted, had = self.desired.resources[change.resource], draft.resources.get(change.resource)
         kept = bound_until_deleted(had, self.changes) if had is not None else ()
         if not kept:
             return wanted
         return msgspec.structs.replace(wanted, applies_to=tuple(sorted({*(wanted.applies_to or ()), *kept})))
 
-    def _record_delete(self, draft: Draft, resource: str, approval: Approval) -> None:
+    def _record_delete(self, draft: StateBuilder, resource: str, approval: Approval) -> None:
         draft.forget_graph(resource.removeprefix("graph."))
         now = timestamp()
         draft.approvals[approval.approval_id] = ApprovalRecord(now, "apply")
@@ -335,7 +335,7 @@ class _Run:
             deleted_at=now, approval_id=approval.approval_id, actor=self.actor
         )
 
-    def _record_settings(self, draft: Draft) -> None:
+    def _record_settings(self, draft: StateBuilder) -> None:
         """What a configuration says of its graphs. One that is held up itself takes no other blobs in than before."""
         held = {change.resource for change in self.changes if change.disposition is ChangeDisposition.BLOCKED}
         for graph_id in self.desired.file.config.graphs:
@@ -349,12 +349,12 @@ class _Run:
                     external_blob_policy=had.external_blob_policy if is_held else wanted.external_blob_policy,
                 )
 
-    def _remove(self, prospect: Prospect, deleted: list[ClusterChange]) -> None:
+    def _remove(self, prospect: Preview, deleted: list[ClusterChange]) -> None:
         """The roots of graphs that are deleted, also those that an apply before this one did not come to."""
         views = prospect.settlement.views
         self.session.found += leftover_findings(views)
         for change in deleted:
-            graph_id = parsed(change).name
+            graph_id = address_of(change).name
             self._remove_root(change.resource, graph_folder(graph_id, self.base.state.generation(graph_id)))
         for folder in views.leftovers:
             self._remove_root(folder, folder)
@@ -367,7 +367,7 @@ class _Run:
             self.session.found.append(error(DELETE.failed, path, message))
 
 
-def _settle_statuses(draft: Draft, open_: Collection[str], pending: Collection[str]) -> None:
+def _update_statuses(draft: StateBuilder, open_: Collection[str], pending: Collection[str]) -> None:
     """What is as it should be is applied, whatever was wrong with it once; of what is gone there is nothing to say."""
     for text in {*draft.resources, *draft.statuses}:
         address = Address.parse(text)
@@ -382,7 +382,7 @@ def _settle_statuses(draft: Draft, open_: Collection[str], pending: Collection[s
 _MOVING: Final = ((Kind.GRAPH, ResourceOperation.CREATE), (Kind.SCHEMA, ResourceOperation.UPDATE))
 
 
-def _approval(prospect: Prospect, change: ClusterChange) -> Approval:
+def _approval(prospect: Preview, change: ClusterChange) -> Approval:
     """The approval that a delete rests on. It was looked for when the change was classified; nothing is deleted on the
     word of a single check."""
     approval = prospect.gates.approvals.get(change.resource)

@@ -14,15 +14,15 @@ import msgspec
 from omnigraph.api.enums import ResourceOperation
 from omnigraph.api.service.cluster import ApprovalRequired, ClusterApproved, ClusterChange, ClusterPlan
 from omnigraph.cluster.config.desired import Desired, ReadPipeline
-from omnigraph.cluster.ledger.payloads import Catalog, payload_path
+from omnigraph.cluster.ledger.payloads import PayloadStore, payload_path
 from omnigraph.cluster.plan.approvals import Approval, root_of
 from omnigraph.cluster.plan.approvals import approve as write_approval
 from omnigraph.cluster.plan.diff import blast_radius, changed_settings, is_gated
 from omnigraph.cluster.plan.preview import (
-    Attempt,
-    Prospect,
+    CommandRun,
+    Preview,
     leftover_findings,
-    look_ahead,
+    make_preview,
     not_recorded_yet,
     require_state,
 )
@@ -33,7 +33,7 @@ from omnigraph.errors import IntegrityError, NotFoundError, OmniGraphError, Stor
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanReview:
     """A plan, and for people who review it what changes within a resource: lines of its file, and its settings."""
 
     output: ClusterPlan
@@ -41,9 +41,9 @@ class Planned:
     settings: dict[str, list[str]] = field(default_factory=dict)
 
 
-def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) -> Planned:
-    attempt = Attempt(source)
-    sight = attempt.run("plan", read_pipeline, partial(_see, for_review=for_review)) or _Sight()
+def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) -> PlanReview:
+    attempt = CommandRun(source)
+    sight = attempt.run("plan", read_pipeline, partial(_plan_changes, for_review=for_review)) or _PlannedChanges()
     planned = attempt.desired
     edges = planned.edges() if planned is not None else ()
     output = ClusterPlan(
@@ -58,11 +58,11 @@ def plan(source: str, read_pipeline: ReadPipeline, *, for_review: bool = False) 
         approvals_required=sight.gates,
         diagnostics=attempt.diagnostics,
     )
-    return Planned(output, sight.texts, sight.settings)
+    return PlanReview(output, sight.texts, sight.settings)
 
 
 @dataclass(frozen=True)
-class _Sight:
+class _PlannedChanges:
     """What there is to do."""
 
     changes: tuple[ClusterChange, ...] = ()
@@ -71,22 +71,22 @@ class _Sight:
     settings: dict[str, list[str]] = field(default_factory=dict)
 
 
-def _see(session: Session, desired: Desired, *, for_review: bool) -> _Sight:
-    prospect = look_ahead(session, desired, holds_up=False)
+def _plan_changes(session: Session, desired: Desired, *, for_review: bool) -> _PlannedChanges:
+    prospect = make_preview(session, desired, holds_up=False)
     session.found += _findings(prospect)
-    changes = tuple(_previewed(session, desired, prospect, change) for change in prospect.changes)
+    changes = tuple(_with_migration(session, desired, prospect, change) for change in prospect.changes)
     gates = tuple(prospect.gates.required)
     if not for_review:
-        return _Sight(changes, gates)
+        return _PlannedChanges(changes, gates)
     settings = {
         change.resource: changed_settings(prospect.before[change.resource], desired.resources[change.resource])
         for change in changes
         if change.operation is ResourceOperation.UPDATE
     }
-    return _Sight(changes, gates, _differing(session.catalog, desired, changes), settings)
+    return _PlannedChanges(changes, gates, _text_differences(session.catalog, desired, changes), settings)
 
 
-def _findings(prospect: Prospect) -> list[Diagnostic]:
+def _findings(prospect: Preview) -> list[Diagnostic]:
     return [
         *not_recorded_yet(prospect.settlement.found),
         *leftover_findings(prospect.settlement.views),
@@ -95,7 +95,7 @@ def _findings(prospect: Prospect) -> list[Diagnostic]:
     ]
 
 
-def _previewed(session: Session, desired: Desired, prospect: Prospect, change: ClusterChange) -> ClusterChange:
+def _with_migration(session: Session, desired: Desired, prospect: Preview, change: ClusterChange) -> ClusterChange:
     """A change of a schema with its steps, found on the graph as it stands."""
     address = Address.parse(change.resource)
     if address is None or address.kind is not Kind.SCHEMA or change.operation is not ResourceOperation.UPDATE:
@@ -110,7 +110,9 @@ def _previewed(session: Session, desired: Desired, prospect: Prospect, change: C
     return msgspec.structs.replace(change, migration=steps)
 
 
-def _differing(catalog: Catalog, desired: Desired, changes: tuple[ClusterChange, ...]) -> dict[str, list[str]]:
+def _text_differences(
+    catalog: PayloadStore, desired: Desired, changes: tuple[ClusterChange, ...]
+) -> dict[str, list[str]]:
     """The lines that differ, of every query, policy and pipeline that is updated."""
     found = {}
     for change in changes:
@@ -129,7 +131,7 @@ def _differing(catalog: Catalog, desired: Desired, changes: tuple[ClusterChange,
 
 
 def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver: str) -> ClusterApproved:
-    attempt = Attempt(source)
+    attempt = CommandRun(source)
     approval = attempt.run("approve", read_pipeline, partial(_approve, resource=resource, approver=approver))
     return ClusterApproved(
         ok=attempt.ok,
@@ -144,7 +146,7 @@ def approve(source: str, resource: str, read_pipeline: ReadPipeline, *, approver
 
 def _approve(session: Session, desired: Desired, *, resource: str, approver: str) -> Approval:
     require_state(session)
-    prospect = look_ahead(session, desired)
+    prospect = make_preview(session, desired)
     session.found += not_recorded_yet(prospect.settlement.found)
     change = next((change for change in prospect.changes if change.resource == resource), None)
     if change is None or not is_gated(change, prospect.changes):

@@ -13,9 +13,9 @@ from omnigraph.cluster.config.desired import Desired, ReadPipeline
 from omnigraph.cluster.ledger.ledger import timestamp
 from omnigraph.cluster.ledger.payloads import Damage, damaged_payloads
 from omnigraph.cluster.ledger.state import StatusKind, Written
-from omnigraph.cluster.ledger.state_builder import Draft
-from omnigraph.cluster.plan.preview import Attempt, desired_schemas, refuse_uncovered, require_state
-from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, graph_folders, observe, settle
+from omnigraph.cluster.ledger.state_builder import StateBuilder
+from omnigraph.cluster.plan.preview import CommandRun, desired_schemas, refuse_uncovered, require_state
+from omnigraph.cluster.plan.reconcile import ROLLED_FORWARD, GraphView, graph_folders, observe, reconcile
 from omnigraph.cluster.resources import ClusterError, error, graph_address, schema_address
 from omnigraph.cluster.session import Session
 from omnigraph.engine.managed_graph import Standing
@@ -32,7 +32,7 @@ def import_(source: str, read_pipeline: ReadPipeline, *, actor: str | None = Non
 
 
 def _run(operation: Operation, source: str, read_pipeline: ReadPipeline, actor: str | None) -> ClusterObserved:
-    attempt = Attempt(source)
+    attempt = CommandRun(source)
     attempt.run(operation, read_pipeline, partial(_refresh if operation == "refresh" else _import, actor=actor))
     state = attempt.state
     return ClusterObserved(
@@ -52,7 +52,7 @@ def _refresh(session: Session, desired: Desired, actor: str | None) -> None:
     state = recorded.state
     refuse_uncovered(state)
     views = observe(session.store, state, desired.file.config.graphs)
-    settlement = settle(Draft.of(state), views, desired_schemas(desired), actor)
+    settlement = reconcile(StateBuilder.of(state), views, desired_schemas(desired), actor)
     if settlement.found:
         session.ledger.refuse_overtaken(recorded)
     # Every graph is recorded as it stands below; only what a settlement has recorded is worth a word.
@@ -75,7 +75,7 @@ def _import(session: Session, desired: Desired, actor: str | None) -> None:
     newest: dict[str, int] = {}
     for graph_id, generation in graph_folders(session.store):
         newest[graph_id] = max(generation, newest.get(graph_id, 1))
-    draft = Draft(config_digest=desired.config_digest)
+    draft = StateBuilder(config_digest=desired.config_digest)
     draft.retired_roots = {graph_id: number - 1 for graph_id, number in sorted(newest.items()) if number > 1}
     views = observe(session.store, draft.state(), desired.file.config.graphs)
     for graph_id in desired.file.config.graphs:
@@ -87,7 +87,7 @@ def _import(session: Session, desired: Desired, actor: str | None) -> None:
     session.recorded = session.ledger.create(draft.state(Written("import", actor, timestamp())), None)
 
 
-def _verify_payloads(session: Session, draft: Draft) -> None:
+def _verify_payloads(session: Session, draft: StateBuilder) -> None:
     """A payload that is lost or damaged makes its resource one that was never applied, so the next apply stores it."""
     for damaged in damaged_payloads(session.catalog, draft.resources):
         session.found.append(damaged.finding("the next apply stores it again"))
@@ -98,7 +98,7 @@ def _verify_payloads(session: Session, draft: Draft) -> None:
             draft.settle(damaged.address, StatusKind.DRIFTED, f"payload_{damaged.damage}", damaged.reason)
 
 
-def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) -> None:
+def _observe(session: Session, draft: StateBuilder, view: GraphView, desired: Desired) -> None:
     """Record one graph as it stands."""
     graph_id = view.graph_id
     graph, schema = graph_address(graph_id), schema_address(graph_id)
@@ -110,18 +110,18 @@ def _observe(session: Session, draft: Draft, view: GraphView, desired: Desired) 
             digest = view.schema_digest
             assert digest is not None, "a graph has a schema"
             draft.record_graph(graph_id, digest)
-            draft.settle_graph(graph_id, StatusKind.APPLIED)
+            draft.set_graph_status(graph_id, StatusKind.APPLIED)
             if wanted is not None and digest != wanted:
                 message = f"the schema of the graph ({digest[:12]}) is not the declared one ({wanted[:12]})"
-                draft.settle_graph(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
+                draft.set_graph_status(graph_id, StatusKind.DRIFTED, "schema_mismatch", message)
         case Standing.NOTHING | Standing.UNFINISHED if view.standing is Standing.NOTHING or not is_recorded:
             draft.forget(graph)
             draft.forget(schema)
-            draft.settle_graph(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
+            draft.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", f"there is no graph at {view.uri}")
         case _:
             reason = view.problem if view.found is None else view.found.problem
             problem = reason or "what makes it a graph is gone"
-            draft.settle_graph(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
+            draft.set_graph_status(graph_id, StatusKind.ERROR, "graph_observation_error", problem)
             session.found.append(error("graph_observation_error", graph, problem))
     is_there = view.standing is Standing.GRAPH
     draft.observations[graph] = GraphObservation(

@@ -30,21 +30,29 @@ from omnigraph.api.service.cluster import (
     QueryNote,
     is_ok,
 )
-from omnigraph.cluster.config.reader import shown_directory
-from omnigraph.cluster.ledger.ledger import LOCK_PATH, STATE_FOLDER, Applied, Lock, Recorded, read_lock, revision_path
-from omnigraph.cluster.ledger.payloads import Catalog, damaged_payloads, pipeline_path, query_path
+from omnigraph.cluster.config.reader import absolute_directory
+from omnigraph.cluster.ledger.ledger import (
+    LOCK_PATH,
+    STATE_FOLDER,
+    AppliedState,
+    LedgerRevision,
+    Lock,
+    read_lock,
+    revision_path,
+)
+from omnigraph.cluster.ledger.payloads import PayloadStore, damaged_payloads, pipeline_path, query_path
 from omnigraph.cluster.ledger.state import EMPTY, Resource
 from omnigraph.cluster.plan.diff import difference
 from omnigraph.cluster.resources import Address, ClusterError, Diagnostic, Kind, error, graph_address, warning
 from omnigraph.cluster.serving import ClusterPipeline
-from omnigraph.cluster.session import UNREAD, Session, look_at_lock, open_to_look
+from omnigraph.cluster.session import UNREAD, Session, note_lock_holder, open_read_only
 from omnigraph.engine.history.commits import last_runs
 from omnigraph.engine.query.read import check, declaration
 from omnigraph.engine.snapshot import Snapshot
 from omnigraph.errors import BadRequestError, IntegrityError, NotFoundError, OmniGraphError, StorageError
 
 
-def pipelines_with_runs(applied: Applied) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
+def pipelines_with_runs(applied: AppliedState) -> tuple[tuple[AppliedPipeline, ...], list[Diagnostic]]:
     """Sorted by name. What can't be told keeps nobody from the rest: a graph that does not open is a finding, and a
     file that is damaged is one of those who verify payloads."""
     found: list[Diagnostic] = []
@@ -72,8 +80,8 @@ def pipelines_with_runs(applied: Applied) -> tuple[tuple[AppliedPipeline, ...], 
     return tuple(sorted(told, key=lambda pipeline: pipeline.name)), found
 
 
-def _readable(applied: Applied) -> list[ClusterPipeline]:
-    catalog, found = Catalog(applied.store), []
+def _readable(applied: AppliedState) -> list[ClusterPipeline]:
+    catalog, found = PayloadStore(applied.store), []
     for address, resource in applied.state.of_kind(Kind.PIPELINE):
         graph = Address.parse(resource.pipeline_graph or "")
         path = pipeline_path(address.name, resource.digest)
@@ -92,9 +100,9 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
     found: list[Diagnostic] = []
     pipelines: tuple[AppliedPipeline, ...] = ()
     try:
-        session = open_to_look(source)
+        session = open_read_only(source)
         if session is not None:
-            look_at_lock(session)
+            note_lock_holder(session)
             ledger = session.ledger
             session.recorded = ledger.newest() if revision is None else ledger.revision(revision)
         if session is None or session.recorded is None:
@@ -103,7 +111,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
             damaged = damaged_payloads(session.catalog, session.recorded.state.resources)
             found += [payload.finding("the next apply stores it again") for payload in damaged]
             if revision is None:  # an earlier state may speak of graphs that are gone
-                pipelines, unknown = pipelines_with_runs(Applied(session.store, session.recorded.state))
+                pipelines, unknown = pipelines_with_runs(AppliedState(session.store, session.recorded.state))
                 found += unknown
     except ClusterError as problem:
         found += problem.diagnostics
@@ -112,7 +120,7 @@ def status(source: str, revision: int | None = None) -> ClusterStatus:
     state = session.recorded.state if session is not None and session.recorded is not None else None
     return ClusterStatus(
         ok=is_ok(tuple(found)),
-        config_dir=shown_directory(source),
+        config_dir=absolute_directory(source),
         state_observations=session.observations() if session is not None else UNREAD,
         resource_digests={address: r.digest for address, r in state.resources.items()} if state is not None else {},
         resource_statuses=state.resource_statuses if state is not None else {},
@@ -134,31 +142,31 @@ def history(source: str, limit: int | None = None) -> ClusterHistory:
     revisions: tuple[ClusterRevision, ...] = ()
     found: list[Diagnostic] = []
     try:
-        session = open_to_look(source)
+        session = open_read_only(source)
         numbers = session.ledger.revisions() if session is not None else []
         if session is None or not numbers:
             found.append(_missing(None))
         else:
-            revisions = _told(session, numbers, limit)
+            revisions = _revisions(session, numbers, limit)
     except ClusterError as problem:
         found += problem.diagnostics
     return ClusterHistory(
         ok=is_ok(tuple(found)),
-        config_dir=shown_directory(source),
+        config_dir=absolute_directory(source),
         revisions=revisions,
         diagnostics=tuple(found),
     )
 
 
-def _told(session: Session, numbers: list[int], limit: int | None) -> tuple[ClusterRevision, ...]:
+def _revisions(session: Session, numbers: list[int], limit: int | None) -> tuple[ClusterRevision, ...]:
     wanted = numbers if limit is None else numbers[-limit - 1 :]
     read = [session.ledger.revision(number) for number in wanted]
-    states: list[Recorded | None] = [None, *(recorded for recorded in read if recorded is not None)]
+    states: list[LedgerRevision | None] = [None, *(recorded for recorded in read if recorded is not None)]
     told = [_revision(before, after) for before, after in pairwise(states) if after is not None]
     return tuple(reversed(told if limit is None else told[-limit:]))
 
 
-def _revision(before: Recorded | None, after: Recorded) -> ClusterRevision:
+def _revision(before: LedgerRevision | None, after: LedgerRevision) -> ClusterRevision:
     had: dict[str, Resource] = before.state.resources if before is not None else EMPTY.resources
     written = after.state.written
     return ClusterRevision(
@@ -180,7 +188,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
     removed = False
     found: list[Diagnostic] = []
     try:
-        session = open_to_look(source)
+        session = open_read_only(source)
         held = read_lock(session.store) if session is not None else None
         if session is None or held is None:
             raise ClusterError.of("state_lock_missing", LOCK_PATH, "nobody holds the lock")
@@ -199,7 +207,7 @@ def force_unlock(source: str, lock_id: str) -> tuple[ClusterUnlocked, Lock | Non
         found += problem.diagnostics
     output = ClusterUnlocked(
         ok=is_ok(tuple(found)),
-        config_dir=shown_directory(source),
+        config_dir=absolute_directory(source),
         state_observations=session.observations() if session is not None else UNREAD,
         lock_removed=removed,
         diagnostics=tuple(found),
@@ -211,10 +219,10 @@ Head: TypeAlias = Callable[[str], AbstractContextManager[Snapshot]]
 """The head of `main` of the graph at a URI, open for as long as it is needed."""
 
 
-def declared_queries(applied: Applied, graph_ids: Iterable[str]) -> DeclaredQueries:
+def list_queries(applied: AppliedState, graph_ids: Iterable[str]) -> DeclaredQueries:
     """What the queries of some graphs declare. Raises `ClusterError` with every one that can't be told."""
     found, broken = [], []
-    for address, resource in _stored(applied, graph_ids):
+    for address, resource in _stored_queries(applied, graph_ids):
         try:
             declared = declaration(_source(applied, address, resource), address.name, _file(address))
         except (NotFoundError, IntegrityError, BadRequestError) as flaw:
@@ -237,13 +245,13 @@ def declared_queries(applied: Applied, graph_ids: Iterable[str]) -> DeclaredQuer
     return DeclaredQueries(tuple(found))
 
 
-def validated_queries(applied: Applied, graph_ids: Iterable[str], head: Head) -> QueriesValidated:
+def validate_queries(applied: AppliedState, graph_ids: Iterable[str], head: Head) -> QueriesValidated:
     """Every query of some graphs, checked against the schema that its graph has now."""
     breakages: list[QueryNote] = []
     warnings: list[QueryNote] = []
     checked = 0
     for graph_id in graph_ids:
-        stored = list(_stored(applied, [graph_id]))
+        stored = list(_stored_queries(applied, [graph_id]))
         if not stored:
             continue
         with head(applied.graph_uri(graph_id)) as state:
@@ -259,15 +267,15 @@ def validated_queries(applied: Applied, graph_ids: Iterable[str], head: Head) ->
     return QueriesValidated(not breakages, tuple(breakages), tuple(warnings), checked)
 
 
-def _stored(applied: Applied, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
+def _stored_queries(applied: AppliedState, graph_ids: Iterable[str]) -> Iterator[tuple[Address, Resource]]:
     chosen = set(graph_ids)
     return (found for found in applied.state.of_kind(Kind.QUERY) if found[0].graph in chosen)
 
 
-def _source(applied: Applied, address: Address, resource: Resource) -> str:
+def _source(applied: AppliedState, address: Address, resource: Resource) -> str:
     path = query_path(address.graph or "", address.name, resource.digest)
     try:
-        return Catalog(applied.store).read(path, resource.digest).decode("utf-8")
+        return PayloadStore(applied.store).read(path, resource.digest).decode("utf-8")
     except UnicodeDecodeError:
         raise IntegrityError(path, "it is no UTF-8 text") from None
 

@@ -20,16 +20,16 @@ from omnigraph.cluster.config.files import (
     Source,
     UnreadableError,
     blob_policy,
-    bound_provider,
     check_profile,
+    check_single_bindings,
     read_policy,
     read_source,
-    refuse_bound_twice,
+    resolve_provider,
     scopes_of,
 )
 from omnigraph.cluster.config.model import PipelineSettings
-from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, shown_directory, survey_config
-from omnigraph.cluster.ledger.payloads import Catalog, query_path
+from omnigraph.cluster.config.reader import CONFIG_FILE, ConfigFile, absolute_directory, survey_config
+from omnigraph.cluster.ledger.payloads import PayloadStore, query_path
 from omnigraph.cluster.ledger.state import Resource, composite_digest, config_digest, embedding_provider_digest
 from omnigraph.cluster.resources import (
     CLUSTER_SCOPE,
@@ -45,7 +45,7 @@ from omnigraph.cluster.resources import (
     provider_address,
     query_address,
     schema_address,
-    unservable,
+    unservable_reason,
     warning,
 )
 from omnigraph.engine.object_store import normal_uri
@@ -107,7 +107,7 @@ def load_desired(file: ConfigFile, read_pipeline: ReadPipeline) -> Desired:
     return desired
 
 
-def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], catalog: Catalog) -> None:
+def keep_unchanged_queries(desired: Desired, before: Mapping[str, Resource], catalog: PayloadStore) -> None:
     """Leave stored queries as they are recorded when only other queries of their file were edited.
 
     The digest of a query is that of its whole file. Queries with one recorded digest were applied from the same bytes,
@@ -174,13 +174,13 @@ def _graph(desired: Desired, graph_id: str) -> None:
     settings, where = config.graphs[graph_id], f"graphs.{graph_id}"
     if not _is_named(desired, where, graph_id):
         return
-    if (flaw := unservable(graph_id)) is not None:
+    if (flaw := unservable_reason(graph_id)) is not None:
         desired.found.append(error("unservable_graph_id", where, flaw))
     schema = _schema(desired, graph_id, settings.schema)
     files = QueryFiles(desired.file.directory, f"{where}.queries")
     files.collect(settings.queries)
     files.check(desired.schemas[graph_id])
-    provider, provider_flaws = bound_provider(
+    provider, provider_flaws = resolve_provider(
         f"{where}.embedding_provider", settings.embedding_provider, config.providers.embedding
     )
     blobs, blob_flaws = blob_policy(f"{where}.external_blobs", settings.external_blobs)
@@ -237,7 +237,7 @@ def _policies(desired: Desired) -> None:
             desired.resources[address] = Resource(digest=source.digest, applies_to=tuple(scopes))
             desired.sources[address] = source
             desired.dependencies |= {(address, scope) for scope in scopes if scope != CLUSTER_SCOPE}
-    desired.found += refuse_bound_twice(bound)
+    desired.found += check_single_bindings(bound)
 
 
 def _pipeline(desired: Desired, name: str, settings: PipelineSettings, read_pipeline: ReadPipeline) -> None:
@@ -282,7 +282,7 @@ def validate(source: str, read_pipeline: ReadPipeline) -> ClusterValidated:
             found += default_deny(desired)
     except ClusterError as problem:
         found += problem.diagnostics
-    directory = shown_directory(source)
+    directory = absolute_directory(source)
     return ClusterValidated(
         ok=is_ok(tuple(found)),
         config_dir=directory,

@@ -211,7 +211,7 @@ def scopes_of(where: str, policy: PolicySettings, graphs: Mapping[str, object]) 
     return sorted(scopes), found
 
 
-def refuse_bound_twice(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
+def check_single_bindings(bound: Mapping[str, list[str]]) -> list[Diagnostic]:
     """A scope has one bundle. `bound` are the scopes of each policy."""
     found: list[Diagnostic] = []
     owners: dict[str, str] = {}
@@ -242,15 +242,15 @@ def read_policy(
         try:
             gate = load_gate(source.text, "server" if graph_id is None else "graph", policy.file, graph_id)
             if graph_id is not None and (schema := schemas.get(graph_id)) is not None:
-                gate = gate.fitted(schema.catalog)
+                gate = gate.bind_schema(schema.catalog)
         except OmniGraphError as problem:
             of = f" (for {scope})" if len(scopes) > 1 else ""
             return source, [error("policy_invalid", f"{where}.file", f"{problem}{of}")]
         gates.append(gate)
-    return source, _tested(directory, where, policy.tests, gates)
+    return source, _run_tests(directory, where, policy.tests, gates)
 
 
-def _tested(directory: Path, where: str, tests: str | None, gates: list[PolicyGate]) -> list[Diagnostic]:
+def _run_tests(directory: Path, where: str, tests: str | None, gates: list[PolicyGate]) -> list[Diagnostic]:
     if tests is None:
         return []
     try:
@@ -287,7 +287,7 @@ def check_profile(where: str, profile: EmbeddingProfile) -> list[Diagnostic]:
     return found
 
 
-def bound_provider(
+def resolve_provider(
     where: str, named: str | None, profiles: Mapping[str, EmbeddingProfile]
 ) -> tuple[str | None, list[Diagnostic]]:
     """The address of the provider that a graph names, bare or in full."""

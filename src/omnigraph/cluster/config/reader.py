@@ -63,13 +63,13 @@ def storage_root(source: str) -> str:
     return root_below(directory, _storage_of(directory / CONFIG_FILE))
 
 
-def shown_directory(source: str) -> str:
+def absolute_directory(source: str) -> str:
     """A configuration directory as reports name it, whether it exists or not."""
     return str(Path(source).expanduser().absolute())
 
 
 def config_directory(source: str) -> Path:
-    directory = Path(shown_directory(source))
+    directory = Path(absolute_directory(source))
     if not directory.is_dir():
         raise ClusterError.of("config_dir_not_found", str(directory), "it is no directory")
     return directory

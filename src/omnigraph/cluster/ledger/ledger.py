@@ -59,7 +59,7 @@ def graph_uri(root: str, graph_id: str, generation: int) -> str:
     return f"{root}/{graph_folder(graph_id, generation)}"
 
 
-def cluster_around(graph: str) -> str | None:
+def enclosing_cluster(graph: str) -> str | None:
     """The storage root of the cluster that a graph's normal URI lies in, None when it lies in none."""
     inside = _INSIDE.fullmatch(graph)
     if inside is None:
@@ -72,7 +72,7 @@ def cluster_around(graph: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class LedgerRevision:
     """A revision that stands in the ledger."""
 
     state: State
@@ -98,7 +98,7 @@ class Ledger:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    def newest(self) -> Recorded | None:
+    def newest(self) -> LedgerRevision | None:
         """The state of the cluster at some moment during this call; None when it has none yet."""
         revisions = self.revisions()
         if revisions:
@@ -112,10 +112,10 @@ class Ledger:
             )
         return None
 
-    def revision(self, revision: int) -> Recorded | None:
+    def revision(self, revision: int) -> LedgerRevision | None:
         """One state by its number; None when there is none of that number."""
         data = self._read(revision_path(revision))
-        return None if data is None else _decoded(revision, data)
+        return None if data is None else _decode_revision(revision, data)
 
     def revisions(self) -> list[int]:
         """The numbers of all states, oldest first."""
@@ -125,7 +125,7 @@ class Ledger:
             raise ClusterError.of("state_read_error", STATE_FOLDER, str(error)) from error
         return sorted(int(found[1]) for found in map(_REVISION.fullmatch, names) if found is not None)
 
-    def create(self, state: State, after: Recorded | None) -> Recorded:
+    def create(self, state: State, after: LedgerRevision | None) -> LedgerRevision:
         """Make the next state, which follows the one that the caller has read (None: there was none).
 
         Its revision and operation id are given here. Raises `state_cas_mismatch`, with nothing written, when another
@@ -134,19 +134,19 @@ class Ledger:
         """
         revision = 1 if after is None else after.revision + 1
         stamped = msgspec.structs.replace(state, state_revision=revision, operation_id=secrets.token_hex(16))
-        made = Recorded(stamped, encode_state(stamped))
+        made = LedgerRevision(stamped, encode_state(stamped))
         standing = self._created(made, is_first=after is None)
         if standing is None:
             return made
         raise _overtaken(after, standing)
 
-    def refuse_overtaken(self, after: Recorded) -> None:
+    def refuse_overtaken(self, after: LedgerRevision) -> None:
         """Raises `state_cas_mismatch` when another writer has made the next state: what was looked at since may be its
         doing, and is not to be judged by the state before."""
         if (standing := self.revision(after.revision + 1)) is not None:
             raise _overtaken(after, standing)
 
-    def _created(self, made: Recorded, *, is_first: bool) -> Recorded | None:
+    def _created(self, made: LedgerRevision, *, is_first: bool) -> LedgerRevision | None:
         """Create a revision. The state of the writer that was faster, None when it is ours that stands."""
         answered = False
         for attempt in range(1, _ATTEMPTS + 1):
@@ -164,12 +164,12 @@ class Ledger:
                 raise ClusterError.of("state_write_error", made.path, f"{error}{doubt}") from error
             # An answer can be lost and the request repeated: then the state that stands there is this one.
             if text is not None:
-                return None if text == made.text else _decoded(made.revision, text)
+                return None if text == made.text else _decode_revision(made.revision, text)
             # S3 also says that a name is taken while another writer still tries to take it.
             time.sleep(random.uniform(0, 0.05 * 2**attempt))
         raise ClusterError.of("state_write_error", made.path, "the store says that it is there and that it is not")
 
-    def _prove_create_if_absent(self, made: Recorded) -> None:
+    def _prove_create_if_absent(self, made: LedgerRevision) -> None:
         """The one thing asked of a store; a gateway that ignores the condition would lose states silently. Asked once
         in the life of a ledger, with the same bytes, so that a wrong answer harms nobody."""
         if self._store.create(made.path, made.text):
@@ -179,7 +179,7 @@ class Ledger:
                 f"the store of '{self._store.uri}' does not honour create-if-absent; a cluster can't be safe there",
             )
 
-    def _stored(self, revision: int) -> Recorded:
+    def _stored(self, revision: int) -> LedgerRevision:
         found = self.revision(revision)
         if found is None:
             path = revision_path(revision)
@@ -193,7 +193,7 @@ class Ledger:
             raise ClusterError.of("state_read_error", path, str(error)) from error
 
 
-def _overtaken(after: Recorded | None, standing: Recorded) -> ClusterError:
+def _overtaken(after: LedgerRevision | None, standing: LedgerRevision) -> ClusterError:
     expected = "no state" if after is None else f"revision {after.revision} ({after.state_cas})"
     return ClusterError.of(
         "state_cas_mismatch",
@@ -203,7 +203,7 @@ def _overtaken(after: Recorded | None, standing: Recorded) -> ClusterError:
     )
 
 
-def _decoded(revision: int, data: bytes) -> Recorded:
+def _decode_revision(revision: int, data: bytes) -> LedgerRevision:
     path = revision_path(revision)
     try:
         state = decode_state(path, data)
@@ -213,7 +213,7 @@ def _decoded(revision: int, data: bytes) -> Recorded:
         raise ClusterError.of("invalid_state_json", path, error.reason) from None
     if state.state_revision != revision:
         raise ClusterError.of("invalid_state_json", path, f"it claims to be revision {state.state_revision}")
-    return Recorded(state, data)
+    return LedgerRevision(state, data)
 
 
 LOCK_PATH: Final = f"{CLUSTER_FOLDER}/lock.json"
@@ -310,7 +310,7 @@ def release(store: ObjectStore, lock: Lock) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedState:
     """A state, and the store it was read from."""
 
     store: ObjectStore
@@ -319,7 +319,7 @@ class Applied:
     def graph_uri(self, graph_id: str) -> str:
         return graph_uri(self.store.uri, graph_id, self.state.generation(graph_id))
 
-    def chosen_graphs(self, graph_id: str | None) -> list[str]:
+    def select_graphs(self, graph_id: str | None) -> list[str]:
         """The graph of that id, or all of them."""
         graph_ids = self.state.graph_ids
         if graph_id is None:
@@ -328,32 +328,32 @@ class Applied:
             raise ClusterError.of(
                 "graph_not_applied",
                 graph_address(graph_id),
-                f"graph '{graph_id}' is not applied in cluster '{self.store.uri}'; applied: {_listed(graph_ids)}",
+                f"graph '{graph_id}' is not applied in cluster '{self.store.uri}'; applied: {_join_ids(graph_ids)}",
             )
         return [graph_id]
 
     def one_graph(self, graph_id: str | None) -> str:
         """The graph of that id, or the only one there is."""
-        found = self.chosen_graphs(graph_id)
+        found = self.select_graphs(graph_id)
         if not found:
             raise BadRequestError(
                 f"cluster '{self.store.uri}' has no applied graphs; declare one and run `omnigraph cluster apply`"
             )
         if len(found) > 1:
             raise BadRequestError(
-                f"cluster '{self.store.uri}' has {len(found)} graphs: {_listed(found)}; pass --graph <id>"
+                f"cluster '{self.store.uri}' has {len(found)} graphs: {_join_ids(found)}; pass --graph <id>"
             )
         return found[0]
 
 
-def read_applied(source: str | ObjectStore, revision: int | None = None) -> Applied:
+def read_applied(source: str | ObjectStore, revision: int | None = None) -> AppliedState:
     """The newest state, or the one of that revision. Raises `ClusterError`."""
     store = open_storage_root(source) if isinstance(source, str) else source
     if store is not None:
         ledger = Ledger(store)
         recorded = ledger.newest() if revision is None else ledger.revision(revision)
         if recorded is not None:
-            return Applied(store, recorded.state)
+            return AppliedState(store, recorded.state)
     path = STATE_FOLDER if revision is None else revision_path(revision)
     where = storage_root(source) if isinstance(source, str) else source.uri
     raise ClusterError.of(
@@ -361,7 +361,7 @@ def read_applied(source: str | ObjectStore, revision: int | None = None) -> Appl
     )
 
 
-class Revisions:
+class LedgerFollower:
     """The ledger of a cluster as somebody follows it. `root` is the storage root itself."""
 
     def __init__(self, root: str) -> None:
@@ -375,5 +375,5 @@ class Revisions:
         return self._ledger.revisions()[-1]
 
 
-def _listed(graph_ids: list[str]) -> str:
+def _join_ids(graph_ids: list[str]) -> str:
     return ", ".join(graph_ids) or "none"

@@ -46,7 +46,7 @@ def payload_path(address: Address, digest: str) -> str | None:
     return None
 
 
-class Catalog:
+class PayloadStore:
     """The payloads of one cluster. Safe to share between threads."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -102,7 +102,7 @@ class DamagedPayload(NamedTuple):
         return warning(code, self.address, f"{self.reason}; {remedy}")
 
 
-def damaged_payloads(catalog: Catalog, resources: Mapping[str, Resource]) -> list[DamagedPayload]:
+def damaged_payloads(catalog: PayloadStore, resources: Mapping[str, Resource]) -> list[DamagedPayload]:
     """What is wrong with the payloads of these resources, sorted by address. One read for each that has one."""
 
     def look(address: str) -> DamagedPayload | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from omnigraph.cluster.ledger.ledger import Recorded
+from omnigraph.cluster.ledger.ledger import LedgerRevision
 from omnigraph.cluster.ledger.state import (
     AppliedRevision,
     ApprovalRecord,
@@ -24,7 +24,7 @@ from omnigraph.cluster.resources import Address, graph_address, schema_address
 
 
 @dataclass
-class Draft:
+class StateBuilder:
     config_digest: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
     statuses: dict[str, ResourceStatus] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Draft:
     retired_roots: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: State) -> Draft:
+    def of(cls, state: State) -> StateBuilder:
         return cls(
             state.applied_revision.config_digest,
             dict(state.resources),
@@ -65,7 +65,7 @@ class Draft:
             resources[address] = msgspec.structs.replace(resources[address], digest=digest)
         return state
 
-    def says_more_than(self, recorded: Recorded) -> bool:
+    def differs_from(self, recorded: LedgerRevision) -> bool:
         """Whether anything differs from a state that stands."""
         before = recorded.state
         same = msgspec.structs.replace(
@@ -78,7 +78,7 @@ class Draft:
     ) -> None:
         self.statuses[address] = ResourceStatus(status, () if condition is None else (condition,), message)
 
-    def settle_graph(
+    def set_graph_status(
         self, graph_id: str, status: StatusKind, condition: str | None = None, message: str | None = None
     ) -> None:
         for address in (graph_address(graph_id), schema_address(graph_id)):

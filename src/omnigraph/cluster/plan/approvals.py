@@ -15,8 +15,8 @@ from omnigraph.api.enums import ResourceOperation
 from omnigraph.api.service.cluster import ApprovalRequired, ClusterChange
 from omnigraph.cluster.ledger.ledger import CLUSTER_FOLDER, graph_folder, timestamp
 from omnigraph.cluster.ledger.state import ApprovalRecord
-from omnigraph.cluster.ledger.state_builder import Draft
-from omnigraph.cluster.plan.diff import GATE_REASONS, is_gated, parsed
+from omnigraph.cluster.ledger.state_builder import StateBuilder
+from omnigraph.cluster.plan.diff import GATE_REASONS, address_of, is_gated
 from omnigraph.cluster.resources import ClusterError, Diagnostic, Kind, warning
 from omnigraph.engine.object_store import ObjectStore, new_object_id
 from omnigraph.errors import StorageError
@@ -61,7 +61,9 @@ class Gates:
     found: list[Diagnostic] = field(default_factory=list)
 
 
-def find_gates(store: ObjectStore, changes: tuple[ClusterChange, ...], config_digest: str, draft: Draft) -> Gates:
+def find_gates(
+    store: ObjectStore, changes: tuple[ClusterChange, ...], config_digest: str, draft: StateBuilder
+) -> Gates:
     """Approvals are only read when something needs one."""
     gates = Gates()
     gated = [change for change in changes if is_gated(change, changes)]
@@ -74,14 +76,14 @@ def find_gates(store: ObjectStore, changes: tuple[ClusterChange, ...], config_di
         elif given:
             message = f"approval {given[-1].approval_id} was given for another state of it; approve it again"
             gates.found.append(warning("approval_stale", change.resource, message))
-        reason = GATE_REASONS[parsed(change).kind]
+        reason = GATE_REASONS[address_of(change).kind]
         gates.required.append(ApprovalRequired(change.resource, reason, change.resource in gates.approvals))
     return gates
 
 
-def root_of(change: ClusterChange, draft: Draft) -> str | None:
+def root_of(change: ClusterChange, draft: StateBuilder) -> str | None:
     """The folder of the graph that a change is about."""
-    address = parsed(change)
+    address = address_of(change)
     return graph_folder(address.name, draft.generation(address.name)) if address.kind is Kind.GRAPH else None
 
 
@@ -91,7 +93,7 @@ def approve(store: ObjectStore, change: ClusterChange, config_digest: str, root:
         approval_id=new_object_id(),
         resource=change.resource,
         operation=change.operation,
-        reason=GATE_REASONS[parsed(change).kind],
+        reason=GATE_REASONS[address_of(change).kind],
         bound_config_digest=config_digest,
         bound_before_digest=change.before_digest,
         bound_after_digest=change.after_digest,
@@ -102,7 +104,7 @@ def approve(store: ObjectStore, change: ClusterChange, config_digest: str, root:
     path = _path(approval.approval_id)
     try:
         # Nobody else picks this id, so a name that is taken is our own request, whose answer was lost.
-        store.create(path, _encoded(approval))
+        store.create(path, _encode(approval))
     except StorageError as problem:
         raise ClusterError.of("approval_write_error", path, str(problem)) from problem
     return approval
@@ -115,7 +117,7 @@ def mark_spent(store: ObjectStore, approval: Approval, record: ApprovalRecord) -
     )
     path = _path(approval.approval_id)
     try:
-        store.replace(path, _encoded(spent))
+        store.replace(path, _encode(spent))
     except StorageError as problem:
         return [warning("approval_write_error", path, f"it is spent, but not marked so: {problem}")]
     return []
@@ -160,5 +162,5 @@ def _path(approval_id: str) -> str:
     return f"{APPROVALS_FOLDER}/{approval_id}.json"
 
 
-def _encoded(approval: Approval) -> bytes:
+def _encode(approval: Approval) -> bytes:
     return msgspec.json.format(msgspec.json.encode(approval), indent=2) + b"\n"

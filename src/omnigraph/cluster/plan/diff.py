@@ -100,7 +100,7 @@ GATE_REASONS: Final = {
 
 def is_gated(change: ClusterChange, changes: Iterable[ClusterChange]) -> bool:
     """Whether a change needs an approval: the delete of a graph, or of a schema without its graph."""
-    address = parsed(change)
+    address = address_of(change)
     if change.operation is not ResourceOperation.DELETE or address.kind not in GATE_REASONS:
         return False
     return address.kind is Kind.GRAPH or not _deletes(changes, graph_address(address.name))
@@ -110,14 +110,14 @@ def _deletes(changes: Iterable[ClusterChange], resource: str) -> bool:
     return any(c.resource == resource and c.operation is ResourceOperation.DELETE for c in changes)
 
 
-def parsed(change: ClusterChange) -> Address:
+def address_of(change: ClusterChange) -> Address:
     address = Address.parse(change.resource)
     assert address is not None, "a change is of a resource"
     return address
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PlanContext:
     """What is known before anything is done: the resources before and after, the graphs in doubt, and the resources
     whose delete somebody approved."""
 
@@ -127,7 +127,7 @@ class Outlook:
     approved: Collection[str] = ()
 
 
-def classified(changes: Sequence[ClusterChange], outlook: Outlook) -> tuple[ClusterChange, ...]:
+def classify(changes: Sequence[ClusterChange], outlook: PlanContext) -> tuple[ClusterChange, ...]:
     """The changes with what becomes of each."""
     classifier = _Classifier(outlook, {change.resource: change for change in changes})
     return tuple(classifier.decided(change) for change in changes)
@@ -135,7 +135,7 @@ def classified(changes: Sequence[ClusterChange], outlook: Outlook) -> tuple[Clus
 
 @dataclass(frozen=True)
 class _Classifier:
-    outlook: Outlook
+    outlook: PlanContext
     changes: Mapping[str, ClusterChange]
 
     def decided(self, change: ClusterChange) -> ClusterChange:
@@ -143,7 +143,7 @@ class _Classifier:
         return msgspec.structs.replace(change, disposition=disposition, reason=reason)
 
     def _disposition(self, change: ClusterChange) -> tuple[ChangeDisposition, str | None]:
-        address, operation = parsed(change), change.operation
+        address, operation = address_of(change), change.operation
         match address.kind:
             case Kind.GRAPH if operation is ResourceOperation.UPDATE:
                 is_stuck = _deletes(self.changes.values(), schema_address(address.name))
@@ -156,9 +156,13 @@ class _Classifier:
                 return self._graph_delete(address.graph) if self._is_deleted(address.graph) else _APPLIED
             case Kind.SCHEMA if operation is ResourceOperation.CREATE:
                 is_new = graph_address(address.name) in self.changes
-                return _APPLIED if is_new and address.name not in self.outlook.pending else _blocked(RECOVERY_PENDING)
+                return (
+                    _APPLIED
+                    if is_new and address.name not in self.outlook.pending
+                    else _blocked_because(RECOVERY_PENDING)
+                )
             case Kind.GRAPH | Kind.SCHEMA | Kind.QUERY:
-                return _blocked(RECOVERY_PENDING) if address.graph in self.outlook.pending else _APPLIED
+                return _blocked_because(RECOVERY_PENDING) if address.graph in self.outlook.pending else _APPLIED
             case Kind.PIPELINE:
                 after = self.outlook.after.get(change.resource)
                 return self._bound((after.pipeline_graph or "",)) if after is not None else _APPLIED
@@ -169,8 +173,10 @@ class _Classifier:
 
     def _graph_delete(self, graph_id: str | None) -> tuple[ChangeDisposition, str | None]:
         if graph_id in self.outlook.pending:
-            return _blocked(RECOVERY_PENDING)
-        return _APPLIED if graph_address(graph_id or "") in self.outlook.approved else _blocked(APPROVAL_REQUIRED)
+            return _blocked_because(RECOVERY_PENDING)
+        return (
+            _APPLIED if graph_address(graph_id or "") in self.outlook.approved else _blocked_because(APPROVAL_REQUIRED)
+        )
 
     def _is_deleted(self, graph_id: str | None) -> bool:
         return _deletes(self.changes.values(), graph_address(graph_id or ""))
@@ -181,7 +187,7 @@ class _Classifier:
         kept = [scope for scope in had or () if scope not in (has or ()) and self._stays_undeclared(scope)]
         gains_a_graph = not {*(has or ())} <= {*(had or ())}
         if kept and not (gains_a_graph and self._can_keep(change, has or ())):
-            return _blocked(DEPENDENCY)
+            return _blocked_because(DEPENDENCY)
         # Rules may move from one bundle to another: neither does without the other.
         return self._bound((*(had or ()), *(has or ())))
 
@@ -198,7 +204,7 @@ class _Classifier:
                 address for address, graph in self.outlook.before.items() if graph.embedding_provider == change.resource
             ]
             if any(self._stays_undeclared(user) for user in users):
-                return _blocked(DEPENDENCY)
+                return _blocked_because(DEPENDENCY)
         return _APPLIED
 
     def _stays_undeclared(self, graph: str) -> bool:
@@ -210,18 +216,18 @@ class _Classifier:
 
     def _bound(self, graphs: Iterable[str]) -> tuple[ChangeDisposition, str | None]:
         pending = {graph_address(graph_id) for graph_id in self.outlook.pending}
-        return _blocked(RECOVERY_PENDING) if pending.intersection(graphs) else _APPLIED
+        return _blocked_because(RECOVERY_PENDING) if pending.intersection(graphs) else _APPLIED
 
 
 _APPLIED: Final[tuple[ChangeDisposition, None]] = (ChangeDisposition.APPLIED, None)
 _DEFERRED: Final = (ChangeDisposition.DEFERRED, UNSUPPORTED)
 
 
-def _blocked(reason: str) -> tuple[ChangeDisposition, str]:
+def _blocked_because(reason: str) -> tuple[ChangeDisposition, str]:
     return ChangeDisposition.BLOCKED, reason
 
 
-def demoted(
+def demote(
     changes: Sequence[ClusterChange],
     failed: Mapping[str, str],
     before: Mapping[str, Resource],
@@ -236,14 +242,14 @@ def demoted(
         if change.disposition is not ChangeDisposition.APPLIED:
             return change
         if change.resource in failed:
-            return blocked(change, failed[change.resource])
-        own = parsed(change).graph
+            return block(change, failed[change.resource])
+        own = address_of(change).graph
         bound = {graph_address(own)} if own is not None else set()
         for resource in (before.get(change.resource), after.get(change.resource)):
             if resource is not None:
                 bound |= {*(resource.applies_to or ()), resource.pipeline_graph or ""}
         is_lost = change.operation is ResourceOperation.DELETE and change.resource in used
-        return blocked(change, DEPENDENCY) if is_lost or graphs & bound else change
+        return block(change, DEPENDENCY) if is_lost or graphs & bound else change
 
     return tuple(map(of, changes))
 
@@ -259,7 +265,7 @@ def bound_until_deleted(had: Resource, changes: Iterable[ClusterChange]) -> tupl
     return tuple(scope for scope in had.applies_to or () if scope in waiting)
 
 
-def blocked(change: ClusterChange, reason: str) -> ClusterChange:
+def block(change: ClusterChange, reason: str) -> ClusterChange:
     return msgspec.structs.replace(change, disposition=ChangeDisposition.BLOCKED, reason=reason)
 
 
@@ -271,12 +277,12 @@ _WHY: Final = {
 }
 
 
-def held_up(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
+def unapplied_findings(changes: Iterable[ClusterChange]) -> list[Diagnostic]:
     """A finding for each change that was not made."""
     found = []
     for change in changes:
         why = _WHY.get(change.reason or "", "see above")
-        said = f"{change.reason}: {why.format(graph=graph_address(parsed(change).graph or ''))}"
+        said = f"{change.reason}: {why.format(graph=graph_address(address_of(change).graph or ''))}"
         if change.disposition is ChangeDisposition.DEFERRED:
             found.append(warning("apply_unsupported_change", change.resource, said))
         elif change.disposition is ChangeDisposition.BLOCKED:

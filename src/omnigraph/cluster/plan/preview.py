@@ -15,21 +15,21 @@ import msgspec
 
 from omnigraph.api.service.cluster import ClusterChange, DesiredRevision, Diagnostics, StateObservations, is_ok
 from omnigraph.cluster.config.desired import Desired, ReadPipeline, keep_unchanged_queries, load_desired
-from omnigraph.cluster.config.reader import shown_directory, survey_config
-from omnigraph.cluster.ledger.ledger import STATE_FOLDER, Recorded, revision_path
+from omnigraph.cluster.config.reader import absolute_directory, survey_config
+from omnigraph.cluster.ledger.ledger import STATE_FOLDER, LedgerRevision, revision_path
 from omnigraph.cluster.ledger.payloads import DamagedPayload, damaged_payloads
 from omnigraph.cluster.ledger.state import Resource, State, composite_digest
-from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.plan.approvals import Gates, find_gates
-from omnigraph.cluster.plan.diff import Outlook, classified, difference
-from omnigraph.cluster.plan.reconcile import PENDING, ROLLED_FORWARD, Settlement, Views, observe, settle
+from omnigraph.cluster.plan.diff import PlanContext, classify, difference
+from omnigraph.cluster.plan.reconcile import PENDING, ROLLED_FORWARD, GraphViews, Reconciliation, observe, reconcile
 from omnigraph.cluster.resources import ClusterError, Diagnostic, error, graph_address, schema_address, warning
-from omnigraph.cluster.session import UNREAD, Session, locked, open_session
+from omnigraph.cluster.session import UNREAD, Session, hold_lock, open_session
 
 
 @dataclass(frozen=True)
-class Prospect:
-    settlement: Settlement
+class Preview:
+    settlement: Reconciliation
     before: Mapping[str, Resource]
     """The resources that the changes begin at."""
     changes: tuple[ClusterChange, ...]
@@ -38,21 +38,21 @@ class Prospect:
     """Payloads of resources that stay as they are."""
 
     @property
-    def draft(self) -> Draft:
+    def draft(self) -> StateBuilder:
         return self.settlement.draft
 
 
-def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, holds_up: bool = True) -> Prospect:
+def make_preview(session: Session, desired: Desired, *, actor: str | None = None, holds_up: bool = True) -> Preview:
     """Compare what is recorded, in the light of what stands, with what is desired. Writes nothing.
 
     With `holds_up` false, graphs in doubt hold no change up: a plan shows what is wanted, and the doubt beside it.
     """
     recorded = session.recorded
     if recorded is None:
-        settlement = Settlement(Draft(), Views({}))
+        settlement = Reconciliation(StateBuilder(), GraphViews({}))
     else:
         views = observe(session.store, recorded.state, desired.file.config.graphs)
-        settlement = settle(Draft.of(recorded.state), views, desired_schemas(desired), actor)
+        settlement = reconcile(StateBuilder.of(recorded.state), views, desired_schemas(desired), actor)
         if settlement.found:
             session.ledger.refuse_overtaken(recorded)
     before = settlement.draft.state().resources
@@ -61,10 +61,10 @@ def look_ahead(session: Session, desired: Desired, *, actor: str | None = None, 
     changes = difference(before, after)
     gates = find_gates(session.store, changes, desired.config_digest, settlement.draft)
     pending = settlement.pending if holds_up else set()
-    decided = classified(changes, Outlook(before, after, pending, gates.approvals))
+    decided = classify(changes, PlanContext(before, after, pending, gates.approvals))
     changing = {change.resource for change in changes}
     staying = {address: resource for address, resource in before.items() if address not in changing}
-    return Prospect(settlement, before, decided, gates, tuple(damaged_payloads(session.catalog, staying)))
+    return Preview(settlement, before, decided, gates, tuple(damaged_payloads(session.catalog, staying)))
 
 
 def desired_schemas(desired: Desired) -> dict[str, str]:
@@ -88,7 +88,7 @@ def not_recorded_yet(found: list[Diagnostic]) -> list[Diagnostic]:
     return [told(finding) for finding in found]
 
 
-def require_state(session: Session) -> Recorded:
+def require_state(session: Session) -> LedgerRevision:
     """The state that a command begins at. Raises `ClusterError` when there is none."""
     if session.recorded is None:
         message = f"'{session.store.uri}' holds no state of a cluster; run `omnigraph cluster import` first"
@@ -112,7 +112,7 @@ def refuse_uncovered(state: State) -> None:
         raise ClusterError(found)
 
 
-def leftover_findings(views: Views) -> list[Diagnostic]:
+def leftover_findings(views: GraphViews) -> list[Diagnostic]:
     """What deletes that died have left behind."""
     return [
         warning("graph_delete_incomplete", folder, "files of a graph that was deleted are still there")
@@ -124,7 +124,7 @@ Outcome = TypeVar("Outcome")
 
 
 @dataclass
-class Attempt:
+class CommandRun:
     """What a command has come to so far; `source` is the configuration directory as it was given."""
 
     source: str
@@ -143,7 +143,7 @@ class Attempt:
                 raise ClusterError(desired.found)
             self.session = session = open_session(self.source)
             session.found += desired.found
-            with locked(session, operation):
+            with hold_lock(session, operation):
                 session.recorded = session.ledger.newest()
                 return work(session, desired)
         except ClusterError as problem:
@@ -160,7 +160,7 @@ class Attempt:
 
     @property
     def config_dir(self) -> str:
-        return shown_directory(self.source)
+        return absolute_directory(self.source)
 
     @property
     def desired_revision(self) -> DesiredRevision:

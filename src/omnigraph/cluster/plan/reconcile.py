@@ -17,7 +17,7 @@ from typing import Final
 
 from omnigraph.cluster.ledger.ledger import GRAPHS_FOLDER, graph_folder, graph_uri, timestamp
 from omnigraph.cluster.ledger.state import RecoveryRecord, State, StatusKind, file_digest
-from omnigraph.cluster.ledger.state_builder import Draft
+from omnigraph.cluster.ledger.state_builder import StateBuilder
 from omnigraph.cluster.resources import (
     RESOURCE_ID,
     ClusterError,
@@ -59,7 +59,7 @@ class GraphView:
 
 
 @dataclass(frozen=True, slots=True)
-class Views:
+class GraphViews:
     """What was found: graphs by id, and folders of roots that were deleted before."""
 
     graphs: dict[str, GraphView]
@@ -68,7 +68,7 @@ class Views:
     leftovers: tuple[str, ...] = field(default=())
 
 
-def observe(store: ObjectStore, state: State | None, declared: Collection[str]) -> Views:
+def observe(store: ObjectStore, state: State | None, declared: Collection[str]) -> GraphViews:
     """Look at every graph that is declared, recorded or simply there. One listing, and five reads for each graph."""
     folders = graph_folders(store)
     recorded = set(state.graph_ids) if state is not None else set()
@@ -95,7 +95,7 @@ def observe(store: ObjectStore, state: State | None, declared: Collection[str]) 
     wanted = sorted({*declared, *recorded, *strays})
     with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="omnigraph-observe") as workers:
         views = dict(zip(wanted, workers.map(look, wanted), strict=True))
-    return Views(views, frozenset(strays), tuple(leftovers))
+    return GraphViews(views, frozenset(strays), tuple(leftovers))
 
 
 def graph_folders(store: ObjectStore) -> dict[tuple[str, int], str]:
@@ -121,26 +121,28 @@ PENDING: Final = "cluster_recovery_pending"
 
 
 @dataclass
-class Settlement:
+class Reconciliation:
     """A draft that knows what stands, the graphs that are pending, and what people should hear about it."""
 
-    draft: Draft
-    views: Views
+    draft: StateBuilder
+    views: GraphViews
     pending: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
 
 
-def settle(draft: Draft, views: Views, schemas: dict[str, str], actor: str | None = None) -> Settlement:
+def reconcile(
+    draft: StateBuilder, views: GraphViews, schemas: dict[str, str], actor: str | None = None
+) -> Reconciliation:
     """Bring a draft in line with what was found. `schemas` are the digests of the declared ones, by graph. Nothing is
     written: findings speak of what is recorded when the draft is."""
-    settlement = Settlement(draft, views)
+    settlement = Reconciliation(draft, views)
     for graph_id, view in views.graphs.items():
-        _settle_graph(settlement, graph_id, view, schemas.get(graph_id), actor)
+        _reconcile_graph(settlement, graph_id, view, schemas.get(graph_id), actor)
     return settlement
 
 
-def _settle_graph(
-    settlement: Settlement, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
+def _reconcile_graph(
+    settlement: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None
 ) -> None:
     draft = settlement.draft
     graph, schema = graph_address(graph_id), schema_address(graph_id)
@@ -165,17 +167,17 @@ def _settle_graph(
                 f"there is nothing at {view.uri}, and no delete was applied; bring it back, or run `omnigraph cluster "
                 "refresh` to accept the loss: the next apply then makes an empty graph"
             )
-            draft.settle_graph(graph_id, StatusKind.DRIFTED, "graph_missing", message)
+            draft.set_graph_status(graph_id, StatusKind.DRIFTED, "graph_missing", message)
             settlement.found.append(error("graph_observation_error", graph, message))
             settlement.pending.add(graph_id)
         case _ if wanted is not None:
             message = f"{view.uri} holds no graph that opens: {_reason(view)}"
-            draft.settle_graph(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
+            draft.set_graph_status(graph_id, StatusKind.ERROR, "graph_create_incomplete", message)
             settlement.found.append(error("graph_create_incomplete", graph, message))
             settlement.pending.add(graph_id)
 
 
-def _explain(settlement: Settlement, graph_id: str, view: GraphView, wanted: str | None, actor: str | None) -> None:
+def _explain(settlement: Reconciliation, graph_id: str, view: GraphView, wanted: str | None, actor: str | None) -> None:
     """A graph whose schema is not the recorded one."""
     draft = settlement.draft
     graph = graph_address(graph_id)
@@ -192,7 +194,7 @@ def _explain(settlement: Settlement, graph_id: str, view: GraphView, wanted: str
     if operation is not None or digest == wanted:
         kind = "schema_apply" if is_recorded else "graph_create"
         draft.record_graph(graph_id, digest)
-        draft.settle_graph(graph_id, StatusKind.APPLIED)
+        draft.set_graph_status(graph_id, StatusKind.APPLIED)
         draft.recoveries[operation or new_object_id()] = RecoveryRecord(
             kind=kind, graph_id=graph_id, outcome="rolled_forward", recovered_at=timestamp(), actor=actor
         )
@@ -204,12 +206,12 @@ def _explain(settlement: Settlement, graph_id: str, view: GraphView, wanted: str
             f"its schema ({digest[:12]}) is neither the recorded nor the declared one, and no apply made it; "
             "run `omnigraph cluster refresh` to take it for what is there, then plan again"
         )
-        draft.settle_graph(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
+        draft.set_graph_status(graph_id, StatusKind.DRIFTED, "actual_applied_state_pending", message)
         settlement.found.append(warning(PENDING, graph, message))
         settlement.pending.add(graph_id)
 
 
-def _clear_doubt(draft: Draft, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
+def _clear_doubt(draft: StateBuilder, graph_id: str, doubts: frozenset[str] = IN_DOUBT) -> None:
     for address in (graph_address(graph_id), schema_address(graph_id)):
         status = draft.statuses.get(address)
         if status is not None and doubts.intersection(status.conditions):
