@@ -19,12 +19,11 @@ from lark.parsers.lalr_parser_state import ParserState
 
 from omnigraph.api.governance import QueryLimits
 from omnigraph.errors import CompileError, Diagnostic
-from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.query.syntax import QueryFile, RowTest
 from omnigraph.language.query.syntax_errors import SYNTAX, describe_unexpected
 from omnigraph.language.query.tokens import END, PUNCTUATION, WORD, Lexeme, Scan
 from omnigraph.language.query.tree import MalformedTokenError, TreeBuilder
-from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText
+from omnigraph.language.source import LONE_SURROGATE, MOST_DIAGNOSTICS, SourceText, grammar_parser
 
 # Far above anything a person nests, and far below what the recursive passes over the tree can take.
 MAX_NESTING = 64
@@ -162,7 +161,7 @@ def _fits(terminal: str, state: ParserState[int]) -> bool:
 
 @cache
 def _lark() -> Lark:
-    return parser_of(__package__, TreeBuilder(), **GRAMMAR_OPTIONS)
+    return grammar_parser(__package__, TreeBuilder(), **GRAMMAR_OPTIONS)
 
 
 @cache

@@ -15,11 +15,10 @@ from lark import Lark, UnexpectedInput
 from lark.utils import TextSlice
 
 from omnigraph.api.governance import SCHEMA_BYTES
-from omnigraph.language.parse_tables import parser_of
 from omnigraph.language.schema.syntax import Declaration, SchemaSyntax
 from omnigraph.language.schema.syntax_errors import explain, explain_missing_head
 from omnigraph.language.schema.tree import TreeBuilder, TreeError
-from omnigraph.language.source import LONE_SURROGATE, DiagnosticSink, SourceText, structure_of
+from omnigraph.language.source import LONE_SURROGATE, DiagnosticSink, SourceText, grammar_parser, structure_of
 
 PARSE_ERROR = "parse error"
 GRAMMAR_OPTIONS: Final[dict[str, Any]] = {"start": "declaration", "maybe_placeholders": False}
@@ -84,4 +83,4 @@ def _parse_declaration(sink: DiagnosticSink, structure: str, start: int, end: in
 
 @cache
 def _parser() -> Lark:
-    return parser_of(__package__, TreeBuilder(), **GRAMMAR_OPTIONS)
+    return grammar_parser(__package__, TreeBuilder(), **GRAMMAR_OPTIONS)
