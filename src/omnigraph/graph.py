@@ -72,6 +72,7 @@ from omnigraph.engine.query.read import ReadOptions, described, explain_query, p
 from omnigraph.engine.query.result import QueryResult, QueryStream
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.query.visibility import listing as tables_of
+from omnigraph.engine.resources import Caller
 from omnigraph.engine.rows.kernels.csv_rows import CsvDialect
 from omnigraph.engine.snapshot import Snapshot as PinnedState
 from omnigraph.engine.workspace import StorageOptions, Workspace
@@ -151,7 +152,7 @@ class Graph(GraphViews):
     def _through(self, lens: Lens) -> Self:
         """A handle on the same graph that shows, and lets be changed, what a lens shows. What can't be done in part
         is refused."""
-        return self._with(lens=lens, acts_for=None)
+        return self._with(lens=lens, caller=None)
 
     def _with_gate(self, gate: Gate | None) -> Self:
         """A handle on the same graph whose writes these rules govern; each has to say who its actor is. None: no
@@ -161,7 +162,15 @@ class Graph(GraphViews):
     def acting_for(self, actor: str) -> Self:
         """A handle on the same graph for one actor: it writes in its name, and where rules govern the graph, everything
         that is done is done as they allow it to this actor, and shows what they show it."""
-        return self._with(acts_for=actor)
+        return self._with(caller=Caller(actor))
+
+    def _acting_for(self, caller: Caller) -> Self:
+        """The same, with an observer of decisions; a server also has anonymous callers."""
+        return self._with(caller=caller)
+
+    def _allowed(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
+        """A handle on the same graph for one operation that its caller may do, which is decided now and not again."""
+        return type(self)(self._acting(action, branch, target_branch), self._queries)
 
     def close(self) -> None:
         """End the background work and the threads of the handle. Leaving a `with` block does it."""
@@ -780,7 +789,9 @@ class Graph(GraphViews):
     ) -> Iterator[str]:
         """The lines of an export, each with its line end. They can be loaded as they are. Dates and times are texts of
         ISO 8601; with `epoch`, days and milliseconds since 1970."""
-        return export_text(self._workspace.exported(ReadPoint(branch, snapshot, version, at)), types, epoch=epoch)
+        return export_text(
+            self._workspace.state_at(ReadPoint(branch, snapshot, version, at), PolicyAction.EXPORT), types, epoch=epoch
+        )
 
     def export_to(
         self,
@@ -794,7 +805,7 @@ class Graph(GraphViews):
         epoch: bool = False,
     ) -> int:
         """Write an export in chunks of at most 64 KiB; how many entities that were."""
-        state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
+        state = self._workspace.state_at(ReadPoint(branch, snapshot, version, at), PolicyAction.EXPORT)
         return write_lines(export_lines(state, types, dates=Dates.EPOCH if epoch else Dates.ISO), writer)
 
     def export_files(
@@ -812,7 +823,7 @@ class Graph(GraphViews):
     ) -> list[ExportedFile]:
         """One Parquet, Arrow or CSV file per type in a local directory. A file that exists is replaced only with
         `force`."""
-        state = self._workspace.exported(ReadPoint(branch, snapshot, version, at))
+        state = self._workspace.state_at(ReadPoint(branch, snapshot, version, at), PolicyAction.EXPORT)
         return write_files(state, directory, format, types, progress, force=force)
 
     def plan_schema(self, text: str, *, branch: str = MAIN, allow_data_loss: bool = False) -> SchemaPlan:

@@ -29,7 +29,6 @@ from omnigraph.engine.workspace import Workspace
 from omnigraph.engine.write.change import GraphChange, TypeChange
 from omnigraph.errors import BadRequestError, BlobIntegrityError, BlobRangeError, NotFoundError, ResourceLimitError
 from omnigraph.language.catalog import Property, TableType
-from omnigraph.language.query.row_filter import OPEN
 from omnigraph.storage.root import GraphRoot
 from omnigraph.storage.tables import Table
 from omnigraph.storage.tables.blobs import StoredBlob, stored_blob
@@ -124,9 +123,8 @@ class BlobRead:
 def read_blob(workspace: Workspace, cell: BlobCell, target: ReadPoint) -> BlobRead:
     """Find a cell. BadRequestError for a wrong selector, NotFoundError for an unknown entity or a null cell."""
     snapshot = workspace.state_at(target)
-    # Whoever may read the state may know how its branch names the cell now.
-    settled = replace(workspace, lens=snapshot.given_lens or OPEN, settled=True)
-    return blob_in(settled, snapshot, cell, target)
+    # A caller who may read the snapshot may know how its branch names the cell now.
+    return blob_in(replace(workspace, caller=None), snapshot, cell, target)
 
 
 def blob_in(workspace: Workspace, snapshot: Snapshot, cell: BlobCell, target: ReadPoint) -> BlobRead:

@@ -6,22 +6,22 @@ head does. `engine.workspace` adds how states are found and commits are made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
 
 from omnigraph.api.enums import PolicyAction
-from omnigraph.api.governance import AccessRequest, Gate, Limits
+from omnigraph.api.governance import AccessRequest, Decision, Gate, Limits
 from omnigraph.engine.observers import audited
 from omnigraph.engine.query.search.embedder import Embedder
 from omnigraph.engine.write.external_blobs import DENY_EXTERNAL_BLOBS, ExternalBlobPolicy
-from omnigraph.errors import PolicyError, PolicyEvaluationError
+from omnigraph.errors import OmniGraphError, PolicyError, PolicyEvaluationError
 from omnigraph.language.query.row_filter import OPEN, Lens
 from omnigraph.storage.cache import RecentlyUsed
 from omnigraph.storage.root import GraphRoot
 
 DEFAULT_LIMITS: Final = Limits()
 _REMEMBERED_COMPARISONS: Final = 4
-_ASKED_BY_OPERATIONS: Final = frozenset(PolicyAction) - {PolicyAction.READ, PolicyAction.EXPORT, PolicyAction.ADMIN}
 
 
 def _comparisons() -> RecentlyUsed[tuple[str, str], object]:
@@ -37,6 +37,19 @@ class SightedGate(Gate, Protocol):
         ...
 
 
+DecisionObserver: TypeAlias = Callable[[str | None, AccessRequest, Decision], None]
+"""Called with the actor, the request and the decision, once for every decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The one actor that a handle acts for; None is an anonymous one. Without an observer, each decision is written to
+    the audit log of `engine.observers`."""
+
+    actor: str | None
+    observer: DecisionObserver | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Resources:
     """One open graph with the settings of one handle. Immutable and safe to share between threads."""
@@ -47,10 +60,10 @@ class Resources:
     embedder: Embedder | None = None
     gate: Gate | None = None
     """The rules that govern writes through this handle. None: whoever has the handle may do everything."""
-    acts_for: str | None = None
-    """The actor of everything that is done through this handle. The rules then govern reads as well."""
-    settled: bool = False
-    """Whether it was asked what the actor may do now: `lens` is what it sees then."""
+    caller: Caller | None = None
+    """The actor of everything that is done through this handle. The gate then governs reads as well."""
+    allowed: frozenset[AccessRequest] = frozenset()
+    """The requests that the gate has allowed the caller: they are not decided again, and `lens` is what it sees."""
     lens: Lens = OPEN
     """What is seen and may be changed through this handle. Who makes it narrow also says whose it is."""
     comparisons: RecentlyUsed[tuple[str, str], object] = field(default_factory=_comparisons, repr=False)
@@ -58,37 +71,57 @@ class Resources:
     read by `engine.history` alone."""
 
     def require(
-        self,
-        actor: str | None,
-        action: PolicyAction,
-        branch: str | None = None,
-        target_branch: str | None = None,
-        *,
-        audit: bool = True,
+        self, actor: str | None, action: PolicyAction, branch: str | None = None, target_branch: str | None = None
     ) -> None:
-        """Go on only if the rules let the actor do this. Under rules, nobody in particular may do nothing."""
-        if self.gate is None:
-            return
+        """Raise `PolicyError` unless the gate lets the actor do this. Behind a gate, anonymous actors are denied."""
         request = AccessRequest(action, branch, target_branch)
+        if self.gate is None or request in self.allowed:
+            return
+        if self.caller is not None:
+            decision = self._decide(self.gate, self.caller, request)
+            if not decision.allowed:
+                raise PolicyError(decision.message, decision.reasons)
+            return
         try:
             decision = self.gate.decide(actor, request)
         except PolicyEvaluationError as error:
             raise PolicyError(str(error)) from error
-        if self.acts_for is not None and (audit or not decision.allowed):
-            audited(self.graph_id, actor, request, decision)
         if not decision.allowed:
             raise PolicyError(f"policy: policy denied: {decision.message}", decision.reasons)
 
-    def sight(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Lens:
-        """What the actor of this handle sees when it does this, if it may; through a handle that acts for nobody,
-        whatever the handle shows."""
-        if self.acts_for is None or self.gate is None or self.settled:
-            return self.lens
-        # Operations that write ask themselves, with the actor of the write; that is noted then.
-        self.require(self.acts_for, action, branch, target_branch, audit=action not in _ASKED_BY_OPERATIONS)
-        if not isinstance(self.gate, SightedGate):
-            return self.lens
-        return self.gate.sight(self.acts_for, AccessRequest(action, branch, target_branch))
+    def allows(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> bool:
+        """Whether the caller of this handle may do this."""
+        request = AccessRequest(action, branch, target_branch)
+        if self.gate is None or self.caller is None or request in self.allowed:
+            return True
+        return self._decide(self.gate, self.caller, request).allowed
+
+    def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
+        """This handle for one operation that its caller may do, with what the caller sees then."""
+        request = AccessRequest(action, branch, target_branch)
+        if self.caller is None or request in self.allowed:
+            return self
+        self.require(self.caller.actor, action, branch, target_branch)
+        lens = self.gate.sight(self.caller.actor, request) if isinstance(self.gate, SightedGate) else self.lens
+        return replace(self, lens=lens, allowed=self.allowed | {request})
+
+    def sight(self, action: PolicyAction, branch: str | None) -> Lens:
+        """What the caller sees of a branch. A handle that was allowed an operation keeps what it shows for that."""
+        return self.lens if self.allowed else self.acting(action, branch).lens
+
+    def _decide(self, gate: Gate, caller: Caller, request: AccessRequest) -> Decision:
+        """One decision, which is observed once. Rules that can't be evaluated are not a denial."""
+        try:
+            decision = gate.decide(caller.actor, request)
+        except OmniGraphError:
+            raise
+        except Exception as error:
+            raise PolicyEvaluationError([f"the rules for '{request.action}' broke: {error}"]) from error
+        if caller.observer is not None:
+            caller.observer(caller.actor, request, decision)
+        else:
+            audited(self.graph_id, caller.actor, request, decision)
+        return decision
 
     def sees_all(self, actor: str | None, branch: str) -> bool:
         """Whether an actor may read a branch, and all of it."""
@@ -99,19 +132,13 @@ class Resources:
             return False
         return not isinstance(self.gate, SightedGate) or self.gate.sight(actor, request).is_open
 
-    def acting(self, action: PolicyAction, branch: str | None = None, target_branch: str | None = None) -> Self:
-        """This handle for one thing that its actor does: settled whether it may, and what it sees then."""
-        if self.acts_for is None:
-            return self
-        return replace(self, lens=self.sight(action, branch, target_branch), settled=True)
-
     def author(self, actor: str | None) -> str | None:
-        """Who a write is recorded for. Who acts for somebody can't write in another name."""
-        if self.acts_for is None:
+        """The actor that a write is recorded for. A handle that acts for one actor can't write for another."""
+        if self.caller is None:
             return actor
-        if actor not in (None, self.acts_for):
-            raise PolicyError(f"policy: this handle acts for '{self.acts_for}' and can't write for '{actor}'")
-        return self.acts_for
+        if actor not in (None, self.caller.actor):
+            raise PolicyError(f"policy: this handle acts for '{self.caller.actor}' and can't write for '{actor}'")
+        return self.caller.actor
 
     def refuse_narrowed(self, what: str) -> None:
         """For operations that show or change everything, and can't do so in part."""

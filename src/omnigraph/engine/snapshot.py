@@ -84,9 +84,9 @@ class Snapshot:
 
     def acting(self, action: PolicyAction) -> Self:
         """This state for something else than reading it, if the actor of its handle may do that."""
-        if self.resources.acts_for is None:
+        if self.resources.caller is None:
             return self
-        return self.through(self.resources.sight(action, self.governed_by))
+        return self.through(self.resources.acting(action, self.governed_by).lens)
 
     def types(self) -> list[str]:
         """Type keys, edges before nodes."""

@@ -125,8 +125,10 @@ class Workspace(Resources):
         snapshot: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
+        action: PolicyAction = PolicyAction.READ,
     ) -> Snapshot:
-        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them)."""
+        """A pinned state: a branch's head, or one of a commit id, a version or a moment (at most one of them). Its
+        caller must be allowed the action on it."""
         if sum(x is not None for x in (snapshot, version, at)) > 1:
             raise BadRequestError("give at most one of snapshot, version and at")
         if snapshot is not None:
@@ -135,10 +137,10 @@ class Workspace(Resources):
             located = log_walk.find(self.root, snapshot)
             # A commit is governed by the branch it was made on.
             made_on = located.entry.branch
-            return Snapshot(self, located.ref.branch, located.entry, self.sight(PolicyAction.READ, made_on), made_on)
+            return Snapshot(self, located.ref.branch, located.entry, self.sight(action, made_on), made_on)
         name = MAIN if branch is None else branch.strip()
-        # Whether a branch exists is told to those who may read it.
-        lens = self.sight(PolicyAction.READ, name)
+        # Only an actor who may read a branch learns whether it exists.
+        lens = self.sight(action, name)
         head = self.head(name)
         if version is not None:
             entry = log_walk.at_version(self.root, head, version)
@@ -150,9 +152,9 @@ class Workspace(Resources):
             entry = head.entry
         return Snapshot(self, head.ref.branch, entry, lens)
 
-    def state_at(self, point: ReadPoint) -> Snapshot:
-        """The same, of a point that is passed on as a whole."""
-        return self.snapshot(point.branch, snapshot=point.snapshot, version=point.version, at=point.at)
+    def state_at(self, point: ReadPoint, action: PolicyAction = PolicyAction.READ) -> Snapshot:
+        """The same for a read point."""
+        return self.snapshot(point.branch, snapshot=point.snapshot, version=point.version, at=point.at, action=action)
 
     def read(self, read: Callable[[Snapshot], Answer], point: ReadPoint) -> Answer:
         """Read one state. When a branch moved on and a cleanup released the head just captured, its new head is read;
@@ -167,13 +169,6 @@ class Workspace(Resources):
             if newer.commit_id == state.commit_id:
                 raise
             return read(newer)
-
-    def exported(self, point: ReadPoint) -> Snapshot:
-        """A state that is taken out as a whole: its actor is asked for that, and not whether it may read the state."""
-        governed_by = point.branch or MAIN
-        if point.snapshot is not None and self.acts_for is not None:
-            governed_by = self.commit_entry(point.snapshot).branch
-        return self.acting(PolicyAction.EXPORT, governed_by.strip()).state_at(point)
 
     def state_of(self, target: str | Snapshot) -> Snapshot:
         """The head of a branch, or a commit by its id; a snapshot is one already."""

@@ -74,5 +74,5 @@ def delete_branch(
 
 def key_use(workspace: Workspace, key: str | None, actor: str | None, kind: str, *asked: str) -> KeyUse | None:
     """What a request leaves with the name of a branch. Under rules a key is its actor's."""
-    whose = () if workspace.gate is None else (actor,)
+    whose = () if workspace.gate is None or actor is None else (actor,)
     return None if key is None else KeyUse(key, RequestDigest(kind, *asked, *whose).text, actor)

@@ -198,7 +198,8 @@ class EarlierWrite:
         IdempotencyKeyReusedError when the earlier write was asked for something else, or by somebody else where rules
         say who sees what: a receipt counts what its author saw, and what an author sees decides what a write does.
         """
-        foreign = txn.resources.gate is not None and self.entry.commit.actor != txn.intent.actor
+        author, actor = self.entry.commit.actor, txn.intent.actor
+        foreign = txn.resources.gate is not None and actor is not None and author != actor
         if foreign or self.key.request not in (None, request_digest):
             raise self.other_request()
         txn.root.log.confirm(self.entry.branch_id, self.entry.version)
