@@ -671,8 +671,8 @@ def test_what_others_delete_meanwhile_is_not_taken_for_a_loss(
 
 SOURCES = Path(omnigraph.__file__).parent / "cluster"
 PAGE = Path(__file__).parents[2] / "docs/user/cluster-diagnostics.md"
-QUERY_CHECKS = {"declared_queries"}
-SERVED = {"_Verification", "Applied", "read_applied", *QUERY_CHECKS}
+QUERY_CHECKS = {"list_queries"}
+SERVED = {"_Verification", "AppliedState", "read_applied", *QUERY_CHECKS}
 """What a server finds has its own cases in `test_serving`."""
 
 

@@ -117,9 +117,9 @@ class PolicyGate:
     def bind_schema(self, catalog: Catalog) -> PolicyGate:
         """The same rules for a graph with this schema. Raises `CompileError` when what they show does not fit it."""
         check_restrictions(self.bundle, catalog)
-        bind_schema = copy(self)
-        bind_schema._catalog = catalog
-        return bind_schema
+        gate = copy(self)
+        gate._catalog = catalog
+        return gate
 
     def sight(self, actor: str | None, request: AccessRequest) -> Lens:
         """What an actor that may do this sees of the graph whose schema the rules were fitted to."""

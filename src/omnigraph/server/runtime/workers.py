@@ -61,7 +61,7 @@ class Program:
     boot: str = "omnigraph.server.loader:boot"
     application: str = "omnigraph.server.app:application"
     renewed: str = "omnigraph.server.loader:renewed"
-    revisions: str = "omnigraph.cluster.ledger.ledger:Revisions"
+    revisions: str = "omnigraph.cluster.ledger.ledger:LedgerFollower"
     prepare: str | None = None
     """Called first, before anything that opens graphs is loaded."""
 
